@@ -1,0 +1,12 @@
+"""Step size first: it decides most; then what regularizes, then size."""
+
+from ray import tune
+
+SPACE = {
+    "lr": tune.loguniform(1e-3, 0.3),
+    "momentum": tune.uniform(0.5, 0.95),
+    "weight_decay": tune.loguniform(1e-6, 1e-2),
+    "dropout": tune.quniform(0.0, 0.5, 0.1),
+    "width": tune.choice([8, 12, 16]),
+    "batch_size": tune.choice([32, 64, 128]),
+}

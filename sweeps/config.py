@@ -1,0 +1,180 @@
+"""SweepConfig: everything that a sweep is, and the same as YAML. Flags and files: flags.py.
+
+Imports nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+import yaml
+
+DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
+"""Where a trainable finds its data: of a machine, hence a variable and never a line of sweep.yaml."""
+
+Knob = bool | int | float | str
+"""A value of a knob, as it stands in Params, in a space and in the record."""
+
+
+class UserError(Exception):
+    """A mistake that the user can mend: printed without a traceback, exit status 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """What is searched, what is pruned, and with what resources."""
+
+    name: str | None = None
+    """Name of the sweep and of its folder (default: the trainable and the time of day)."""
+    trainable: str = "fashion_cnn"
+    """What to train: a file of trainables/, or a dotted path such as my_project.model."""
+    search_space: str | None = None
+    """What to try: a file of search_spaces/, or a dotted path (default: as the trainable)."""
+    params: dict[str, Knob] = field(default_factory=dict)
+    """Knobs that stand still: name=value, several with a space between."""
+    precision: Literal["auto", "32", "16-mixed", "bf16-mixed"] = "auto"
+    """Arithmetic of the training; auto: fp16 on a GPU, fp32 on a CPU."""
+
+    searcher: str = "tpe"
+    """Who proposes params: a file of sweeps/searchers/, or a dotted path."""
+    num_trials: int | None = None
+    """Trials in all (default: 24; with grid, the whole grid)."""
+    metric: str | None = None
+    """Metric to judge by (default: METRIC of the trainable)."""
+    mode: Literal["min", "max"] | None = None
+    """Whether a small or a large metric is good (default: MODE of the trainable)."""
+    seed: int = 0
+    """Seed of the proposals and of every trial."""
+
+    scheduler: str = "asha"
+    """Who prunes: a file of sweeps/schedulers/, or a dotted path."""
+    max_epochs: int = 27
+    """Epochs of a trial that is never pruned."""
+    grace_epochs: int = 3
+    """The first rung: epochs that every trial may train before it is judged."""
+    reduction_factor: int = 3
+    """One trial of so many goes on at each rung; the next rung is so many times later."""
+
+    cpus_per_trial: int = 1
+    """CPU cores, and PyTorch threads, of a trial."""
+    gpus_per_trial: float | None = None
+    """GPUs of a trial; 0.5 puts two trials on one (default: 1 where there is a GPU, else 0)."""
+    max_concurrent: int | None = None
+    """Trials at a time (default: as many as the resources hold)."""
+    time_budget_hours: float | None = None
+    """Hours after which no trial trains on (default: no limit)."""
+    address: str | None = None
+    """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
+
+    max_failures: int = 0
+    """Times that a trial which raised is tried again before it counts as failed."""
+    checkpoint_epochs: int | None = None
+    """Epochs between checkpoints (default: as often as it costs under 2 % of the training)."""
+
+    results_dir: str = "results"
+    """Folder that holds the folders of the sweeps."""
+    dashboard: bool = True
+    """Ray's dashboard in the browser."""
+    dry_run: bool = False
+    """Print the plan and stop there."""
+
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "What to train": ("name", "trainable", "search_space", "params", "precision"),
+    "Search": ("searcher", "num_trials", "metric", "mode", "seed"),
+    "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
+    "Resources": (
+        "cpus_per_trial",
+        "gpus_per_trial",
+        "max_concurrent",
+        "time_budget_hours",
+        "address",
+    ),
+    "Failures and checkpoints": ("max_failures", "checkpoint_epochs"),
+    "Output": ("results_dir", "dashboard", "dry_run"),
+}
+
+MINIMUM: dict[str, float] = {
+    "num_trials": 1,
+    "seed": 0,
+    "max_epochs": 1,
+    "grace_epochs": 1,
+    "reduction_factor": 2,
+    "cpus_per_trial": 1,
+    "gpus_per_trial": 0,
+    "max_concurrent": 1,
+    "max_failures": 0,
+    "checkpoint_epochs": 1,
+}
+
+
+def check(config: SweepConfig) -> list[str]:
+    """The faults of a config by itself, before any plug-in is looked at."""
+    faults = [
+        f"{flag(name)} {value}: must be at least {least:g}"
+        for name, least in MINIMUM.items()
+        if (value := getattr(config, name)) is not None and value < least
+    ]
+    if config.grace_epochs > config.max_epochs:
+        faults.append(
+            f"--grace-epochs {config.grace_epochs}: the first rung lies behind the end; "
+            f"at most --max-epochs {config.max_epochs}"
+        )
+    if config.time_budget_hours is not None and not config.time_budget_hours > 0:
+        faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
+    if config.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
+        faults.append(
+            f"--name {config.name!r}: a folder's name of letters, digits, '.', '_' and '-', "
+            "beginning with a letter or a digit"
+        )
+    return faults
+
+
+def to_yaml(config: SweepConfig) -> str:
+    """The config as YAML that `--config` reads back, the meaning of each key beside it."""
+    lines = []
+    for title, names in GROUPS.items():
+        lines.append(f"# {title}")
+        for name in names:
+            entry = yaml.safe_dump({name: getattr(config, name)}, sort_keys=False).rstrip()
+            lines += [f"# {docs()[name]}", entry]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def flag(name: str) -> str:
+    """The flag of a field: `num_trials` is `--num-trials`."""
+    return "--no-dashboard" if name == "dashboard" else "--" + name.replace("_", "-")
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """` Did you mean 'x'?`, or nothing when no choice is near."""
+    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
+    return f" Did you mean '{found[0]}'?" if found else ""
+
+
+@cache
+def docs() -> dict[str, str]:
+    """The doc line under each field of SweepConfig."""
+    return field_docs(SweepConfig)
+
+
+def field_docs(config_class: type) -> dict[str, str]:
+    """Field name to the docstring that stands under it ("" where there is none)."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            text = str(following.value.value) if is_doc else ""  # type: ignore[attr-defined]
+            found[statement.target.id] = " ".join(text.split())
+    return found

@@ -1,0 +1,75 @@
+"""The last words of a sweep, and its exit status."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sweeps.config import UserError
+from sweeps.engine import End
+from sweeps.folder import CONFIG_FILE
+from sweeps.plan import Plan
+from sweeps.progress import short
+from sweeps.record import Record
+
+INTERRUPTED = 130
+
+
+def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> int:
+    """Print what came of the sweep; the exit status.
+
+    Raises:
+        UserError: training showed that what was asked can't be (a metric that is never logged).
+    """
+    if end.outcome == "error":
+        raise UserError(end.error)
+    best = record.best()
+    if best is None:
+        _say_failure(record)
+    else:
+        _say_best(plan, record, test_scores)
+    unfinished = len(record.live)
+    if end.outcome != "finished" and unfinished:
+        print(f"The sweep was {_called(end.outcome)}; {unfinished} trials are unfinished.")
+    print(f"All of it  {plan.folder}")
+    again = f"--config {plan.folder / CONFIG_FILE} --name {plan.config.name}-again"
+    print(f"Repeat     python -m sweeps.run {again}")
+    if end.outcome == "interrupted":
+        return INTERRUPTED
+    return 0 if best else 1
+
+
+def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:
+    best = record.best()
+    assert best is not None
+    score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
+    print(f"\nBest       trial {best.number}: {plan.config.metric} {score} in epoch {epoch}")
+    print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
+    if test_scores:
+        words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
+        print(f"Test       {words} (rows that no trial has seen, scored once)")
+    if (plan.folder / "best").is_dir():
+        print(f"Weights    {plan.folder / 'best'}")
+    failed = [trial for trial in record.trials if trial.status == "failed"]
+    if failed:
+        print(f"Failed     {len(failed)} trials, most often: {_commonest(record)}")
+
+
+def _say_failure(record: Record) -> None:
+    ended = [trial for trial in record.trials if trial.status != "unfinished"]
+    if not ended:
+        print("\nNo trial ended.")
+        return
+    log = next((trial.log for trial in ended if trial.log), None)
+    print(f"\nNo trial finished: {len(ended)} ended, most often: {_commonest(record)}")
+    if log:
+        print(f"Traceback  {log} in the folder below")
+
+
+def _commonest(record: Record) -> str:
+    reasons = Counter(trial.reason for trial in record.trials if trial.reason)
+    reason, count = reasons.most_common(1)[0]
+    return f"{reason} ({count} times)" if count > 1 else reason
+
+
+def _called(outcome: str) -> str:
+    return {"out of time": "ended by --time-budget-hours"}.get(outcome, outcome)

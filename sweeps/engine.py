@@ -1,0 +1,230 @@
+"""Build the Tuner and fit it: Tune runs the trials, the record hears of every epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune import Callback, Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Stopper
+from ray.tune.experiment import Trial
+from ray.tune.result import SHOULD_CHECKPOINT
+
+from sweeps import cluster
+from sweeps.config import SweepConfig
+from sweeps.plan import Plan
+from sweeps.progress import SweepReporter
+from sweeps.record import Record
+from sweeps.results import write_tables
+from sweeps.trial import Job, SweepTrial
+from training.config import FitConfig, is_better
+
+MOST_LOST_PROCESSES = 10
+"""Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
+They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
+TABLES_EVERY_S = 60
+
+
+def job_of(plan: Plan) -> Job:
+    """What every trial of the sweep has in common."""
+    config = plan.config
+    fit = FitConfig(
+        max_epochs=config.max_epochs,
+        metric=str(config.metric),
+        mode=config.mode or "max",
+        precision=config.precision,
+        seed=config.seed,
+        threads=config.cpus_per_trial,
+    )
+    return Job(
+        trainable=plan.trainable.__name__,
+        fixed=dict(plan.space.fixed),
+        fit=fit,
+        max_failures=config.max_failures,
+        checkpoint_epochs=config.checkpoint_epochs,
+    )
+
+
+def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
+    """Run the sweep to its end, its time limit or Ctrl-C."""
+    config = plan.config
+    slots = cluster.slots(config, offered.num_cpus, offered.num_gpus)
+    resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.num_gpus)}
+    searcher = plan.searcher.build(config, plan.space, record)
+    searcher.slots = slots
+    end = End(config.time_budget_hours)
+    reporter = SweepReporter(config, record)
+    tuner = tune.Tuner(
+        tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=plan.scheduler.build(config, record),
+            num_samples=config.num_trials,
+            reuse_actors=True,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=RunConfig(
+            name="tune",
+            storage_path=str(plan.folder),
+            stop=end,
+            callbacks=[RecordKeeper(config, record, plan.folder, end)],
+            progress_reporter=reporter,
+            failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+            verbose=1,
+        ),
+    )
+    with _max_pending(slots), _stops_on_signals(end, reporter):
+        try:
+            tuner.fit()
+        finally:
+            reporter.close()
+            write_tables(record, plan.folder)
+    return end
+
+
+class End(Stopper):  # type: ignore[misc]
+    """Why and when a sweep ends before its last trial."""
+
+    def __init__(self, time_budget_hours: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600
+        self.outcome = "finished"
+        """finished, out of time, interrupted, or an error."""
+        self.error = ""
+        """A user's mistake that showed only in training."""
+
+    def stop(self, outcome: str, error: str = "") -> None:
+        """Stop all trials at the next turn of Tune's loop."""
+        self.outcome, self.error = outcome, error
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """No trial by itself."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether the sweep is to end now."""
+        if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
+            self.outcome = "out of time"
+        return self.outcome != "finished"
+
+
+class RecordKeeper(Callback):  # type: ignore[misc]
+    """The record's one writer while trials run; keeps the checkpoints that someone may need."""
+
+    def __init__(self, config: SweepConfig, record: Record, folder: Path, end: End) -> None:
+        self._config = config
+        self._record = record
+        self._folder = folder
+        self._end = end
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._tables_written = time.monotonic()
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Write the epoch; ask for the weights of a trial that ends as the best."""
+        number = trial.config["number"]
+        self._record.place(number, result["place"])
+        if "epoch" in result:
+            self._record.report(
+                number, result["epoch"], result["score"], result["metrics"], result["seconds"]
+            )
+        if result["done"] and result.get("status") is None:
+            best, row = self._record.best(), self._record.trials[number]
+            score = row.best_score(self._record.mode)
+            than = float("nan") if best is None else best.best_score(self._record.mode)
+            if score is not None and is_better(score, than, self._record.mode):
+                result[SHOULD_CHECKPOINT] = True
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
+    ) -> None:
+        """Write where it is."""
+        number = trial.config["number"]
+        self._checkpoints[number] = checkpoint
+        self._record.checkpoint(number, checkpoint.path)
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Write how it ended."""
+        number, result = trial.config["number"], trial.last_result
+        if not result.get("done"):
+            return
+        status = result.get("status")
+        if status is None:
+            status = "finished" if result["epoch"] >= self._config.max_epochs else "pruned"
+        log = self._write_log(number, result.pop("traceback", None))
+        before = self._record.best()
+        self._record.end(number, status, result.get("reason", ""), log)
+        best = self._record.best()
+        is_best = best is not None and best.number == number
+        loser = (before.number if before else None) if is_best else number
+        self._drop_checkpoint(loser)
+        if result.get("is_user_error"):
+            self._end.stop("error", result["reason"])
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Its process was lost once too often."""
+        reason = f"its process was lost {MOST_LOST_PROCESSES + 1} times (memory exhausted, or a PC gone)"
+        self._record.end(trial.config["number"], "failed", reason)
+        self._drop_checkpoint(trial.config["number"])
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Write the tables every minute."""
+        if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
+            write_tables(self._record, self._folder)
+            self._tables_written = time.monotonic()
+
+    def _write_log(self, number: int, text: str | None) -> str | None:
+        if text is None:
+            return None
+        log = Path("logs") / f"trial_{number:04d}.log"
+        (self._folder / "logs").mkdir(exist_ok=True)
+        trial = self._record.trials[number]
+        (self._folder / log).write_text(f"params {dict(trial.params)}\nplace {dict(trial.place)}\n{text}")
+        return str(log)
+
+    def _drop_checkpoint(self, number: int | None) -> None:
+        """Remove the checkpoint of a trial that ended and is not the best: no resume can use it."""
+        if number is None or (checkpoint := self._checkpoints.pop(number, None)) is None:
+            return
+        checkpoint.filesystem.delete_dir(checkpoint.path)
+        self._record.trials[number].checkpoint = None
+
+
+def _trial_name(trial: Trial) -> str:
+    return f"trial_{trial.config['number']:04d}"
+
+
+@contextlib.contextmanager
+def _max_pending(slots: int) -> Iterator[None]:
+    """Start all processes at once: Tune starts those of a searcher one after the other."""
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots)
+    try:
+        yield
+    finally:
+        del os.environ["TUNE_MAX_PENDING_TRIALS_PG"]
+
+
+@contextlib.contextmanager
+def _stops_on_signals(end: End, reporter: SweepReporter) -> Iterator[None]:
+    """The first Ctrl-C (or SIGTERM) ends the sweep in order, the second one at once."""
+
+    def on_signal(number: int, frame: Any) -> None:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        end.stop("interrupted")
+        reporter.console.print("Stopping; the record is safe. Ctrl-C again to leave at once.")
+
+    before = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,56 @@
+"""environment.txt: what a sweep ran with, so that it can be run again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from sweeps.cluster import Cluster
+
+PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
+
+
+def describe(offered: Cluster) -> str:
+    """Command, versions, commit and hardware, a line each."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    lines = [
+        ("command", shlex.join([Path(sys.executable).name, "-m", "sweeps.run", *sys.argv[1:]])),
+        ("python", platform.python_version()),
+        *[(name, _version(name)) for name in PACKAGES],
+        ("commit", _commit()),
+        ("system", platform.platform()),
+        ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {memory_gb:.1f} GiB"),
+        ("cluster", f"{offered.num_pcs} PCs, {offered.num_cpus} CPUs, {offered.num_gpus} GPUs"),
+        *[("gpu", line) for line in _gpus()],
+    ]
+    return "".join(f"{title:<10} {text}\n" for title, text in lines)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """The git commit of the code that runs, marked when files differ from it."""
+    found = _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40")
+    return found[0] if found else "not a git checkout"
+
+
+def _gpus() -> list[str]:
+    return _output("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+
+
+def _output(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.strip().splitlines()

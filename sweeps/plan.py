@@ -1,0 +1,153 @@
+"""The plan: all that a sweep will do, checked and printed before any resource is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from sweeps import cluster, domains, registry
+from sweeps.config import SweepConfig, UserError, nearest
+from sweeps.rungs import goes_on, rungs
+from sweeps.space import Space
+from sweeps.space import check as check_space
+
+DEFAULT_TRIALS = 24
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked sweep."""
+
+    config: SweepConfig
+    """Every setting in place: nothing that follows looks up a default."""
+    trainable: ModuleType
+    searcher: ModuleType
+    scheduler: ModuleType
+    space: Space
+    data: str
+    folder: Path
+
+
+def make_plan(config: SweepConfig) -> Plan:
+    """Find the plug-ins, check that they fit together, settle the defaults.
+
+    Raises:
+        UserError: what does not fit, with the choices that do.
+    """
+    trainable = registry.find("trainable", config.trainable)
+    searcher = registry.find("searcher", config.searcher)
+    scheduler = registry.find("scheduler", config.scheduler)
+    _check_pair(config, searcher)
+    space_name = config.search_space or config.trainable
+    space = check_space(
+        registry.find("search_space", space_name).SPACE,
+        trainable.Params,
+        config.params,
+        searcher.TAKES,
+        config.searcher,
+    )
+    config = dataclasses.replace(
+        config,
+        name=config.name or f"{config.trainable.split('.')[-1]}-{time.strftime('%Y%m%d-%H%M%S')}",
+        search_space=space_name,
+        metric=config.metric or trainable.METRIC,
+        mode=config.mode or trainable.MODE,
+        num_trials=_num_trials(config, space),
+    )
+    folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
+    if folder.exists():
+        raise UserError(f"--name {config.name}: {folder} exists already; give another name")
+    if config.address is None:
+        cluster.slots(config, cluster.local_cpus(), cluster.local_gpus())
+    return Plan(config, trainable, searcher, scheduler, space, _data(config, trainable, space), folder)
+
+
+def describe(plan: Plan) -> str:
+    """The plan in lines of words and numbers with units."""
+    config, space = plan.config, plan.space
+    epochs_to_end = (config.num_trials or 0) * config.max_epochs
+    expected = expected_epochs(config) if config.scheduler == "asha" else epochs_to_end
+    lines = [
+        ("sweep", f"{config.name}: {config.trainable}, {config.metric} ({config.mode}), seed {config.seed}"),
+        ("data", plan.data),
+        ("space", _space(config, space)),
+        *[("", f"  {name:<14} {domains.describe(domain)}") for name, domain in space.domains.items()],
+        ("fixed", ", ".join(f"{name}={value}" for name, value in space.fixed.items()) or "nothing"),
+        ("searcher", config.searcher),
+        ("scheduler", plan.scheduler.describe(config)),
+        ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
+        ("epochs", f"about {expected:,} expected, {epochs_to_end:,} without pruning"),
+        ("resources", _resources(config)),
+        ("folder", str(plan.folder)),
+    ]
+    return "\n".join(f"{title:<10} {text}" for title, text in lines)
+
+
+def expected_epochs(config: SweepConfig, repeats: int = 20) -> int:
+    """Epochs that successive halving trains, by simulation with scores in random order."""
+    generator = random.Random(0)
+    num_trials, judged = config.num_trials or 0, rungs(config)
+    total = 0
+    for _ in range(repeats):
+        seen: dict[int, list[float]] = {epoch: [] for epoch in judged}
+        for _ in range(num_trials):
+            score, reached = generator.random(), config.max_epochs
+            for epoch in judged:
+                others = seen[epoch]
+                stays = goes_on(score, others, config.reduction_factor, "max")
+                others.append(score)
+                if not stays:
+                    reached = epoch
+                    break
+            total += reached
+    return round(total / repeats)
+
+
+def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
+    if config.scheduler in searcher.SCHEDULERS or "." in config.scheduler:
+        return
+    known = registry.choices("searcher")
+    pairs = [f"{name} with {', '.join(registry.find('searcher', name).SCHEDULERS)}" for name in known]
+    raise UserError(
+        f"--searcher {config.searcher} does not work with --scheduler {config.scheduler}."
+        f"{nearest(config.scheduler, searcher.SCHEDULERS)} Pairs that work: {'; '.join(pairs)}."
+    )
+
+
+def _num_trials(config: SweepConfig, space: Space) -> int:
+    size = space.size()
+    if config.num_trials is not None:
+        return int(min(config.num_trials, size))
+    return int(size) if config.searcher == "grid" else int(min(DEFAULT_TRIALS, size))
+
+
+def _data(config: SweepConfig, trainable: ModuleType, space: Space) -> str:
+    """What the trainable says of its data; a data set that is missing is found here."""
+    if not hasattr(trainable, "describe_data"):
+        return f"as {config.trainable}.build_data has it"
+    try:
+        return str(trainable.describe_data(trainable.Params(**space.fixed)))
+    except OSError as error:
+        raise UserError(str(error)) from None
+
+
+def _space(config: SweepConfig, space: Space) -> str:
+    size = space.size()
+    points = "" if size == float("inf") else f", {int(size):,} points"
+    return f"{config.search_space}: {len(space.domains)} knobs{points}"
+
+
+def _resources(config: SweepConfig) -> str:
+    if config.address is not None:
+        gpus = "" if config.gpus_per_trial is None else f" and {config.gpus_per_trial:g} GPUs"
+        return f"{config.cpus_per_trial} CPUs{gpus} a trial, on the Ray cluster at {config.address}"
+    cpus, gpus = cluster.local_cpus(), cluster.local_gpus()
+    at_a_time = cluster.slots(config, cpus, gpus)
+    return (
+        f"{at_a_time} trials at a time on this PC ({cpus} CPUs, {gpus} GPUs), "
+        f"each {config.cpus_per_trial} CPUs and {cluster.gpus_per_trial(config, gpus):g} GPUs"
+    )

@@ -1,0 +1,146 @@
+"""The screen while a sweep runs: Tune's CLIReporter, showing the record.
+
+On a terminal one table that is redrawn in place; into a file or a pipe, a few lines now and then.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ray.tune import CLIReporter
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.config import SweepConfig
+from sweeps.record import Record, TrialRow
+
+_COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
+
+
+class SweepReporter(CLIReporter):  # type: ignore[misc]
+    """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
+
+    def __init__(self, config: SweepConfig, record: Record, console: Console | None = None) -> None:
+        self._config = config
+        self._record = record
+        self._began = time.time()
+        self.console = console or Console()
+        self._live: Live | None = None
+        super().__init__(max_report_frequency=1 if self.console.is_terminal else 15)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tuner pickles all that it is given; a terminal can't be."""
+        return SweepReporter, (self._config, self._record)
+
+    def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
+        """Redraw, or print where there is nothing to redraw."""
+        status = summary(self._record, self._config, time.time() - self._began)
+        view = Group(Text(status), self._table(whole=done))
+        if not self.console.is_terminal:
+            self.console.print(view if done else Text(status), soft_wrap=True)
+            return
+        if self._live is None:
+            self._live = Live(console=self.console, auto_refresh=False)
+            self._live.start()
+        self._live.update(view, refresh=True)
+        if done:
+            self.close()
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _table(self, whole: bool) -> Table:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("trial", justify="right")
+        table.add_column("status")
+        table.add_column("epoch", justify="right")
+        table.add_column(str(self._config.metric), justify="right")
+        table.add_column("best", justify="right")
+        knobs = list(self._record.trials[0].params) if self._record.trials else []
+        for name in knobs:
+            table.add_column(name, justify="right")
+        best = self._record.best()
+        for trial in self._rows(whole):
+            table.add_row(*self._cells(trial, knobs), style="bold" if trial is best else None)
+        hidden = len(self._record.trials) - table.row_count
+        if hidden > 0:
+            table.caption, table.caption_justify = f"and {hidden} more", "left"
+        return table
+
+    def _rows(self, whole: bool) -> list[TrialRow]:
+        """Those that train, then the others from best to worst, as many as the screen holds."""
+        sign = -1 if self._config.mode == "max" else 1
+
+        def rank(trial: TrialRow) -> tuple[bool, bool, float]:
+            score = trial.best_score(str(self._config.mode))
+            return trial.status != "unfinished", score is None, sign * (score or 0.0)
+
+        trials = sorted(self._record.trials, key=rank)
+        room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
+        return trials[:room]
+
+    def _cells(self, trial: TrialRow, knobs: list[str]) -> list[Text | str]:
+        last = trial.epochs[max(trial.epochs)].score if trial.epochs else None
+        word = "training" if trial.status == "unfinished" else trial.status
+        return [
+            str(trial.number),
+            Text(word, style=_COLOURS.get(word, "")),
+            str(max(trial.epochs, default=0)),
+            short(last),
+            short(trial.best_score(str(self._config.mode))),
+            *(short(trial.params.get(name)) for name in knobs),
+        ]
+
+
+def summary(record: Record, config: SweepConfig, elapsed_s: float) -> tuple[str, float | None]:
+    """Two lines on the whole sweep, and the seconds that are left as far as one can tell."""
+    counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "unfinished"), 0)
+    epochs = saved = ended_epochs = 0
+    for trial in record.trials:
+        counts[trial.status] += 1
+        epochs += len(trial.epochs)
+        if trial.status != "unfinished":
+            ended_epochs += len(trial.epochs)
+        if trial.status == "pruned":
+            saved += config.max_epochs - len(trial.epochs)
+    ended = sum(counts.values()) - counts["unfinished"]
+    left_s = None
+    if ended and epochs and config.num_trials:
+        expected = ended_epochs / ended * config.num_trials
+        left_s = max(0.0, expected - epochs) * elapsed_s / epochs
+    words = {("training" if status == "unfinished" else status): count for status, count in counts.items()}
+    states = ", ".join(f"{count} {word}" for word, count in words.items() if count)
+    found = "none yet"
+    if (best := record.best()) is not None:
+        score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
+        found = f"{score} (trial {best.number}, epoch {epoch})"
+    time_left = "" if left_s is None else f", about {duration(left_s)} left"
+    return (
+        f"trials {ended}/{config.num_trials} ended ({states}); best {config.metric} {found}\n"
+        f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} gone{time_left}"
+    )
+
+
+def short(value: Any) -> str:
+    """A value in few characters."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"

@@ -1,0 +1,263 @@
+"""The durable record of a sweep: every trial and every epoch, the moment it is reported.
+
+An append-only Optuna journal, written by one process (the driver) and synced to disk line by line;
+several writers would hand out trials twice. Searchers, schedulers, the screen and the tables read
+`trials`; none keeps a truth of its own. `optuna-dashboard record.journal` opens it as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+if TYPE_CHECKING:
+    from sweeps.config import Knob
+
+optuna.logging.set_verbosity(logging.WARNING)
+
+JOURNAL = "record.journal"
+Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
+"""`unfinished` has not ended: it is training now, or the sweep stopped under it."""
+
+_STATES = {
+    "finished": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+    "diverged": TrialState.FAIL,
+}
+
+
+@dataclass
+class EpochRow:
+    """One reported epoch."""
+
+    score: float
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    """When it was reported, seconds since 1970."""
+
+
+@dataclass
+class TrialRow:
+    """One trial: what was tried, how far it came, how it ended."""
+
+    number: int
+    params: Mapping[str, Knob]
+    """Swept knobs only; those that stand still are the same for all."""
+    seed: int
+    start: float
+    """Seconds since 1970."""
+    end: float | None = None
+    status: Status = "unfinished"
+    reason: str = ""
+    log: str | None = None
+    """Where the traceback is, relative to the sweep's folder."""
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """pc, pid and gpu that trained it last."""
+    checkpoint: str | None = None
+    epochs: dict[int, EpochRow] = field(default_factory=dict)
+    """1-based epoch to what was reported."""
+
+    def best_epoch(self, mode: str) -> int | None:
+        """The epoch with the best finite score."""
+        sign = 1 if mode == "max" else -1
+        finite = [epoch for epoch, row in self.epochs.items() if math.isfinite(row.score)]
+        return max(finite, key=lambda epoch: (sign * self.epochs[epoch].score, -epoch), default=None)
+
+    def best_score(self, mode: str) -> float | None:
+        """The best finite score of any epoch."""
+        epoch = self.best_epoch(mode)
+        return None if epoch is None else self.epochs[epoch].score
+
+
+class Record:
+    """The trials of a sweep in memory, each change on disk before it counts.
+
+    `Record.create` starts one, `Record.read` opens one to look at.
+    """
+
+    def __init__(self, folder: Path, storage: JournalStorage, study_id: int) -> None:
+        self.folder = folder
+        self._storage = storage
+        self._study_id = study_id
+        self._ids: list[int] = []
+        self._scores: dict[int, dict[int, float]] = {}
+        self._live: dict[int, TrialRow] = {}
+        self._best: tuple[float, int] | None = None
+        self.trials: list[TrialRow] = []
+        about = storage.get_study_user_attrs(study_id)
+        self.about: dict[str, Any] = dict(about)
+        """sweep, metric, mode, seed, fixed, started; later outcome and test."""
+        for trial in storage.get_all_trials(study_id, deepcopy=False):
+            self._take_in(trial)
+
+    @classmethod
+    def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
+        """A new record in a new folder."""
+        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
+        direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
+        study_id = storage.create_new_study([direction], name)
+        for key, value in {**about, "mode": mode, "started": time.time()}.items():
+            storage.set_study_user_attr(study_id, key, value)
+        return cls(folder, storage, study_id)
+
+    @classmethod
+    def read(cls, folder: Path) -> Record:
+        """The record of a running, finished or interrupted sweep.
+
+        Raises:
+            FileNotFoundError: the folder holds no record.
+        """
+        path = folder / JOURNAL
+        if not path.is_file():
+            raise FileNotFoundError(f"{folder}: no sweep here ({JOURNAL} is missing)")
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        studies = storage.get_all_studies()
+        if not studies:
+            raise FileNotFoundError(f"{folder}: the sweep ended before its record began")
+        return cls(folder, storage, storage.get_study_id_from_name(studies[0].study_name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tuner pickles all that it is given; a copy reads the same journal, and never writes."""
+        return Record.read, (self.folder,)
+
+    @property
+    def mode(self) -> str:
+        return str(self.about["mode"])
+
+    @property
+    def live(self) -> list[TrialRow]:
+        """Trials that were proposed and have not ended."""
+        return list(self._live.values())
+
+    def scores_at(self, epoch: int) -> Mapping[int, float]:
+        """Trial number to finite score, of every trial that reported this epoch."""
+        return self._scores.get(epoch, {})
+
+    def best(self) -> TrialRow | None:
+        """The best trial that ended well (finished or pruned), by its best epoch; earliest wins ties."""
+        return self.trials[-self._best[1]] if self._best else None
+
+    def begin(self, params: Mapping[str, Knob], words: Mapping[str, BaseDistribution], seed: int) -> TrialRow:
+        """Write that a trial was proposed; its number is the next one.
+
+        Args:
+            params: the swept knobs.
+            words: Optuna's distribution of each knob that has one; the dashboards show those.
+            seed: the seed that the trial trains with.
+        """
+        trial = TrialRow(number=len(self.trials), params=dict(params), seed=seed, start=time.time())
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params={name: params[name] for name in words},
+            distributions=dict(words),
+            user_attrs={"params": dict(params), "seed": seed},
+        )
+        self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
+        self.trials.append(trial)
+        self._live[trial.number] = trial
+        return trial
+
+    def place(self, number: int, place: Mapping[str, Any]) -> None:
+        """Write where a trial trains; nothing when that is known."""
+        if self.trials[number].place == place:
+            return
+        self._attribute(number, "place", dict(place))
+        self.trials[number].place = dict(place)
+
+    def report(
+        self, number: int, epoch: int, score: float, metrics: Mapping[str, float], seconds: float
+    ) -> None:
+        """Write an epoch; one that is known (trained again after a lost PC) changes nothing."""
+        trial = self.trials[number]
+        if epoch in trial.epochs:
+            return
+        row = EpochRow(score, dict(metrics), seconds, time.time())
+        # The system attributes stay out of the way in the dashboards; the value is what they plot.
+        content = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
+        self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
+        self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
+        self._keep(trial, epoch, row)
+
+    def checkpoint(self, number: int, path: str) -> None:
+        """Write where a trial's newest checkpoint is."""
+        self._attribute(number, "checkpoint", path)
+        self.trials[number].checkpoint = path
+
+    def end(self, number: int, status: Status, reason: str = "", log: str | None = None) -> None:
+        """Write how a trial ended; the first word stands."""
+        trial = self.trials[number]
+        if trial.status != "unfinished":
+            return
+        self._attribute(number, "status", status)
+        for key, text in (("reason", reason), ("log", log)):
+            if text:
+                self._attribute(number, key, text)
+        value = trial.best_score(self.mode)
+        values = [value] if status == "finished" and value is not None else None
+        self._storage.set_trial_state_values(self._ids[number], _STATES[status], values)
+        trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
+        self._settle(trial)
+
+    def note(self, key: str, value: Any) -> None:
+        """Write something about the sweep as a whole."""
+        self._storage.set_study_user_attr(self._study_id, key, value)
+        self.about[key] = value
+
+    def _attribute(self, number: int, key: str, value: Any) -> None:
+        self._storage.set_trial_user_attr(self._ids[number], key, value)
+
+    def _keep(self, trial: TrialRow, epoch: int, row: EpochRow) -> None:
+        trial.epochs[epoch] = row
+        if math.isfinite(row.score):
+            self._scores.setdefault(epoch, {})[trial.number] = row.score
+
+    def _settle(self, trial: TrialRow) -> None:
+        self._live.pop(trial.number, None)
+        score = trial.best_score(self.mode)
+        if trial.status in ("finished", "pruned") and score is not None:
+            rank = (score if self.mode == "max" else -score, -trial.number)
+            self._best = rank if self._best is None else max(self._best, rank)
+
+    def _take_in(self, frozen: FrozenTrial) -> None:
+        attributes = frozen.user_attrs
+        trial = TrialRow(
+            number=frozen.number,
+            params=attributes["params"],
+            seed=attributes["seed"],
+            start=_seconds(frozen.datetime_start) or 0.0,
+            end=_seconds(frozen.datetime_complete),
+            status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",
+            reason=attributes.get("reason", ""),
+            log=attributes.get("log"),
+            place=attributes.get("place", {}),
+            checkpoint=attributes.get("checkpoint"),
+        )
+        self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
+        self.trials.append(trial)
+        for key, content in frozen.system_attrs.items():
+            if key.startswith("epoch:"):
+                self._keep(trial, int(key.removeprefix("epoch:")), EpochRow(**content))
+        if trial.status == "unfinished":
+            self._live[trial.number] = trial
+        else:
+            self._settle(trial)
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    """Optuna's naive local time as seconds since 1970."""
+    return None if moment is None else moment.astimezone(UTC).timestamp()

@@ -1,0 +1,104 @@
+"""Find a plug-in by name (`fashion_cnn`) or by dotted path (`my_project.model`).
+
+A public module in one of the four folders is a plug-in; a new file is found, not listed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from types import ModuleType
+
+from sweeps.config import UserError, flag, nearest
+
+FOLDERS = {
+    "trainable": "trainables",
+    "search_space": "search_spaces",
+    "searcher": "sweeps.searchers",
+    "scheduler": "sweeps.schedulers",
+}
+
+CONTRACTS = {
+    "trainable": ("METRIC", "MODE", "Params", "build_model", "build_data"),
+    "search_space": ("SPACE",),
+    "searcher": ("build", "SCHEDULERS", "TAKES"),
+    "scheduler": ("build", "describe"),
+}
+"""The names that a plug-in of each kind must define."""
+
+
+def choices(kind: str) -> list[str]:
+    """The plug-ins of a kind that are shipped, by name."""
+    package = importlib.import_module(FOLDERS[kind])
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def find(kind: str, name: str) -> ModuleType:
+    """The module of a plug-in, its contract checked.
+
+    Args:
+        kind: trainable, search_space, searcher or scheduler.
+        name: a file of the kind's folder, or a dotted path.
+
+    Raises:
+        UserError: there is none of that name, it can't be imported, or it lacks what it must define.
+    """
+    path = name if "." in name else f"{FOLDERS[kind]}.{name}"
+    if not _exists(path):
+        known = choices(kind)
+        raise UserError(
+            f"{flag(kind)} {name}: no such {kind.replace('_', ' ')}.{nearest(name, known)} "
+            f"Choices: {', '.join(known)}, or a dotted path to a module of yours."
+        )
+    module = _import(kind, name, path)
+    lacking = [entry for entry in CONTRACTS[kind] if not hasattr(module, entry)]
+    if lacking:
+        raise UserError(
+            f"{flag(kind)} {name}: {module.__file__} does not define {', '.join(lacking)} "
+            f"(a {kind.replace('_', ' ')} defines {', '.join(CONTRACTS[kind])})"
+        )
+    if kind == "trainable":
+        _check_trainable(name, module)
+    return module
+
+
+def _exists(path: str) -> bool:
+    parts = path.split(".")
+    if not all(part.isidentifier() for part in parts) or parts[-1].startswith("_"):
+        return False
+    try:
+        return importlib.util.find_spec(path) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _import(kind: str, name: str, path: str) -> ModuleType:
+    if "" not in sys.path:  # a user's own package in the folder where the command was typed
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(path)
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if path.split(".")[-1] in f.filename]
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+        raise UserError(
+            f"{flag(kind)} {name}: can't be imported: {type(error).__name__}: {error}{where}"
+        ) from error
+
+
+def _check_trainable(name: str, module: ModuleType) -> None:
+    if not dataclasses.is_dataclass(module.Params):
+        raise UserError(f"--trainable {name}: Params must be a dataclass, one field per knob")
+    lacking = [
+        field.name
+        for field in dataclasses.fields(module.Params)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    if lacking:
+        raise UserError(f"--trainable {name}: knobs of Params without a default: {', '.join(lacking)}")
+    if module.MODE not in ("min", "max"):
+        raise UserError(f"--trainable {name}: MODE {module.MODE!r} must be min or max")

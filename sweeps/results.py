@@ -1,0 +1,157 @@
+"""The record as Arrow tables, written as Parquet; load a sweep that runs, ended or broke off.
+
+from sweeps import results
+sweep = results.load("results/NAME")
+sweep.trials.to_pandas()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sweeps.record import Record, TrialRow
+
+TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
+_TIME = pa.timestamp("ms", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep to look at."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    """sweep, trainable, metric, mode, seed, fixed; outcome and test when it has ended."""
+    trials: pa.Table
+    """A row per trial; see `trials_table`."""
+    epochs: pa.Table
+    """A row per reported epoch; see `epochs_table`."""
+
+
+def load(folder: str | Path) -> Sweep:
+    """The sweep in a results folder, from its record, as far as it has come.
+
+    Raises:
+        FileNotFoundError: the folder holds no sweep.
+    """
+    record = Record.read(Path(folder))
+    return Sweep(Path(folder), record.about, trials_table(record), epochs_table(record))
+
+
+def trials_table(record: Record) -> pa.Table:
+    """A row per trial.
+
+    Columns: id, status, reason, log (of a failure), `params_X` for every knob (those that stood
+    still too), epochs, best_epoch, `best_M` and `last_M` for every logged metric M, seconds
+    (trained), pc, pid, gpu, start, end (UTC), seed.
+    """
+    metrics = _metric_names(record.trials)
+    fixed = record.about.get("fixed", {})
+    knobs = dict.fromkeys([*(name for trial in record.trials for name in trial.params), *fixed])
+    rows = [_trial_row(trial, record.mode, fixed, knobs, metrics) for trial in record.trials]
+    fields = [
+        pa.field("id", pa.int64()),
+        pa.field("status", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("log", pa.string()),
+        *(pa.field(f"params_{name}", _type_of(row[f"params_{name}"] for row in rows)) for name in knobs),
+        pa.field("epochs", pa.int64()),
+        pa.field("best_epoch", pa.int64()),
+        *(pa.field(f"{which}_{name}", pa.float64()) for which in ("best", "last") for name in metrics),
+        pa.field("seconds", pa.float64()),
+        pa.field("pc", pa.string()),
+        pa.field("pid", pa.int64()),
+        pa.field("gpu", pa.string()),
+        pa.field("start", _TIME),
+        pa.field("end", _TIME),
+        pa.field("seed", pa.int64()),
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def epochs_table(record: Record) -> pa.Table:
+    """A row per reported epoch: id (of the trial), epoch, every logged metric, seconds, time (UTC)."""
+    metrics = _metric_names(record.trials)
+    fields = [
+        pa.field("id", pa.int64()),
+        pa.field("epoch", pa.int64()),
+        *(pa.field(name, pa.float64()) for name in metrics),
+        pa.field("seconds", pa.float64()),
+        pa.field("time", _TIME),
+    ]
+    rows = [
+        {
+            "id": trial.number,
+            "epoch": epoch,
+            **{name: row.metrics.get(name) for name in metrics},
+            "seconds": row.seconds,
+            "time": _moment(row.time),
+        }
+        for trial in record.trials
+        for epoch, row in sorted(trial.epochs.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def write_tables(record: Record, folder: Path) -> None:
+    """Both tables as Parquet, written beside and renamed."""
+    for name, table in ((TRIALS_FILE, trials_table(record)), (EPOCHS_FILE, epochs_table(record))):
+        partial = folder / f".{name}.part"
+        pq.write_table(table, partial)
+        partial.replace(folder / name)
+
+
+def _trial_row(
+    trial: TrialRow, mode: str, fixed: Mapping[str, Any], knobs: Iterable[str], metrics: Iterable[str]
+) -> dict[str, Any]:
+    best_epoch = trial.best_epoch(mode)
+    best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
+    last = trial.epochs[max(trial.epochs)].metrics if trial.epochs else {}
+    params = {**fixed, **trial.params}
+    return {
+        "id": trial.number,
+        "status": trial.status,
+        "reason": trial.reason,
+        "log": trial.log,
+        **{f"params_{name}": params.get(name) for name in knobs},
+        "epochs": len(trial.epochs),
+        "best_epoch": best_epoch,
+        **{f"best_{name}": best.get(name) for name in metrics},
+        **{f"last_{name}": last.get(name) for name in metrics},
+        "seconds": math.fsum(row.seconds for row in trial.epochs.values()),
+        "pc": trial.place.get("pc"),
+        "pid": trial.place.get("pid"),
+        "gpu": trial.place.get("gpu"),
+        "start": _moment(trial.start),
+        "end": None if trial.end is None else _moment(trial.end),
+        "seed": trial.seed,
+    }
+
+
+def _metric_names(trials: Iterable[TrialRow]) -> list[str]:
+    names = (name for trial in trials for row in trial.epochs.values() for name in row.metrics)
+    return list(dict.fromkeys(names))
+
+
+def _type_of(values: Iterable[Any]) -> pa.DataType:
+    """The narrowest Arrow type that holds all values."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pa.null()
+    if kinds <= {bool}:
+        return pa.bool_()
+    if kinds <= {int}:
+        return pa.int64()
+    return pa.float64() if kinds <= {int, float} else pa.string()
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,50 @@
+"""Run a sweep: `python -m sweeps.run --trainable fashion_cnn --num-trials 24`
+
+All flags: `python -m sweeps.run --help`. Exit status: 0, the sweep ended with at least one trial that
+did; 1, no trial finished; 2, a mistake in what was asked; 130, Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from sweeps import flags
+from sweeps.config import SweepConfig, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    try:
+        return sweep(flags.parse(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+
+
+def sweep(config: SweepConfig) -> int:
+    """Plan, run, crown the winner, say what came of it."""
+    from sweeps import cluster
+
+    cluster.prepare_environment()
+    from sweeps import plan as planning
+
+    plan = planning.make_plan(config)
+    print(planning.describe(plan), flush=True)
+    if config.dry_run:
+        return 0
+
+    from sweeps import ending, engine, folder, winner
+
+    with cluster.connect(plan.config) as offered:
+        record = folder.create(plan, offered)
+        end = engine.fit(plan, record, offered)
+        test_scores = winner.crown(plan, record, offered)
+    return ending.say(plan, record, end, test_scores)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""Rungs, and who goes on from one: the vocabulary of successive halving."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from sweeps.config import SweepConfig
+
+
+def rungs(config: SweepConfig) -> list[int]:
+    """Epochs at which trials are judged: grace x factor^k below the end.
+
+    By multiplication: Ray's truncated logarithms lose a rung for 243 / 3 or 1000 / 10.
+    """
+    found, epoch = [], config.grace_epochs
+    while epoch < config.max_epochs:
+        found.append(epoch)
+        epoch *= config.reduction_factor
+    return found
+
+
+def goes_on(score: float, others: Collection[float], reduction_factor: int, mode: str) -> bool:
+    """Whether a trial at a rung goes on: it is in the best 1/factor of those seen there.
+
+    The rule of Ray's AsyncHyperBandScheduler: not worse than the (1 - 1/factor) quantile of the
+    trials that reached the rung before it; the first one always goes on.
+    """
+    if not others:
+        return True
+    sign = 1.0 if mode == "max" else -1.0
+    cutoff = np.percentile([sign * other for other in others], (1 - 1 / reduction_factor) * 100)
+    return bool(sign * score >= cutoff)

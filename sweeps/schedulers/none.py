@@ -1,0 +1,17 @@
+"""No pruning: every trial trains to the end."""
+
+from __future__ import annotations
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from sweeps.config import SweepConfig
+from sweeps.record import Record
+
+
+def build(config: SweepConfig, record: Record) -> TrialScheduler:
+    """Tune's first-in, first-out scheduler."""
+    return FIFOScheduler()
+
+
+def describe(config: SweepConfig) -> str:
+    return f"none: every trial trains {config.max_epochs} epochs"

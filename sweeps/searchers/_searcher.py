@@ -1,0 +1,66 @@
+"""What the searchers share: they propose from the record, one trial at a time, none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from sweeps.config import Knob
+from sweeps.record import Record
+from sweeps.space import Space
+
+Propose = Callable[[int], Iterator[dict[str, Knob]]]
+"""Trial number to candidates, best first; the first that is new is taken."""
+
+
+class RecordSearcher(Searcher):  # type: ignore[misc]
+    """A Tune searcher that reads the record instead of keeping results of its own.
+
+    Args:
+        record: what was tried, and how it went.
+        space: the checked space.
+        propose: candidates for the trial of a number.
+        seed: the seed that every trial trains with.
+        slots: trials that may run at a time. Tune asks ahead of need; a proposal that waits would
+            not know of the results that come in meanwhile.
+    """
+
+    def __init__(self, record: Record, space: Space, propose: Propose, seed: int) -> None:
+        super().__init__()
+        self.slots = 1
+        self.exhausted = False
+        self._record = record
+        self._propose = propose
+        self._seed = seed
+        self._words = space.distributions()
+        self._seen = {_key(trial.params) for trial in record.trials}
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The next trial's config, None when all slots are taken, FINISHED when nothing is new."""
+        if len(self._record.live) >= self.slots:
+            return None
+        number = len(self._record.trials)
+        for params in self._propose(number):
+            if (key := _key(params)) not in self._seen:
+                self._seen.add(key)
+                self._record.begin(params, self._words, self._seed)
+                return {"number": number, "params": params}
+        self.exhausted = True
+        return str(Searcher.FINISHED)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing to do: the record hears of it."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to do: a resume rebuilds a searcher from the record."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to do: a resume rebuilds a searcher from the record."""
+
+
+def _key(params: Any) -> tuple[Any, ...]:
+    return tuple(sorted(params.items()))

@@ -1,0 +1,34 @@
+"""Grid search: every point of a finite space, the last knob changing fastest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from sweeps.config import Knob, SweepConfig, UserError
+from sweeps.domains import Form
+from sweeps.record import Record
+from sweeps.searchers._searcher import RecordSearcher
+from sweeps.space import Space
+
+TAKES: frozenset[Form] = frozenset({"grid_search", "finite"})
+SCHEDULERS = ("asha", "none")
+MOST_POINTS = 100_000
+
+
+def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+    """The whole grid in order, or, with fewer trials than points, a seeded sample of it."""
+    if space.size() > MOST_POINTS:
+        raise UserError(
+            f"--searcher grid: the space has {space.size():,} points, at most {MOST_POINTS:,}; "
+            "take coarser steps or --searcher random"
+        )
+    points = list(space.grid())
+    if config.num_trials is not None and config.num_trials < len(points):
+        chosen = random.Random(config.seed).sample(range(len(points)), config.num_trials)
+        points = [points[position] for position in sorted(chosen)]
+
+    def propose(number: int) -> Iterator[dict[str, Knob]]:
+        return iter(points[number : number + 1])
+
+    return RecordSearcher(record, space, propose, config.seed)

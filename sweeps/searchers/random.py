@@ -1,0 +1,29 @@
+"""Random search: every knob drawn from its domain, by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.config import Knob, SweepConfig
+from sweeps.domains import Form
+from sweeps.record import Record
+from sweeps.searchers._searcher import RecordSearcher
+from sweeps.space import Space
+
+TAKES: frozenset[Form] = frozenset({"finite", "continuous", "normal", "sample_from"})
+SCHEDULERS = ("asha", "none")
+DRAWS = 200
+"""Draws before a space counts as exhausted."""
+
+
+def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+    """Seeded random search."""
+    return RecordSearcher(record, space, lambda number: draws(space, config.seed, number), config.seed)
+
+
+def draws(space: Space, seed: int, number: int) -> Iterator[dict[str, Knob]]:
+    """Candidates for the trial of a number: random draws, then the rest of a small space."""
+    for attempt in range(DRAWS):
+        yield space.draw((seed, number, attempt))
+    if space.size() <= DRAWS * DRAWS:
+        yield from space.grid()

@@ -1,0 +1,240 @@
+"""A search space, checked against the trainable's Params before anything runs, and drawn from."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import random
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from ray.tune.search.sample import Categorical, Domain, Float, Integer
+from ray.tune.search.variant_generator import generate_variants
+
+from sweeps.config import Knob, UserError, nearest
+from sweeps.domains import Form, bounds, clean, distribution, form, is_log, step_of, values_of
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+@dataclass(frozen=True)
+class Space:
+    """A checked search space, and the knobs that stand still."""
+
+    domains: Mapping[str, Any]
+    """Swept knob to its `ray.tune` domain."""
+    fixed: Mapping[str, Knob]
+    """Every other field of Params, with its value."""
+    params_class: Any
+    """Params of the trainable."""
+
+    def draw(self, seeds: tuple[int, ...]) -> dict[str, Knob]:
+        """One random point; the same seeds draw the same point."""
+        generator = np.random.default_rng(np.random.SeedSequence(seeds))
+        with _seeded_globals(int(generator.integers(2**32))):
+            # A sample_from reads the other knobs, so it is drawn after them.
+            ordered = dict(sorted(self.domains.items(), key=lambda item: form(item[1]) == "sample_from"))
+            _, point = next(generate_variants(ordered, random_state=generator))
+        return self.cast({name: point[name] for name in self.domains})
+
+    def grid(self) -> Iterator[dict[str, Knob]]:
+        """Every point of a finite space, the last knob changing fastest."""
+        values = {name: values_of(domain) for name, domain in self.domains.items()}
+        for point in itertools.product(*[v or [] for v in values.values()]):
+            yield self.cast(dict(zip(values, point, strict=True)))
+
+    def size(self) -> float:
+        """Number of points; infinite where a knob is continuous."""
+        counts = [len(v) if (v := values_of(d)) is not None else math.inf for d in self.domains.values()]
+        return math.prod(counts)
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """Optuna's word for each knob that has one (a `sample_from` has none)."""
+        found = {name: distribution(domain) for name, domain in self.domains.items()}
+        return {name: word for name, word in found.items() if word is not None}
+
+    def cast(self, point: Mapping[str, Any]) -> dict[str, Knob]:
+        """Plain Python values of the types that Params states, on the knob's own grid."""
+        hints = typing.get_type_hints(self.params_class)
+        out = {}
+        for name, value in point.items():
+            value = value.item() if isinstance(value, np.generic) else value
+            if isinstance(value, float):
+                value = clean(value, step_of(self.domains[name]))
+            if isinstance(value, int) and not isinstance(value, bool) and float in _plain_types(hints[name]):
+                value = float(value)
+            out[name] = value
+        return out
+
+
+def check(
+    space: object,
+    params_class: Any,
+    fixed: Mapping[str, Any],
+    takes: frozenset[Form],
+    searcher: str,
+) -> Space:
+    """The space and the fixed knobs against Params and against what the searcher can take.
+
+    Raises:
+        UserError: all faults at once, one a line.
+    """
+    if not isinstance(space, Mapping) or not space:
+        raise UserError(
+            "SPACE must be a dict with at least one knob, such as {'lr': tune.loguniform(1e-3, 0.1)}"
+        )
+    hints = typing.get_type_hints(params_class)
+    defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
+    faults = []
+    for name, domain in space.items():
+        faults += _faults_of_domain(name, domain, hints, takes, searcher)
+        if name in fixed:
+            faults.append(f"{name}: swept by the space and fixed by --params; take it out of one")
+    values = {}
+    for name, value in fixed.items():
+        if name not in hints:
+            faults.append(f"--params {name}: no such knob.{nearest(name, hints)} Knobs: {', '.join(hints)}")
+        elif fault := _type_fault(value, hints[name]):
+            faults.append(f"--params {name}={value}: {fault}")
+        else:
+            values[name] = (
+                float(value) if float in _plain_types(hints[name]) and isinstance(value, int) else value
+            )
+    if not faults:
+        faults = _faults_of_values(params_class, space, values)
+    if faults:
+        raise UserError("\n".join(faults))
+    return Space(space, {k: v for k, v in {**defaults, **values}.items() if k not in space}, params_class)
+
+
+def _faults_of_domain(
+    name: str, domain: Any, hints: Mapping[str, Any], takes: frozenset[Form], searcher: str
+) -> list[str]:
+    if name not in hints:
+        return [f"{name}: no such knob of Params.{nearest(str(name), hints)} Knobs: {', '.join(hints)}"]
+    if not isinstance(domain, Domain) and form(domain) != "grid_search":
+        return [
+            f"{name}: {domain!r} is no ray.tune domain; "
+            f"a knob that stands still is given as --params {name}={domain}"
+        ]
+    if form(domain) not in takes:
+        return [f"{name}: searcher {searcher} can't take {_called(domain)}. {_remedy(searcher)}"]
+    if form(domain) == "grid_search" or isinstance(domain, Categorical):
+        return _faults_of_choices(name, domain, hints[name])
+    if form(domain) in ("sample_from", "normal"):
+        return []
+    return _faults_of_range(name, domain, hints[name])
+
+
+def _faults_of_choices(name: str, domain: Any, hint: Any) -> list[str]:
+    values = values_of(domain) or []
+    if not values:
+        return [f"{name}: no value to choose from"]
+    faults = [f"{name}: {value!r}: {fault}" for value in values if (fault := _type_fault(value, hint))]
+    if not faults and len(set(values)) < len(values):
+        faults.append(f"{name}: a value stands twice among {values}")
+    return faults
+
+
+def _faults_of_range(name: str, domain: Any, hint: Any) -> list[str]:
+    low, high = bounds(domain)
+    if domain.lower > domain.upper:
+        return [f"{name}: bounds reversed: {domain.lower:g} to {domain.upper:g}"]
+    if low > high:
+        return [f"{name}: empty: no value from {domain.lower:g} to {domain.upper:g}"]
+    if is_log(domain) and low <= 0:
+        return [f"{name}: log scale from {low:g}: the lower bound must be above 0"]
+    wanted = _plain_types(hint)
+    if isinstance(domain, Float) and float not in wanted:
+        return [
+            f"{name}: the space gives fractions, Params.{name} is {_names(hint)}; "
+            "use tune.randint or tune.qrandint"
+        ]
+    if isinstance(domain, Integer) and not {int, float} & wanted:
+        return [f"{name}: the space gives whole numbers, Params.{name} is {_names(hint)}"]
+    return []
+
+
+def _faults_of_values(params_class: Any, space: Mapping[str, Any], fixed: Mapping[str, Knob]) -> list[str]:
+    """Params may refuse values in `__post_init__`: ask it about the ends of every range."""
+    faults = []
+    for name, domain in [(None, None), *space.items()]:
+        values = _ends(domain) if name else [None]
+        for value in values:
+            try:
+                params_class(**fixed, **({name: value} if name else {}))
+            except (ValueError, TypeError) as error:
+                faults.append(f"{name}: {error}" if name else f"--params: {error}")
+                break
+    return faults
+
+
+def _ends(domain: Any) -> list[Any]:
+    values = values_of(domain) if not isinstance(domain, Float | Integer) else None
+    if values is not None:
+        return values
+    if form(domain) in ("sample_from", "normal"):
+        return []
+    low, high = bounds(domain)
+    kind = int if isinstance(domain, Integer) else float
+    return [kind(low), kind(high)]
+
+
+def _type_fault(value: Any, hint: Any) -> str:
+    """Why a value does not fit a field's type; "" when it does."""
+    if not isinstance(value, bool | int | float | str):
+        return f"a knob's value is a number, a string, true or false, not {type(value).__name__}"
+    literals = [v for h in _members(hint) if typing.get_origin(h) is Literal for v in typing.get_args(h)]
+    if value in literals:
+        return ""
+    if literals:
+        return f"must be one of {', '.join(map(str, literals))}.{nearest(str(value), map(str, literals))}"
+    wanted = _plain_types(hint)
+    fits = type(value) in wanted or (type(value) is int and float in wanted) or Any in wanted
+    return "" if fits else f"must be {_names(hint)}, is {type(value).__name__}"
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def _plain_types(hint: Any) -> set[Any]:
+    return {member for member in _members(hint) if typing.get_origin(member) is not Literal}
+
+
+def _names(hint: Any) -> str:
+    return " or ".join(getattr(member, "__name__", str(member)) for member in _members(hint))
+
+
+def _called(domain: Any) -> str:
+    words = {"normal": "tune.randn", "finite": "a choice", "continuous": "a continuous range"}
+    return words.get(form(domain), f"tune.{form(domain)}")
+
+
+def _remedy(searcher: str) -> str:
+    if searcher == "grid":
+        return "Use grid_search([...]), choice([...]), randint or a quantized range, or --searcher random."
+    return (
+        "Use tune.choice or a range, or --searcher grid for grid_search, --searcher random for sample_from."
+    )
+
+
+@contextlib.contextmanager
+def _seeded_globals(seed: int) -> Iterator[None]:
+    """A `sample_from` may draw from `random` or `np.random`: seed both, then put them back."""
+    states = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

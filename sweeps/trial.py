@@ -1,0 +1,231 @@
+"""Worker side: one trial after another in a warm process.
+
+A class Trainable, because Tune steps it on the main thread (PyTorch with two threads is 2 to 2.5
+times slower when called from another) and keeps its process for the next trial. Lightning's one
+`fit()` runs in a greenlet, on the same thread: it is left at the end of each epoch, and entered
+again by the next step. Several short `fit()` calls would lose the optimizer's state.
+
+A trial that raises is data: its exception goes to the driver as a result, and the process lives on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib
+import math
+import os
+import platform
+import shutil
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import greenlet
+import ray
+from ray import tune
+
+if TYPE_CHECKING:
+    from training.config import FitConfig
+    from training.fit import Epoch, Fit
+
+CHECKPOINT_SHARE = 0.02
+"""Part of the training time that checkpoints may cost when no period is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What all trials of a sweep have in common."""
+
+    trainable: str
+    """Module path of the trainable."""
+    fixed: dict[str, Any]
+    """Knobs that stand still."""
+    fit: FitConfig
+    max_failures: int
+    """Times that a trial which raised is tried again."""
+    checkpoint_epochs: int | None
+    """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
+
+
+class SweepTrial(tune.Trainable):  # type: ignore[misc]
+    """One trial; with `reuse_actors`, many in a row.
+
+    Its config is `{"number": int, "params": {knob: value}}`. Each step returns one epoch: `epoch`,
+    `score`, `metrics`, `seconds`, `place`; the last one has `done` and, when it went wrong, `status`
+    ("failed" or "diverged"), `reason` and `traceback`.
+    """
+
+    def setup(self, config: dict[str, Any], job: Job) -> None:
+        """Import what training needs, once in the life of this process."""
+        import training.fit
+
+        self._job = job
+        self._fitting = training.fit
+        self._module = importlib.import_module(job.trainable)
+        self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
+        self._scratch = Path(tempfile.mkdtemp(prefix="sweeps-"))
+        self._run: greenlet.greenlet | None = None
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Make ready for another trial in this process."""
+        self._end_run()
+        self._begin(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train and validate one epoch."""
+        self._count_checkpoint_cost()
+        while True:
+            try:
+                return self._result(self._next_epoch())
+            except self._fitting.MetricNotLogged as error:
+                return self._failure(error, is_user_error=True)
+            except (Exception, SystemExit) as error:
+                self._abandon_run()
+                self._failures += 1
+                if self._failures > self._job.max_failures:
+                    return self._failure(error)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write what a resume needs; keep a link to it for a retry in this process."""
+        self._save_began = time.perf_counter()
+        assert self._fit is not None, "Tune saves after a step"
+        self._fit.save(Path(checkpoint_dir))
+        self._keep(Path(checkpoint_dir))
+
+    def load_checkpoint(self, checkpoint: str) -> None:
+        """Go on from a checkpoint at the next step."""
+        self._keep(Path(checkpoint))
+
+    def cleanup(self) -> None:
+        """End the training and remove what this process wrote."""
+        self._end_run()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self._params = self._module.Params(**self._job.fixed, **config["params"])
+        self._fit: Fit | None = None
+        self._checkpoint: Path | None = None
+        self._reported = 0
+        self._failures = 0
+        self._save_began: float | None = None
+        self._save_seconds = 0.0
+        self._trained_seconds = 0.0
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _next_epoch(self) -> Epoch:
+        """The next epoch that was not reported yet: after a retry some are trained again."""
+        while True:
+            if self._run is None:
+                self._run = greenlet.greenlet(self._train)
+            epoch: Epoch | None = self._run.switch(True)
+            if epoch is None:
+                raise RuntimeError(f"training ended after epoch {self._reported} by itself")
+            if epoch.epoch > self._reported:
+                return epoch
+
+    def _train(self, _go_on: bool) -> None:
+        """The greenlet: one whole `fit()`, left at each epoch's end."""
+        step = greenlet.getcurrent().parent
+        self._fit = self._fitting.Fit(self._module, self._params, self._job.fit, self._checkpoint)
+        self._fit.run(lambda epoch: bool(step.switch(epoch)))
+
+    def _result(self, epoch: Epoch) -> dict[str, Any]:
+        self._reported = epoch.epoch
+        self._trained_seconds += epoch.seconds
+        result = {
+            "epoch": epoch.epoch,
+            "score": epoch.score,
+            "metrics": dict(epoch.metrics),
+            "seconds": epoch.seconds,
+            "place": self._place,
+            "done": epoch.epoch >= self._job.fit.max_epochs,
+        }
+        if not math.isfinite(epoch.score):
+            reason = f"{self._job.fit.metric} was {epoch.score} in epoch {epoch.epoch}"
+            return {**result, "done": True, "status": "diverged", "reason": reason}
+        if not result["done"] and self._checkpoint_is_due(epoch.epoch):
+            result[tune.result.SHOULD_CHECKPOINT] = True
+        return result
+
+    def _failure(self, error: BaseException, is_user_error: bool = False) -> dict[str, Any]:
+        self._abandon_run()
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        return {
+            "place": self._place,
+            "done": True,
+            "status": "failed",
+            "reason": str(error) if is_user_error else reason,
+            "traceback": "".join(traceback.format_exception(error)),
+            "is_user_error": is_user_error,
+        }
+
+    def _checkpoint_is_due(self, epoch: int) -> bool:
+        if self._job.checkpoint_epochs is not None:
+            return epoch % self._job.checkpoint_epochs == 0
+        # The first one is taken to cost a second.
+        cost_s = self._save_seconds or 1.0
+        return cost_s <= CHECKPOINT_SHARE * self._trained_seconds
+
+    def _count_checkpoint_cost(self) -> None:
+        """From the start of a save to the next step: writing, and Tune's copying."""
+        if self._save_began is not None:
+            self._save_seconds = time.perf_counter() - self._save_began
+            self._trained_seconds, self._save_began = 0.0, None
+
+    def _keep(self, folder: Path) -> None:
+        """Hard links: Tune removes its own copy, and a second one would cost disk."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        try:
+            shutil.copytree(folder, self._scratch, copy_function=os.link)
+        except (OSError, shutil.Error):  # another file system
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            shutil.copytree(folder, self._scratch)
+        self._checkpoint = self._scratch
+
+    def _end_run(self) -> None:
+        """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
+        if self._run is not None and not self._run.dead:
+            try:
+                self._run.switch(False)
+            except (Exception, SystemExit):  # the trial has ended; how it closes is not its result
+                traceback.print_exc()
+        self._abandon_run()
+
+    def _abandon_run(self) -> None:
+        self._run = self._fit = None
+        gc.collect()
+        self._fitting.free_memory()
+
+
+def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:
+    """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
+    import training.fit
+
+    module = importlib.import_module(job.trainable)
+    scores: dict[str, float] = training.fit.test(
+        module, module.Params(**job.fixed, **params), job.fit, Path(weights)
+    )
+    return scores
+
+
+def params_of(job: Job, swept: dict[str, Any]) -> dict[str, Any]:
+    """All params of a trial, in the order of the trainable's Params."""
+    module = importlib.import_module(job.trainable)
+    return dataclasses.asdict(module.Params(**job.fixed, **swept))
+
+
+def _gpu() -> str:
+    """Name and index of this process's GPU; "" without one."""
+    ids = ray.get_gpu_ids()
+    if not ids:
+        return ""
+    import torch
+
+    return f"{torch.cuda.get_device_name(0)} #{','.join(map(str, ids))}"

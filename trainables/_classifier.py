@@ -1,0 +1,50 @@
+"""What the classifiers here share: loss, accuracy, SGD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Classifier(pl.LightningModule):
+    """A network trained by SGD with momentum on cross-entropy.
+
+    Logs train_loss, val_loss and val_acc (share of right answers) each epoch, test_acc when tested.
+    """
+
+    def __init__(self, net: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__()
+        self.net = net
+        self._sgd = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs [batch, ...] to logits [batch, classes]."""
+        logits: torch.Tensor = self.net(inputs)
+        return logits
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
+        inputs, labels = batch
+        loss = functional.cross_entropy(self(inputs), labels)
+        self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(labels))
+        return loss
+
+    def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> None:
+        inputs, labels = batch
+        logits = self(inputs)
+        self.log("val_loss", functional.cross_entropy(logits, labels), batch_size=len(labels))
+        self.log("val_acc", _accuracy(logits, labels), batch_size=len(labels))
+
+    def test_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> None:
+        inputs, labels = batch
+        self.log("test_acc", _accuracy(self(inputs), labels), batch_size=len(labels))
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), **self._sgd)
+
+
+def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return (logits.argmax(dim=1) == labels).float().mean()

@@ -1,0 +1,1 @@
+"""One trial, trained as fast as the hardware allows."""

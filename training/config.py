@@ -1,0 +1,50 @@
+"""How a trial runs (FitConfig), and what a trainable is (the contract, as a Protocol)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule, LightningModule
+
+Mode = Literal["min", "max"]
+
+
+class Trainable(Protocol):
+    """A file of `trainables/`: METRIC, MODE, Params, build_model, build_data."""
+
+    METRIC: str
+    MODE: Mode
+    Params: Callable[..., Any]
+    build_model: Callable[[Any], LightningModule]
+    build_data: Callable[[Any], LightningDataModule]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig:
+    """How one trial runs; what it trains is Params."""
+
+    max_epochs: int
+    """Epochs to train, > 0."""
+    metric: str
+    """Logged metric by which the best epoch is chosen."""
+    mode: Mode
+    """Whether a small or a large metric is good."""
+    precision: Literal["auto", "32", "16-mixed", "bf16-mixed"] = "auto"
+    """Arithmetic; auto: fp16 on a GPU, fp32 on a CPU (which has no fast fp16)."""
+    seed: int = 0
+    """Seed of weights, shuffling and augmentation."""
+    threads: int = 1
+    """PyTorch threads of this process, > 0."""
+
+
+def is_better(score: float, than: float, mode: str) -> bool:
+    """Whether a finite score beats another; anything finite beats nan."""
+    if not math.isfinite(score):
+        return False
+    if math.isnan(than):
+        return True
+    return score > than if mode == "max" else score < than

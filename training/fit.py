@@ -1,0 +1,202 @@
+"""Train one trial with Lightning's Trainer: one `fit()`, reported epoch by epoch.
+
+The Trainer is lean: no logger, no progress bar, no summary, no sanity check, no checkpoint of its
+own. They cost up to a third of a small model's step, and a sweep reports in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
+from training.config import FitConfig, Trainable, is_better
+
+RESUME_FILE = "resume.ckpt"
+WEIGHTS_FILE = "weights.pt"
+"""The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
+ABOUT_FILE = "about.json"
+
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+# The Trainer advises worker processes; these data sets are already tensors in this process.
+warnings.filterwarnings("ignore", ".*does not have many workers.*")
+warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
+
+
+class MetricNotLogged(LookupError):
+    """The model ended an epoch without logging the metric that it is to be judged by."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One trained and validated epoch."""
+
+    epoch: int
+    """1-based."""
+    score: float
+    """The metric that trials are judged by."""
+    metrics: Mapping[str, float]
+    """All that the model logged."""
+    seconds: float
+    """Wall time of the epoch, training and validation."""
+
+
+class Fit:
+    """One training run.
+
+    Args:
+        trainable: the module that says what to train.
+        params: an instance of its Params.
+        config: how to train it.
+        checkpoint: a folder written by `save`, to go on from; None to start.
+    """
+
+    def __init__(
+        self, trainable: Trainable, params: Any, config: FitConfig, checkpoint: Path | None = None
+    ) -> None:
+        self.config = config
+        self.best_score = math.nan
+        self.best_weights: dict[str, torch.Tensor] = {}
+        self.first_epoch = 0
+        self._checkpoint = checkpoint
+        if checkpoint is not None:
+            self._load_best(checkpoint)
+        torch.set_num_threads(config.threads)
+        pl.seed_everything(config.seed, workers=True, verbose=False)
+        self._model = trainable.build_model(params)
+        self._data = trainable.build_data(params)
+        self._trainer: pl.Trainer | None = None
+
+    def run(self, on_epoch: Callable[[Epoch], bool]) -> None:
+        """Train until `max_epochs`, or until `on_epoch` answers False.
+
+        Raises:
+            MetricNotLogged: after the first epoch that did not log the metric.
+            Exception: whatever the model or the data raises.
+        """
+        self._trainer = pl.Trainer(
+            max_epochs=self.config.max_epochs,
+            precision=choose_precision(self.config.precision),
+            callbacks=[_EpochEnd(self, on_epoch)],
+            enable_checkpointing=True,  # _EpochEnd is the checkpoint callback: no other is added
+            **_lean(),
+        )
+        resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
+        # Our own file, written by `save`; it holds optimizer and loop state, not weights alone.
+        self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
+
+    def save(self, folder: Path) -> None:
+        """Write what a resume needs, and the weights of the best epoch, into `folder`."""
+        assert self._trainer is not None, "nothing has been trained"
+        self._trainer.save_checkpoint(folder / RESUME_FILE)
+        torch.save(self.best_weights, folder / WEIGHTS_FILE)
+        about = {"score": self.best_score, "epochs": self._trainer.current_epoch + 1}
+        (folder / ABOUT_FILE).write_text(json.dumps(about))
+
+    def keep_if_best(self, score: float) -> None:
+        """Hold the weights of the best epoch so far, as fp32 in CPU memory."""
+        if not is_better(score, self.best_score, self.config.mode):
+            return
+        self.best_score = score
+        self.best_weights = {
+            name: tensor.detach().to("cpu", copy=True) for name, tensor in self._model.state_dict().items()
+        }
+
+    def _load_best(self, folder: Path) -> None:
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        self.best_score, self.first_epoch = about["score"], about["epochs"]
+        self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
+
+
+def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) -> dict[str, float]:
+    """Score trained weights on the test rows; {} when the model has no `test_step`.
+
+    Args:
+        weights: a folder written by `Fit.save`.
+    """
+    torch.set_num_threads(config.threads)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    model, data = trainable.build_model(params), trainable.build_data(params)
+    if not is_overridden("test_step", model, pl.LightningModule):
+        return {}
+    model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
+    precision = choose_precision(config.precision)
+    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean())
+    trainer.test(model, data, verbose=False)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def free_memory() -> None:
+    """Give the memory of the last run back to the GPU."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def choose_precision(precision: str) -> Any:
+    """`auto` to what is fast here: fp16 where there is a GPU, else fp32."""
+    if precision != "auto":
+        return precision
+    return "16-mixed" if torch.cuda.is_available() else "32-true"
+
+
+def _lean() -> dict[str, Any]:
+    return {
+        "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
+        "devices": 1,
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+    }
+
+
+class _EpochEnd(Checkpoint):
+    """Hands each finished epoch to `on_epoch`.
+
+    A Checkpoint, because Lightning runs those last: what the model logs in its own
+    `on_train_epoch_end` is there, and validation is over (gradients are on again).
+    """
+
+    def __init__(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
+        self._fit = fit
+        self._on_epoch = on_epoch
+        self._started = 0.0
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # The first epoch's order is drawn before `on_train_epoch_start`, that of the others after.
+        self._seed(self._fit.first_epoch)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch != self._fit.first_epoch:
+            self._seed(trainer.current_epoch)
+        self._started = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        name = self._fit.config.metric
+        if name not in metrics:
+            logged = ", ".join(sorted(metrics)) or "nothing"
+            raise MetricNotLogged(f"metric '{name}' was not logged in epoch 1; logged: {logged}")
+        self._fit.keep_if_best(metrics[name])
+        seconds = time.perf_counter() - self._started
+        epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)
+        if not self._on_epoch(epoch):
+            trainer.should_stop = True
+
+    def _seed(self, epoch: int) -> None:
+        """Give each epoch its own seed, so that a trial which goes on from a checkpoint shuffles,
+        drops and augments as one that was never interrupted."""
+        state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
+        pl.seed_everything(int(state[0]), workers=True, verbose=False)
