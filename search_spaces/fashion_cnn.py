@@ -7,6 +7,6 @@ SPACE = {
     "momentum": tune.uniform(0.5, 0.95),
     "weight_decay": tune.loguniform(1e-6, 1e-2),
     "dropout": tune.quniform(0.0, 0.5, 0.1),
-    "width": tune.choice([8, 12, 16]),
+    "width": tune.choice([4, 6, 8]),
     "batch_size": tune.choice([32, 64, 128]),
 }

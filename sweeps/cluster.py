@@ -10,8 +10,10 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
+from sweeps.words import count
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
@@ -42,6 +44,20 @@ class Cluster:
     num_cpus: int
     num_gpus: int
     dashboard_url: str | None
+
+    @property
+    def size(self) -> str:
+        """PCs, CPUs and GPUs in words."""
+        parts = ((self.num_pcs, "PC"), (self.num_cpus, "CPU"), (self.num_gpus, "GPU"))
+        return ", ".join(count(number, thing) for number, thing in parts)
+
+    def describe(self) -> str:
+        """What was joined or started, and where to look at it."""
+        lines = [f"ray        {self.size}"]
+        if self.dashboard_url:
+            hint = " (asks for the token in ~/.ray/auth_token)" if _has_token() else ""
+            lines.append(f"dashboard  http://{self.dashboard_url}{hint}")
+        return "\n".join(lines) + "\n"
 
 
 def prepare_environment() -> None:
@@ -90,6 +106,11 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
         ray.shutdown()
 
 
+def _has_token() -> bool:
+    """Ray 2.60 asks for a token as soon as a local cluster was ever started on this PC."""
+    return os.environ.get("RAY_AUTH_MODE") == "token" and Path("~/.ray/auth_token").expanduser().is_file()
+
+
 def local_gpus() -> int:
     """GPUs of this PC, without taking memory on any."""
     import torch
@@ -114,7 +135,7 @@ def slots(config: SweepConfig, num_cpus: int, num_gpus: int) -> int:
         fitting = min(fitting, int(num_gpus / gpus + 1e-9))
     if fitting < 1:
         raise UserError(
-            f"a trial takes {config.cpus_per_trial} CPUs and {gpus:g} GPUs "
+            f"a trial takes {count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')} "
             f"(--cpus-per-trial, --gpus-per-trial); here are {num_cpus} and {num_gpus}"
         )
     return min(fitting, config.max_concurrent or fitting)

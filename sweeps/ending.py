@@ -8,8 +8,8 @@ from sweeps.config import UserError
 from sweeps.engine import End
 from sweeps.folder import CONFIG_FILE
 from sweeps.plan import Plan
-from sweeps.progress import short
 from sweeps.record import Record
+from sweeps.words import count, short
 
 INTERRUPTED = 130
 
@@ -29,7 +29,7 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
         _say_best(plan, record, test_scores)
     unfinished = len(record.live)
     if end.outcome != "finished" and unfinished:
-        print(f"The sweep was {_called(end.outcome)}; {unfinished} trials are unfinished.")
+        print(f"The sweep was {_called(end.outcome)}; {count(unfinished, 'trial')} unfinished.")
     print(f"All of it  {plan.folder}")
     again = f"--config {plan.folder / CONFIG_FILE} --name {plan.config.name}-again"
     print(f"Repeat     python -m sweeps.run {again}")
@@ -51,7 +51,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Weights    {plan.folder / 'best'}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
-        print(f"Failed     {len(failed)} trials, most often: {_commonest(record)}")
+        print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(record)}")
 
 
 def _say_failure(record: Record) -> None:

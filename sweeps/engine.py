@@ -19,7 +19,7 @@ from sweeps import cluster
 from sweeps.config import SweepConfig
 from sweeps.plan import Plan
 from sweeps.progress import SweepReporter
-from sweeps.record import Record
+from sweeps.record import Record, Status
 from sweeps.results import write_tables
 from sweeps.trial import Job, SweepTrial
 from training.config import FitConfig, is_better
@@ -64,7 +64,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=plan.scheduler.build(config, record),
-            num_samples=config.num_trials,
+            num_samples=config.num_trials or 1,
             reuse_actors=True,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
@@ -89,7 +89,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     return end
 
 
-class End(Stopper):  # type: ignore[misc]
+class End(Stopper):
     """Why and when a sweep ends before its last trial."""
 
     def __init__(self, time_budget_hours: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +115,7 @@ class End(Stopper):  # type: ignore[misc]
         return self.outcome != "finished"
 
 
-class RecordKeeper(Callback):  # type: ignore[misc]
+class RecordKeeper(Callback):
     """The record's one writer while trials run; keeps the checkpoints that someone may need."""
 
     def __init__(self, config: SweepConfig, record: Record, folder: Path, end: End) -> None:
@@ -137,11 +137,7 @@ class RecordKeeper(Callback):  # type: ignore[misc]
                 number, result["epoch"], result["score"], result["metrics"], result["seconds"]
             )
         if result["done"] and result.get("status") is None:
-            best, row = self._record.best(), self._record.trials[number]
-            score = row.best_score(self._record.mode)
-            than = float("nan") if best is None else best.best_score(self._record.mode)
-            if score is not None and is_better(score, than, self._record.mode):
-                result[SHOULD_CHECKPOINT] = True
+            result[SHOULD_CHECKPOINT] = self._would_win(number)
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
@@ -156,9 +152,8 @@ class RecordKeeper(Callback):  # type: ignore[misc]
         number, result = trial.config["number"], trial.last_result
         if not result.get("done"):
             return
-        status = result.get("status")
-        if status is None:
-            status = "finished" if result["epoch"] >= self._config.max_epochs else "pruned"
+        reached_end = result.get("epoch") == self._config.max_epochs
+        status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         log = self._write_log(number, result.pop("traceback", None))
         before = self._record.best()
         self._record.end(number, status, result.get("reason", ""), log)
@@ -181,6 +176,12 @@ class RecordKeeper(Callback):  # type: ignore[misc]
             write_tables(self._record, self._folder)
             self._tables_written = time.monotonic()
 
+    def _would_win(self, number: int) -> bool:
+        mode, best = self._record.mode, self._record.best()
+        score = self._record.trials[number].best_score(mode)
+        than = None if best is None else best.best_score(mode)
+        return score is not None and (than is None or is_better(score, than, mode))
+
     def _write_log(self, number: int, text: str | None) -> str | None:
         if text is None:
             return None
@@ -192,7 +193,8 @@ class RecordKeeper(Callback):  # type: ignore[misc]
 
     def _drop_checkpoint(self, number: int | None) -> None:
         """Remove the checkpoint of a trial that ended and is not the best: no resume can use it."""
-        if number is None or (checkpoint := self._checkpoints.pop(number, None)) is None:
+        checkpoint = None if number is None else self._checkpoints.pop(number, None)
+        if number is None or checkpoint is None or checkpoint.filesystem is None:
             return
         checkpoint.filesystem.delete_dir(checkpoint.path)
         self._record.trials[number].checkpoint = None

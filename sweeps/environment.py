@@ -25,7 +25,7 @@ def describe(offered: Cluster) -> str:
         ("commit", _commit()),
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {memory_gb:.1f} GiB"),
-        ("cluster", f"{offered.num_pcs} PCs, {offered.num_cpus} CPUs, {offered.num_gpus} GPUs"),
+        ("cluster", offered.size),
         *[("gpu", line) for line in _gpus()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)

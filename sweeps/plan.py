@@ -14,6 +14,7 @@ from sweeps.config import SweepConfig, UserError, nearest
 from sweeps.rungs import goes_on, rungs
 from sweeps.space import Space
 from sweeps.space import check as check_space
+from sweeps.words import count
 
 DEFAULT_TRIALS = 24
 
@@ -142,12 +143,13 @@ def _space(config: SweepConfig, space: Space) -> str:
 
 
 def _resources(config: SweepConfig) -> str:
+    cpus = count(config.cpus_per_trial, "CPU")
     if config.address is not None:
-        gpus = "" if config.gpus_per_trial is None else f" and {config.gpus_per_trial:g} GPUs"
-        return f"{config.cpus_per_trial} CPUs{gpus} a trial, on the Ray cluster at {config.address}"
-    cpus, gpus = cluster.local_cpus(), cluster.local_gpus()
-    at_a_time = cluster.slots(config, cpus, gpus)
+        gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
+        return f"{cpus}{gpus} a trial, on the Ray cluster at {config.address}"
+    num_cpus, num_gpus = cluster.local_cpus(), cluster.local_gpus()
     return (
-        f"{at_a_time} trials at a time on this PC ({cpus} CPUs, {gpus} GPUs), "
-        f"each {config.cpus_per_trial} CPUs and {cluster.gpus_per_trial(config, gpus):g} GPUs"
+        f"{count(cluster.slots(config, num_cpus, num_gpus), 'trial')} at a time on this PC "
+        f"({count(num_cpus, 'CPU')}, {count(num_gpus, 'GPU')}), "
+        f"each {cpus} and {count(cluster.gpus_per_trial(config, num_gpus), 'GPU')}"
     )

@@ -16,11 +16,12 @@ from rich.text import Text
 
 from sweeps.config import SweepConfig
 from sweeps.record import Record, TrialRow
+from sweeps.words import duration, short
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
 
 
-class SweepReporter(CLIReporter):  # type: ignore[misc]
+class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
 
     def __init__(self, config: SweepConfig, record: Record, console: Console | None = None) -> None:
@@ -67,7 +68,8 @@ class SweepReporter(CLIReporter):  # type: ignore[misc]
             table.add_column(name, justify="right")
         best = self._record.best()
         for trial in self._rows(whole):
-            table.add_row(*self._cells(trial, knobs), style="bold" if trial is best else None)
+            word = "training" if trial.status == "unfinished" and not whole else trial.status
+            table.add_row(*self._cells(trial, word, knobs), style="bold" if trial is best else None)
         hidden = len(self._record.trials) - table.row_count
         if hidden > 0:
             table.caption, table.caption_justify = f"and {hidden} more", "left"
@@ -85,9 +87,8 @@ class SweepReporter(CLIReporter):  # type: ignore[misc]
         room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
         return trials[:room]
 
-    def _cells(self, trial: TrialRow, knobs: list[str]) -> list[Text | str]:
+    def _cells(self, trial: TrialRow, word: str, knobs: list[str]) -> list[Text | str]:
         last = trial.epochs[max(trial.epochs)].score if trial.epochs else None
-        word = "training" if trial.status == "unfinished" else trial.status
         return [
             str(trial.number),
             Text(word, style=_COLOURS.get(word, "")),
@@ -98,8 +99,8 @@ class SweepReporter(CLIReporter):  # type: ignore[misc]
         ]
 
 
-def summary(record: Record, config: SweepConfig, elapsed_s: float) -> tuple[str, float | None]:
-    """Two lines on the whole sweep, and the seconds that are left as far as one can tell."""
+def summary(record: Record, config: SweepConfig, elapsed_s: float) -> str:
+    """Two lines on the whole sweep."""
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "unfinished"), 0)
     epochs = saved = ended_epochs = 0
     for trial in record.trials:
@@ -125,22 +126,3 @@ def summary(record: Record, config: SweepConfig, elapsed_s: float) -> tuple[str,
         f"trials {ended}/{config.num_trials} ended ({states}); best {config.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} gone{time_left}"
     )
-
-
-def short(value: Any) -> str:
-    """A value in few characters."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"

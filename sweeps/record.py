@@ -188,7 +188,7 @@ class Record:
             return
         row = EpochRow(score, dict(metrics), seconds, time.time())
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
-        content = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
+        content: Any = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
         self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
         self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
         self._keep(trial, epoch, row)

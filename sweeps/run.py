@@ -30,6 +30,7 @@ def sweep(config: SweepConfig) -> int:
     from sweeps import cluster
 
     cluster.prepare_environment()
+    print(f"Planning {config.trainable} ...", flush=True)
     from sweeps import plan as planning
 
     plan = planning.make_plan(config)
@@ -37,9 +38,11 @@ def sweep(config: SweepConfig) -> int:
     if config.dry_run:
         return 0
 
+    print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
     from sweeps import ending, engine, folder, winner
 
     with cluster.connect(plan.config) as offered:
+        print(offered.describe(), flush=True)
         record = folder.create(plan, offered)
         end = engine.fit(plan, record, offered)
         test_scores = winner.crown(plan, record, offered)

@@ -51,7 +51,7 @@ class Job:
     """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
 
 
-class SweepTrial(tune.Trainable):  # type: ignore[misc]
+class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "params": {knob: value}}`. Each step returns one epoch: `epoch`,
@@ -59,11 +59,13 @@ class SweepTrial(tune.Trainable):  # type: ignore[misc]
     ("failed" or "diverged"), `reason` and `traceback`.
     """
 
-    def setup(self, config: dict[str, Any], job: Job) -> None:
-        """Import what training needs, once in the life of this process."""
+    def setup(self, config: dict[str, Any], **shared: Any) -> None:
+        """Import what training needs, once in the life of this process; `job` is shared by all trials."""
         import training.fit
 
+        job: Job = shared["job"]
         self._job = job
+        self._save_began: float | None = None
         self._fitting = training.fit
         self._module = importlib.import_module(job.trainable)
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
@@ -98,7 +100,7 @@ class SweepTrial(tune.Trainable):  # type: ignore[misc]
         self._fit.save(Path(checkpoint_dir))
         self._keep(Path(checkpoint_dir))
 
-    def load_checkpoint(self, checkpoint: str) -> None:
+    def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a checkpoint at the next step."""
         self._keep(Path(checkpoint))
 
@@ -113,7 +115,7 @@ class SweepTrial(tune.Trainable):  # type: ignore[misc]
         self._checkpoint: Path | None = None
         self._reported = 0
         self._failures = 0
-        self._save_began: float | None = None
+        self._save_began = None
         self._save_seconds = 0.0
         self._trained_seconds = 0.0
         shutil.rmtree(self._scratch, ignore_errors=True)

@@ -39,6 +39,7 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster) -> dict[str, flo
     )
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
     partial.rename(plan.folder / FOLDER)
+    print(f"Scoring trial {best.number} on the test rows ...", flush=True)
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
         num_gpus=cluster.gpus_per_trial(plan.config, offered.num_gpus),

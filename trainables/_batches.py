@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils.data import (
     BatchSampler,
@@ -23,6 +25,6 @@ def batches(rows: Rows, batch_size: int, *, shuffle: bool) -> DataLoader[Rows]:
         batch_size: rows of a batch; the last may have fewer.
         shuffle: a new order each epoch, from torch's seeded generator.
     """
-    data = TensorDataset(*rows)
+    data: Any = TensorDataset(*rows)
     order = RandomSampler(data) if shuffle else SequentialSampler(data)
     return DataLoader(data, sampler=BatchSampler(order, batch_size, drop_last=False), batch_size=None)

@@ -19,7 +19,7 @@ class Classifier(pl.LightningModule):
     def __init__(self, net: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__()
         self.net = net
-        self._sgd = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        self._sgd: dict[str, Any] = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs [batch, ...] to logits [batch, classes]."""

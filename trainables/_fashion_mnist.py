@@ -97,11 +97,10 @@ def fetch() -> Path:
 def _apt_install() -> bool:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     print(f"Fashion-MNIST: installing the Debian package {PACKAGE} (31 MB)", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "-y", "--no-install-recommends", PACKAGE]):
-        subprocess.run(["apt-get", *command], env=environment, check=False, **quiet)
+        subprocess.run(["apt-get", *command], env=environment, check=False, capture_output=True)
     return all((PACKAGE_FOLDER / name).is_file() for name in SHA256)
 
 

@@ -35,7 +35,7 @@ class Asha(FIFOScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._config = config
         self._record = record
         self._rungs = frozenset(rungs(config))

@@ -15,7 +15,7 @@ Propose = Callable[[int], Iterator[dict[str, Knob]]]
 """Trial number to candidates, best first; the first that is new is taken."""
 
 
-class RecordSearcher(Searcher):  # type: ignore[misc]
+class RecordSearcher(Searcher):
     """A Tune searcher that reads the record instead of keeping results of its own.
 
     Args:
@@ -37,7 +37,7 @@ class RecordSearcher(Searcher):  # type: ignore[misc]
         self._words = space.distributions()
         self._seen = {_key(trial.params) for trial in record.trials}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is new."""
         if len(self._record.live) >= self.slots:
             return None
@@ -48,7 +48,7 @@ class RecordSearcher(Searcher):  # type: ignore[misc]
                 self._record.begin(params, self._words, self._seed)
                 return {"number": number, "params": params}
         self.exhausted = True
-        return str(Searcher.FINISHED)
+        return Searcher.FINISHED
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

@@ -1,0 +1,48 @@
+# make sweep: set up what is missing, then run the main job.   make test: the same, then the tests.
+# On a machine without PyPI's default index, configure pip as usual; nothing here names one.
+
+PYTHON ?= python3
+TORCH  ?= 2.13.0
+# More flags for the sweep: make sweep ARGS="--num-trials 48 --name wide"
+ARGS   ?=
+# Where there is a GPU, train on all rows; fp16 and the GPUs are chosen by the program itself.
+ON_GPU := $(shell nvidia-smi -L >/dev/null 2>&1 && echo "--params rows=0")
+
+BIN  := .venv/bin
+DONE := .venv/.installed
+
+.PHONY: sweep test test-all lint data clean
+
+sweep: data
+	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
+
+test: data
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: data
+	$(BIN)/python -m pytest
+
+lint: $(DONE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+data: $(DONE)
+	$(BIN)/python -m trainables._fashion_mnist
+
+# torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
+# The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
+$(DONE): requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else \
+	  f"error: Python 3.11 or 3.12 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "error: $(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@echo "Installing torch $(TORCH) and what it needs (once; 200 MB on a CPU, 3 GB on a GPU machine)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock torch==$(TORCH)
+	@echo "Installing the other packages (once; 400 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	@touch $(DONE)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def short(value: Any) -> str:
+    """A value in few characters."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def count(number: float, thing: str) -> str:
+    """`1 trial`, `2 trials`, `0.5 GPUs`."""
+    return f"{number:,g} {thing}" + ("" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
