@@ -123,10 +123,10 @@ def check(config: SweepConfig) -> list[str]:
         for name, least in MINIMUM.items()
         if (value := getattr(config, name)) is not None and value < least
     ]
-    if config.grace_epochs > config.max_epochs:
+    if config.scheduler != "none" and config.grace_epochs > config.max_epochs:
         faults.append(
             f"--grace-epochs {config.grace_epochs}: the first rung lies behind the end; "
-            f"at most --max-epochs {config.max_epochs}"
+            f"at most --max-epochs {config.max_epochs}, or --scheduler none"
         )
     if config.time_budget_hours is not None and not config.time_budget_hours > 0:
         faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")

@@ -76,7 +76,8 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
             callbacks=[RecordKeeper(config, record, plan.folder, end)],
             progress_reporter=reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
-            checkpoint_config=CheckpointConfig(num_to_keep=1),
+            # RecordKeeper says who saves at the end; a trial that failed has nothing to save.
+            checkpoint_config=CheckpointConfig(num_to_keep=1, checkpoint_at_end=False),
             verbose=1,
         ),
     )

@@ -112,7 +112,7 @@ def summary(record: Record, config: SweepConfig, elapsed_s: float) -> str:
             saved += config.max_epochs - len(trial.epochs)
     ended = sum(counts.values()) - counts["unfinished"]
     left_s = None
-    if ended and epochs and config.num_trials:
+    if ended and epochs and config.num_trials and len(record.live):
         expected = ended_epochs / ended * config.num_trials
         left_s = max(0.0, expected - epochs) * elapsed_s / epochs
     words = {("training" if status == "unfinished" else status): count for status, count in counts.items()}

@@ -6,6 +6,7 @@ own. They cost up to a third of a small model's step, and a sweep reports in the
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import math
@@ -188,7 +189,9 @@ class _EpochEnd(Checkpoint):
         name = self._fit.config.metric
         if name not in metrics:
             logged = ", ".join(sorted(metrics)) or "nothing"
-            raise MetricNotLogged(f"metric '{name}' was not logged in epoch 1; logged: {logged}")
+            near = difflib.get_close_matches(name, metrics, n=1)
+            hint = f". Did you mean '{near[0]}'?" if near else ""
+            raise MetricNotLogged(f"metric '{name}' was not logged in epoch 1; logged: {logged}{hint}")
         self._fit.keep_if_best(metrics[name])
         seconds = time.perf_counter() - self._started
         epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)

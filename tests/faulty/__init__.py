@@ -1,0 +1,1 @@
+"""Trainables that go wrong on purpose, each in its own way."""

@@ -1,0 +1,93 @@
+"""A trainable of a few milliseconds an epoch whose knob `fault` says how it goes wrong.
+
+Every attempt is written into the folder $TOY_ATTEMPTS: which trial, which process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+METRIC, MODE = "score", "max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Knobs of the toy."""
+
+    fault: str = "none"
+    """none, raises, exits, diverges, flaky (raises once), killed (kills its process once)."""
+    slope: float = 1.0
+    """Score gained per epoch."""
+    epoch_s: float = 0.0
+    """Seconds an epoch sleeps."""
+
+
+class Toy(pl.LightningModule):
+    """One weight; its score is slope x epoch."""
+
+    def __init__(self, params: Params) -> None:
+        super().__init__()
+        self.params = params
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
+        return ((self.weight - batch[0].mean()) ** 2).sum()
+
+    def on_train_epoch_start(self) -> None:
+        time.sleep(self.params.epoch_s)
+        if self.current_epoch == 1:
+            _go_wrong(self.params.fault)
+
+    def on_train_epoch_end(self) -> None:
+        score = self.params.slope * (self.current_epoch + 1)
+        if self.params.fault == "diverges" and self.current_epoch == 1:
+            score = float("nan")
+        self.log("score", score)
+        self.log("other", 1.0)
+
+    def test_step(self, batch: list[torch.Tensor], index: int) -> None:
+        _note("tested")
+        self.log("test_score", self.params.slope)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def build_model(params: Params) -> Toy:
+    _note(params.fault)
+    return Toy(params)
+
+
+def build_data(params: Params) -> pl.LightningDataModule:
+    rows: DataLoader[Any] = DataLoader(TensorDataset(torch.ones(4, 1)), batch_size=2)
+    return pl.LightningDataModule.from_datasets(rows.dataset, test_dataset=rows.dataset, batch_size=2)
+
+
+def attempts(folder: Path, fault: str) -> int:
+    """How often a trial with this fault was begun."""
+    file = folder / fault
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def _note(word: str) -> None:
+    with (Path(os.environ["TOY_ATTEMPTS"]) / word).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+def _go_wrong(fault: str) -> None:
+    first = attempts(Path(os.environ["TOY_ATTEMPTS"]), fault) == 1
+    if fault == "raises" or (fault == "flaky" and first):
+        raise RuntimeError("the toy broke\nand said so on two lines")
+    if fault == "exits":
+        raise SystemExit(3)
+    if fault == "killed" and first:
+        os.kill(os.getpid(), signal.SIGKILL)

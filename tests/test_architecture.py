@@ -1,0 +1,231 @@
+"""Who may know whom, no cycles, and a light start: each rule is also shown to fail when broken."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("sweeps", "training", "trainables", "search_spaces")
+HEAVY = ("torch", "ray", "lightning", "optuna", "numpy", "pyarrow")
+
+Names = Callable[[str], bool]
+"""Whether a dotted name is meant."""
+
+
+def inside(*prefixes: str) -> Names:
+    """Names that are one of these modules, or lie in one."""
+    return lambda name: any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def outside(*prefixes: str) -> Names:
+    return lambda name: not inside(*prefixes)(name)
+
+
+def standard_library_or(*prefixes: str) -> Names:
+    """Names that may be imported where nothing heavy may."""
+    return lambda name: name.split(".")[0] in sys.stdlib_module_names or inside(*prefixes)(name)
+
+
+def but(names: Names, *exceptions: str) -> Names:
+    return lambda name: names(name) and not inside(*exceptions)(name)
+
+
+def none_of(allowed: Names) -> Names:
+    return lambda name: not allowed(name)
+
+
+ARROWS: dict[str, tuple[Names, Names]] = {
+    "nobody imports sweeps.run": (inside(*PACKAGES), inside("sweeps.run")),
+    "training.fit has one door": (but(inside("sweeps"), "sweeps.trial"), inside("training.fit")),
+    "of training, sweeps knows the config": (
+        inside("sweeps"),
+        but(inside("training"), "training.config", "training.fit"),
+    ),
+    "sweeps imports no trainable and no space": (inside("sweeps"), inside("trainables", "search_spaces")),
+    "trainables know no Ray and no sweep": (inside("trainables"), inside("ray", "sweeps", "search_spaces")),
+    "training knows no Ray and no sweep": (
+        inside("training"),
+        inside("ray", "sweeps", "trainables", "search_spaces"),
+    ),
+    "search spaces are ray.tune domains": (inside("search_spaces"), outside("ray.tune", "__future__")),
+    "results know the record alone": (inside("sweeps.results"), but(inside("sweeps"), "sweeps.record")),
+    "config, flags, registry are light": (
+        inside("sweeps.config", "sweeps.flags", "sweeps.registry"),
+        none_of(standard_library_or("yaml", "jsonargparse", "sweeps.config")),
+    ),
+}
+"""Rule to (modules it binds, names that those must not import)."""
+
+
+def broken_arrows(root: Path) -> list[str]:
+    """`rule: importer -> imported` for each import that a rule forbids, wherever in the file it stands."""
+    return [
+        f"{rule}: {module} -> {name}"
+        for module, tree in modules(root).items()
+        for name in imported(module, tree, ast.walk(tree), root)
+        for rule, (bound, forbidden) in ARROWS.items()
+        if bound(module) and forbidden(name)
+    ]
+
+
+def cycles(root: Path) -> list[str]:
+    """`a -> b -> a` for each ring of imports that run when a module is imported."""
+    trees = modules(root)
+    edges = {
+        module: {
+            target
+            for name in imported(module, tree, _at_import(tree), root)
+            if (target := _longest_prefix(name, trees)) is not None and target != module
+        }
+        for module, tree in trees.items()
+    }
+    found = []
+
+    def follow(path: list[str]) -> None:
+        for target in sorted(edges[path[-1]]):
+            if target == path[0]:
+                found.append(" -> ".join([*path, target]))
+            elif target not in path and target > path[0]:  # each ring once, from its first name
+                follow([*path, target])
+
+    for module in sorted(edges):
+        follow([module])
+    return found
+
+
+def heavy_after(statement: str, root: Path) -> list[str]:
+    """The heavy packages that are loaded once a statement has run in a fresh Python in `root`."""
+    code = f"import sys\n{statement}\nprint('loaded:', *[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.splitlines()[-1].removeprefix("loaded:").split()
+
+
+def modules(root: Path) -> dict[str, ast.Module]:
+    """Module name to its syntax tree."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = ast.parse(path.read_text(), str(path))
+    return found
+
+
+def imported(module: str, tree: ast.Module, nodes: Iterator[ast.AST], root: Path) -> list[str]:
+    """Dotted names that import statements name: `from a import b` is a.b."""
+    is_package = (root / module.replace(".", "/")).is_dir()
+    names = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            kept = module.split(".")[: len(module.split(".")) - node.level + is_package]
+            start = [*(kept if node.level else []), *([node.module] if node.module else [])]
+            names += [".".join([*start, alias.name]) for alias in node.names]
+    return names
+
+
+def _at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run at import: no function bodies, nothing under `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _at_import(child)
+
+
+def _longest_prefix(name: str, known: dict[str, ast.Module]) -> str | None:
+    parts = name.split(".")
+    candidates = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((candidate for candidate in candidates if candidate in known), None)
+
+
+def write_tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "__init__.py").touch()
+
+
+def test_every_arrow_points_the_right_way() -> None:
+    assert broken_arrows(ROOT) == []
+
+
+def test_every_rule_binds_a_module_that_exists() -> None:
+    names = modules(ROOT)
+    unbound = [rule for rule, (bound, _) in ARROWS.items() if not any(map(bound, names))]
+    assert unbound == []
+
+
+BROKEN = [
+    ("nobody imports sweeps.run", "sweeps/plan.py", "from sweeps import run"),
+    ("nobody imports sweeps.run", "sweeps/plan.py", "def late():\n    from .run import main"),
+    ("training.fit has one door", "sweeps/engine.py", "from training.fit import Fit"),
+    ("of training, sweeps knows the config", "sweeps/engine.py", "import training.memory"),
+    ("sweeps imports no trainable and no space", "sweeps/trial.py", "import trainables.fashion_cnn"),
+    ("trainables know no Ray and no sweep", "trainables/mine.py", "def late():\n    import ray.data"),
+    ("trainables know no Ray and no sweep", "trainables/mine.py", "from sweeps.config import SweepConfig"),
+    ("training knows no Ray and no sweep", "training/fit.py", "from ray import tune"),
+    ("search spaces are ray.tune domains", "search_spaces/mine.py", "import numpy as np"),
+    ("search spaces are ray.tune domains", "search_spaces/mine.py", "from ray import train"),
+    ("results know the record alone", "sweeps/results.py", "from sweeps.config import SweepConfig"),
+    ("config, flags, registry are light", "sweeps/flags.py", "def late():\n    import numpy"),
+    ("config, flags, registry are light", "sweeps/config.py", "from sweeps import space"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BROKEN, ids=[f"{b[1]}: {b[2][-30:]}" for b in BROKEN])
+def test_an_arrow_that_points_the_wrong_way_is_found(rule: str, path: str, text: str, tmp_path: Path) -> None:
+    write_tree(tmp_path, {path: text})
+    assert [found.split(":")[0] for found in broken_arrows(tmp_path)] == [rule]
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {rule for rule, _, _ in BROKEN} == set(ARROWS)
+
+
+def test_no_module_imports_itself_in_a_ring() -> None:
+    assert cycles(ROOT) == []
+
+
+def test_a_ring_of_imports_is_found(tmp_path: Path) -> None:
+    files = {
+        "sweeps/a.py": "from sweeps.b import x",
+        "sweeps/b.py": "class C:\n    from sweeps import c",
+        "sweeps/c.py": "try:\n    import sweeps.a\nexcept ImportError:\n    pass",
+    }
+    write_tree(tmp_path, files)
+    assert cycles(tmp_path) == ["sweeps.a -> sweeps.b -> sweeps.c -> sweeps.a"]
+
+
+def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
+    files = {
+        "sweeps/a.py": "from sweeps.b import x",
+        "sweeps/b.py": "def late():\n    import sweeps.a\nif TYPE_CHECKING:\n    from sweeps.a import y",
+    }
+    write_tree(tmp_path, files)
+    assert cycles(tmp_path) == []
+
+
+HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
+
+
+@pytest.mark.parametrize("statement", ["import sweeps.run", HELP], ids=["import", "--help"])
+def test_the_program_starts_light(statement: str) -> None:
+    assert heavy_after(statement, ROOT) == []
+
+
+def test_a_heavy_start_is_found(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"sweeps/run.py": "from sweeps import plan", "sweeps/plan.py": "import numpy"})
+    assert heavy_after("import sweeps.run", tmp_path) == ["numpy"]

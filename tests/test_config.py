@@ -1,0 +1,163 @@
+"""SweepConfig: a doc for each field, YAML that reads back, and all its faults at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweeps import flags
+from sweeps.config import GROUPS, MINIMUM, SweepConfig, check, docs, field_docs, flag, nearest, to_yaml
+
+FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
+
+CHANGED = SweepConfig(
+    name="again",
+    trainable="my_project.model",
+    search_space="fashion_cnn_grid",
+    params={"rows": 0, "lr": 0.5, "activation": "relu", "bias": False},
+    precision="32",
+    searcher="random",
+    num_trials=7,
+    metric="val_loss",
+    mode="min",
+    seed=5,
+    scheduler="none",
+    max_epochs=81,
+    grace_epochs=2,
+    reduction_factor=4,
+    cpus_per_trial=2,
+    gpus_per_trial=0.5,
+    max_concurrent=3,
+    time_budget_hours=1.5,
+    address="10.0.0.1:6379",
+    max_failures=2,
+    checkpoint_epochs=4,
+    results_dir="/tmp/elsewhere",
+    dashboard=False,
+    dry_run=True,
+)
+
+
+def read_back(config: SweepConfig, folder: Path) -> SweepConfig:
+    (folder / "sweep.yaml").write_text(to_yaml(config))
+    return flags.parse(["--config", str(folder / "sweep.yaml")])
+
+
+def test_every_field_has_a_doc() -> None:
+    assert list(docs()) == FIELDS
+    assert [name for name, doc in docs().items() if not doc.endswith(".")] == []
+
+
+def test_every_field_is_in_exactly_one_group() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(FIELDS)
+
+
+def test_every_minimum_is_of_a_field() -> None:
+    assert set(MINIMUM) <= set(FIELDS)
+
+
+def test_the_defaults_have_no_fault() -> None:
+    assert check(SweepConfig()) == []
+
+
+def test_this_test_changes_every_field() -> None:
+    same = [name for name in FIELDS if getattr(CHANGED, name) == getattr(SweepConfig(), name)]
+    assert same == []
+
+
+@pytest.mark.parametrize("config", [SweepConfig(), CHANGED], ids=["defaults", "all changed"])
+def test_the_yaml_of_a_config_reads_back_as_the_config(config: SweepConfig, tmp_path: Path) -> None:
+    assert read_back(config, tmp_path) == config
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -3, 0.1, 1e-12, 1e300, True, "relu", "32", "true", "null", "a b", ""]
+)
+def test_a_fixed_knob_keeps_value_and_type_through_yaml(value: Any, tmp_path: Path) -> None:
+    again = read_back(SweepConfig(params={"knob": value}), tmp_path).params["knob"]
+    assert (again, type(again)) == (value, type(value))
+
+
+@pytest.mark.parametrize("name", ["2024", "true", "a.b"])
+def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp_path: Path) -> None:
+    assert read_back(SweepConfig(name=name), tmp_path).name == name
+
+
+def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
+    text = to_yaml(CHANGED)
+    assert list(yaml.safe_load(text)) == [name for names in GROUPS.values() for name in names]
+    lines = text.splitlines()
+    for name, doc in docs().items():
+        assert lines[next(i for i, line in enumerate(lines) if line.startswith(f"{name}:")) - 1] == f"# {doc}"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"num_trials": 0}, "--num-trials 0: must be at least 1"),
+        ({"seed": -1}, "--seed -1: must be at least 0"),
+        ({"reduction_factor": 1}, "--reduction-factor 1: must be at least 2"),
+        ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
+        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies behind the end; at most"),
+        ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
+        ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
+        ({"name": "../up"}, "--name '../up': a folder's name of letters, digits"),
+        ({"name": ".hidden"}, "--name '.hidden': a folder's name of letters, digits"),
+        ({"name": ""}, "--name '': a folder's name of letters, digits"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:
+    (found,) = check(dataclasses.replace(SweepConfig(), **change))
+    assert found.startswith(fault)
+
+
+def test_all_faults_are_found_at_once() -> None:
+    config = SweepConfig(num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0)
+    assert [fault.split()[0] for fault in check(config)] == [
+        "--num-trials",
+        "--seed",
+        "--max-failures",
+        "--time-budget-hours",
+        "--name",
+    ]
+
+
+@pytest.mark.parametrize("name", MINIMUM)
+def test_the_least_value_is_allowed(name: str) -> None:
+    config = dataclasses.replace(SweepConfig(max_epochs=1, grace_epochs=1), **{name: int(MINIMUM[name])})
+    assert check(config) == []
+
+
+def test_a_flag_is_the_field_with_dashes() -> None:
+    assert (flag("num_trials"), flag("seed"), flag("dashboard")) == (
+        "--num-trials",
+        "--seed",
+        "--no-dashboard",
+    )
+
+
+def test_the_nearest_spelling_is_offered_only_when_it_is_near() -> None:
+    assert nearest("fashion_cn", ["digits_mlp", "fashion_cnn"]) == " Did you mean 'fashion_cnn'?"
+    assert nearest("xyz", ["digits_mlp", "fashion_cnn"]) == ""
+
+
+class Documented:
+    first: int = 1
+    """The first,
+    on two lines."""
+    second: int = 2
+    third: int = 3
+    """The third."""
+
+
+def test_a_field_without_a_doc_has_an_empty_one() -> None:
+    assert field_docs(Documented) == {
+        "first": "The first, on two lines.",
+        "second": "",
+        "third": "The third.",
+    }

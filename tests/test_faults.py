@@ -1,0 +1,191 @@
+"""Trials that go wrong: each is a row with its reason, and the sweep goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sweeps.record import Record, TrialRow
+from tests.conftest import ROOT, Command
+from tests.faulty import toy
+
+TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--searcher", "grid", "--scheduler", "none")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results") / "faults"
+
+
+@pytest.fixture(scope="module")
+def by_fault(sweep: Command, folder: Path) -> dict[str, TrialRow]:
+    """One sweep with every fault in it, retrying a trial that raised once."""
+    done = sweep(
+        *TOY,
+        *("--search-space", "tests.faulty.toy_space", "--max-epochs", "4", "--max-failures", "1"),
+        *("--name", folder.name, "--results-dir", str(folder.parent), "--max-concurrent", "1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return {str(trial.params["fault"]): trial for trial in Record.read(folder).trials}
+
+
+def test_a_trial_that_raises_is_a_row_with_its_first_line_and_its_log(
+    by_fault: dict[str, TrialRow], folder: Path, attempts: Path
+) -> None:
+    trial = by_fault["raises"]
+    assert (trial.status, trial.reason) == ("failed", "RuntimeError: the toy broke")
+    assert "and said so on two lines" in (folder / str(trial.log)).read_text()
+    assert toy.attempts(attempts, "raises") == 2, "tried again once, as --max-failures says"
+    assert list(trial.epochs) == [1], "an epoch trained again is not reported again"
+
+
+def test_sys_exit_in_a_trial_fails_that_trial_only(by_fault: dict[str, TrialRow]) -> None:
+    assert (by_fault["exits"].status, by_fault["exits"].reason) == ("failed", "SystemExit: 3")
+
+
+def test_a_process_lives_on_after_a_trial_raised(by_fault: dict[str, TrialRow]) -> None:
+    pids = [by_fault[fault].place["pid"] for fault in ("none", "raises", "flaky", "exits", "diverges")]
+    assert len(set(pids)) == 1
+
+
+def test_a_trial_that_raises_once_finishes_with_every_epoch_once(
+    by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
+    assert by_fault["flaky"].status == "finished"
+    assert list(by_fault["flaky"].epochs) == [1, 2, 3, 4]
+    assert toy.attempts(attempts, "flaky") == 2
+
+
+def test_a_metric_that_is_not_finite_ends_the_trial_at_once_and_is_not_retried(
+    by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
+    trial = by_fault["diverges"]
+    assert (trial.status, trial.reason) == ("diverged", "score was nan in epoch 2")
+    assert list(trial.epochs) == [1, 2]
+    assert toy.attempts(attempts, "diverges") == 1
+
+
+def test_a_lost_process_is_retried_without_counting(by_fault: dict[str, TrialRow], attempts: Path) -> None:
+    assert by_fault["killed"].status == "finished"
+    assert list(by_fault["killed"].epochs) == [1, 2, 3, 4]
+    assert toy.attempts(attempts, "killed") == 2
+
+
+def test_failed_trials_are_rows_of_the_table(by_fault: dict[str, TrialRow], folder: Path) -> None:
+    rows = pq.read_table(folder / "trials.parquet").to_pylist()
+    assert [row["status"] for row in rows] == [trial.status for trial in by_fault.values()]
+
+
+def test_the_winner_alone_was_tested(by_fault: dict[str, TrialRow], attempts: Path) -> None:
+    assert len(by_fault) == 6
+    tested = (attempts / "tested").read_text().splitlines()
+    assert len(set(tested)) == 1
+    assert toy.attempts(attempts, "tested") == 2, "two batches of one test"
+
+
+def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Path) -> None:
+    done = sweep(
+        *TOY,
+        *("--search-space", "tests.faulty.always_raises", "--max-epochs", "2"),
+        *("--results-dir", str(tmp_path), "--name", "all"),
+    )
+    assert done.returncode == 1
+    assert "No trial finished: 2 ended, most often: " in done.stdout
+    assert "logs/trial_000" in done.stdout
+    assert "Traceback (most recent call last)" not in done.stdout + done.stderr
+
+
+def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
+    sweep: Command, tmp_path: Path
+) -> None:
+    done = sweep(*TOY, *("--search-space", "tests.faulty.toy_space", "--metric", "scoer"), *_into(tmp_path))
+    assert done.returncode == 2
+    assert "metric 'scoer' was not logged in epoch 1; logged: other, score" in done.stderr
+    assert "Did you mean 'score'?" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
+    done = sweep(
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.006"),
+        *("--no-dashboard", *_into(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ended by --time-budget-hours" in done.stdout
+    record = Record.read(tmp_path / "sweep")
+    assert record.best() is not None
+    assert 0 < len(record.trials) < 5000
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_whole_record(
+    stop: signal.Signals, environment: dict[str, str], tmp_path: Path
+) -> None:
+    arguments = [
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-dashboard", *_into(tmp_path)),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.run", *arguments],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    _wait_for_epochs(tmp_path / "sweep", 5)
+    # A terminal sends Ctrl-C to the whole foreground group, Ray's processes too.
+    os.killpg(process.pid, stop) if stop == signal.SIGINT else process.send_signal(stop)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 130, output
+    assert "The sweep was interrupted; " in output
+    assert "Traceback" not in output
+    record = Record.read(tmp_path / "sweep")
+    rows = pq.read_table(tmp_path / "sweep" / "trials.parquet").to_pylist()
+    assert [row["status"] for row in rows] == [trial.status for trial in record.trials]
+    assert "unfinished" in {row["status"] for row in rows}
+    assert sum(row["epochs"] for row in rows) >= 5
+
+
+def test_kill_minus_9_leaves_a_record_that_reads(environment: dict[str, str], tmp_path: Path) -> None:
+    arguments = [
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-dashboard", *_into(tmp_path)),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.run", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _wait_for_epochs(tmp_path / "sweep", 5)
+    process.kill()
+    process.wait(timeout=30)
+    assert sum(len(trial.epochs) for trial in Record.read(tmp_path / "sweep").trials) >= 5
+
+
+def _into(folder: Path) -> tuple[str, ...]:
+    return ("--results-dir", str(folder), "--name", "sweep")
+
+
+def _wait_for_epochs(folder: Path, count: int) -> None:
+    for _ in range(900):
+        try:
+            record = Record.read(folder)
+        except FileNotFoundError:
+            record = None
+        if record and sum(len(trial.epochs) for trial in record.trials) >= count:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"the sweep did not report {count} epochs")

@@ -1,0 +1,206 @@
+"""Flags and YAML to a SweepConfig, and the answer to a mistake in either."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from sweeps import run
+from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError, docs, flag
+from sweeps.flags import parse
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATA_DIR_VARIABLE, "as it was")  # put back afterwards, whatever a test does to it
+
+
+def yaml_file(folder: Path, text: str) -> str:
+    (folder / "sweep.yaml").write_text(text)
+    return str(folder / "sweep.yaml")
+
+
+def faults(*arguments: str) -> list[str]:
+    with pytest.raises(UserError) as raised:
+        parse(arguments)
+    return str(raised.value).splitlines()
+
+
+def test_without_flags_all_is_as_the_dataclass_has_it() -> None:
+    assert parse([]) == SweepConfig()
+
+
+def test_a_flag_sets_its_field_in_its_type() -> None:
+    typed = ["--num-trials", "5", "--gpus-per-trial=0.5", "--mode", "min", "--name", "7"]
+    expected = SweepConfig(
+        num_trials=5, gpus_per_trial=0.5, mode="min", name="7", dashboard=False, dry_run=True
+    )
+    assert parse([*typed, "--no-dashboard", "--dry-run"]) == expected
+
+
+def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "num_trials: 5\ndashboard: false\n")
+    assert parse(["--config", path]) == SweepConfig(num_trials=5, dashboard=False)
+    assert parse([f"--config={path}"]) == SweepConfig(num_trials=5, dashboard=False)
+
+
+@pytest.mark.parametrize("order", ["file first", "flag first"])
+def test_a_flag_wins_over_the_file(order: str, tmp_path: Path) -> None:
+    from_file = ["--config", yaml_file(tmp_path, "num_trials: 5\nseed: 3\n")]
+    arguments = [*from_file, "--seed", "4"] if order == "file first" else ["--seed", "4", *from_file]
+    assert parse(arguments) == SweepConfig(num_trials=5, seed=4)
+
+
+def test_params_are_typed_by_what_they_look_like() -> None:
+    given = ["rows=0", "lr=1e-3", "dropout=0.0", "act=relu", "bias=true", "negative=-2", "path=a=b"]
+    expected = {
+        "rows": 0,
+        "lr": 0.001,
+        "dropout": 0.0,
+        "act": "relu",
+        "bias": True,
+        "negative": -2,
+        "path": "a=b",
+    }
+    params = parse(["--params", *given]).params
+    assert {name: repr(value) for name, value in params.items()} == {
+        name: repr(value) for name, value in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--params", "rows=0", "width=16", "--seed", "1"],
+        ["--params", "rows=0", "--seed", "1", "--params", "width=16"],
+        ["--params=rows=0", "--params=width=16", "--seed", "1"],
+        ["--seed", "1", "--params.rows=0", "--params.width", "16"],
+    ],
+)
+def test_params_may_be_given_in_one_go_or_one_by_one(arguments: list[str]) -> None:
+    assert parse(arguments) == SweepConfig(seed=1, params={"rows": 0, "width": 16})
+
+
+def test_params_of_flags_are_merged_into_those_of_the_file(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "params:\n  width: 4\n  lr: 0.1\n")
+    assert parse(["--config", path, "--params", "width=8", "rows=0"]).params == {
+        "width": 8,
+        "lr": 0.1,
+        "rows": 0,
+    }
+
+
+def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:
+    assert parse(["--config", yaml_file(tmp_path, "params:\n  lr: 1e-3\n")]).params == {"lr": 0.001}
+
+
+def test_params_leave_no_trace_in_the_next_config() -> None:
+    parse(["--params", "width=8"])
+    assert parse([]).params == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--num-trails", "5"], "--num-trails: no such flag. Did you mean '--num-trials'?"),
+        (["--num_trials=5"], "--num_trials: no such flag. Did you mean '--num-trials'?"),
+        (["--num-tri", "5"], "--num-tri: no such flag. Did you mean '--num-trials'?"),
+        (["--xyz"], "--xyz: no such flag."),
+        (["--num-trials", "many"], "--num-trials many: must be a whole number"),
+        (["--num-trials", "2.5"], "--num-trials 2.5: must be a whole number"),
+        (["--gpus-per-trial", "half"], "--gpus-per-trial half: must be a number"),
+        (["--mode", "maximum"], "--mode maximum: must be one of min, max. Did you mean 'max'?"),
+        (["--precision", "f32"], "--precision f32: must be one of auto, 32, 16-mixed, bf16-mixed."),
+        (["--params", "rows"], "--params rows: give name=value, as in --params rows=0 width=16"),
+        (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
+        (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),
+        (["--params", "rows=null"], "--params rows=null: "),
+        (["--num-trials"], "argument --num-trials: expected one argument"),
+        (["--config"], "argument --config: expected one argument"),
+        (["stray"], "unrecognized arguments: stray"),
+        (["--max-epochs", "0", "--grace-epochs", "0"], "--max-epochs 0: must be at least 1"),
+    ],
+)
+def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: str) -> None:
+    assert faults(*arguments)[0].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("num_trails: 5\n", "num_trails: no such key. Did you mean 'num_trials'?"),
+        ("print_config: true\n", "print_config: no such key."),
+        ("data_dir: /data\n", "data_dir: no such key."),
+        ("num_trials: many\n", "--num-trials many: must be a whole number"),
+        ("dashboard: 3\n", "--no-dashboard 3: must be true or false"),
+        ("params: 3\n", "--params 3: must be name=value"),
+        ("- a\n", "must hold settings as 'key: value' lines"),
+        ("", "must hold settings as 'key: value' lines"),
+        ("a: [\n", "not YAML"),
+        ("max_epochs: 0\n", "--max-epochs 0: must be at least 1"),
+    ],
+)
+def test_a_bad_file_is_answered_in_plain_words(text: str, expected: str, tmp_path: Path) -> None:
+    assert expected in faults("--config", yaml_file(tmp_path, text))[0]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "none.yaml")
+    assert faults("--config", path) == [f"--config {path}: cannot be read (No such file or directory)"]
+
+
+def test_all_misspelt_flags_are_found_at_once() -> None:
+    found = faults("--num-trails", "5", "--sead", "3", "--seed", "2")
+    assert [fault.split(":")[0] for fault in found] == ["--num-trails", "--sead", "All flags"]
+
+
+def test_all_misspelt_keys_are_found_at_once(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "num_trails: 5\nsead: 3\nseed: 2\n")
+    assert [fault.split(": ")[1] for fault in faults("--config", path)] == ["num_trails", "sead"]
+
+
+def test_all_values_out_of_range_are_found_at_once() -> None:
+    found = faults("--num-trials", "0", "--seed", "-1", "--name", "a/b")
+    assert [fault.split()[0] for fault in found] == ["--num-trials", "--seed", "--name"]
+
+
+def test_the_data_folder_goes_into_the_environment_and_not_into_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse(["--data-dir", "raw"]) == SweepConfig()
+    assert os.environ[DATA_DIR_VARIABLE] == str(tmp_path / "raw")  # whole: workers have other folders
+    with pytest.raises(SystemExit):
+        parse(["--data-dir", "raw", "--print-config"])
+    assert "raw" not in capsys.readouterr().out
+
+
+def test_without_a_data_folder_the_environment_stays_as_it_was() -> None:
+    parse([])
+    assert os.environ[DATA_DIR_VARIABLE] == "as it was"
+
+
+def test_print_config_prints_yaml_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--num-trials", "5", "--precision", "32", "--params", "rows=0", "act=relu", "--no-dashboard"]
+    with pytest.raises(SystemExit) as ended:
+        parse([*arguments, "--print-config"])
+    assert ended.value.code == 0
+    assert parse(["--config", yaml_file(tmp_path, capsys.readouterr().out)]) == parse(arguments)
+
+
+def test_help_names_every_flag_and_the_default_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert [name for name in docs() if f" {flag(name)} " not in shown] == []
+    assert "(default: 27)" in shown
+    assert len(dataclasses.fields(SweepConfig)) == len(docs())
+
+
+def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--num-trials", "many"]) == 2
+    assert capsys.readouterr().err == "error: --num-trials many: must be a whole number\n"

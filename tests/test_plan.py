@@ -1,0 +1,184 @@
+"""The plan: defaults settled, what can't be refused, and all of it in words before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import cluster, plan
+from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
+from sweeps.plan import describe, expected_epochs, make_plan
+from sweeps.rungs import rungs
+
+
+def config(folder: Path, **changes: Any) -> SweepConfig:
+    """A sweep of digits_mlp, whose data is always there, on no more than one CPU."""
+    base = SweepConfig(trainable="digits_mlp", name="s", results_dir=str(folder), gpus_per_trial=0)
+    return dataclasses.replace(base, **changes)
+
+
+def line(text: str, title: str) -> str:
+    return next(each for each in text.splitlines() if each.startswith(title))
+
+
+def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
+    made = make_plan(config(tmp_path, num_trials=9, params={"batch_size": 32}))
+    text = describe(made)
+    assert "s: digits_mlp, val_acc (max), seed 0" in line(text, "sweep")
+    assert "digits" in line(text, "data")
+    assert "1,200 rows to train on, 300 to validate" in line(text, "data")
+    assert "3 knobs" in line(text, "space")
+    assert re.search(r"lr +0\.001 to 1, log scale", text)
+    assert re.search(r"hidden +8 to 64 in steps of 8", text)
+    assert line(text, "fixed").endswith("batch_size=32")
+    assert line(text, "searcher").endswith("tpe")
+    assert "3, 9, 27 (the end)" in line(text, "scheduler")
+    assert line(text, "trials").endswith("9, of at most 27 epochs")
+    assert line(text, "epochs").endswith("243 without pruning")
+    assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each 1 CPUs", text)
+    assert line(text, "folder").endswith(str(tmp_path / "s"))
+
+
+def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
+    describe(make_plan(config(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
+    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", cpus_per_trial=1000)))
+    assert line(text, "resources").endswith(
+        "1000 CPUs and 0 GPUs a trial, on the Ray cluster at 10.0.0.1:6379"
+    )
+
+
+def test_the_plan_settles_every_default(tmp_path: Path) -> None:
+    settled = make_plan(config(tmp_path, name=None)).config
+    assert (settled.search_space, settled.metric, settled.mode) == ("digits_mlp", "val_acc", "max")
+    assert settled.num_trials == 24
+    assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}", str(settled.name))
+
+
+def test_what_was_asked_for_is_not_settled_otherwise(tmp_path: Path) -> None:
+    asked = config(tmp_path, num_trials=5, metric="val_loss", mode="min", search_space="digits_mlp")
+    assert make_plan(asked).config == asked
+
+
+def test_a_metric_of_ones_own_does_not_take_the_mode_of_another(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--mode"):
+        make_plan(config(tmp_path, metric="val_loss"))
+
+
+def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    with pytest.raises(UserError, match=r"--name s: .*s exists already; give another name"):
+        make_plan(config(tmp_path))
+
+
+def test_more_cpus_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a trial takes 10000 CPUs .*--cpus-per-trial.*; here are \d+ and"):
+        make_plan(config(tmp_path, cpus_per_trial=10_000))
+
+
+def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"10000 GPUs .*--gpus-per-trial"):
+        make_plan(config(tmp_path, gpus_per_trial=10_000))
+
+
+@pytest.mark.parametrize(
+    ("changes", "cpus", "gpus", "slots"),
+    [
+        ({}, 8, 0, 8),
+        ({"cpus_per_trial": 3}, 8, 0, 2),
+        ({}, 8, 2, 2),  # a GPU each, where there are any
+        ({"gpus_per_trial": 0.5}, 8, 2, 4),
+        ({"gpus_per_trial": 0.1}, 16, 1, 10),
+        ({"gpus_per_trial": 0}, 8, 2, 8),
+        ({"max_concurrent": 3}, 8, 0, 3),
+        ({"max_concurrent": 30}, 8, 0, 8),
+    ],
+)
+def test_as_many_trials_run_at_a_time_as_the_resources_hold(
+    changes: dict[str, Any], cpus: int, gpus: int, slots: int
+) -> None:
+    assert cluster.slots(dataclasses.replace(SweepConfig(), **changes), cpus, gpus) == slots
+
+
+@pytest.fixture
+def small_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user's space of six points."""
+    package = f"spaces_{tmp_path.name}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "small.py").write_text(
+        "from ray import tune\n"
+        "SPACE = {'hidden': tune.choice([8, 16, 32]), 'batch_size': tune.choice([32, 64])}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{package}.small"
+
+
+@pytest.mark.parametrize(
+    ("searcher", "asked", "expected"),
+    [("grid", None, 6), ("grid", 4, 4), ("grid", 50, 6), ("random", None, 6), ("tpe", 50, 6), ("tpe", 5, 5)],
+)
+def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
+    searcher: str, asked: int | None, expected: int, small_space: str, tmp_path: Path
+) -> None:
+    made = make_plan(config(tmp_path, searcher=searcher, num_trials=asked, search_space=small_space))
+    assert made.config.num_trials == expected
+    assert "2 knobs, 6 points" in describe(made)
+
+
+def test_without_rungs_no_epoch_is_saved() -> None:
+    assert expected_epochs(SweepConfig(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
+
+
+@pytest.mark.parametrize("trials", [9, 24, 200])
+def test_pruning_saves_epochs_but_not_those_before_the_first_rung(trials: int) -> None:
+    config = SweepConfig(num_trials=trials)
+    expected = expected_epochs(config)
+    assert trials * rungs(config)[0] < expected < trials * config.max_epochs
+    assert expected_epochs(config) == expected
+
+
+def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
+    config = SweepConfig(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
+    synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
+    assert expected_epochs(config, repeats=2) == pytest.approx(synchronous, rel=0.1)
+
+
+def test_without_pruning_the_plan_expects_every_epoch(tmp_path: Path) -> None:
+    text = describe(make_plan(config(tmp_path, scheduler="none", num_trials=10)))
+    assert line(text, "epochs").endswith("about 270 expected, 270 without pruning")
+
+
+def test_missing_data_is_found_before_anything_runs_with_the_three_ways_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "empty"))
+    with pytest.raises(UserError, match=r"Fashion-MNIST.*empty") as raised:
+        make_plan(config(tmp_path, trainable="fashion_cnn"))
+    for way in ("apt-get install dataset-fashion-mnist", "python -m trainables._fashion_mnist", "--data-dir"):
+        assert way in str(raised.value)
+
+
+def test_a_trainable_that_says_nothing_of_its_data_is_planned_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = f"quiet_{tmp_path.name}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "model.py").write_text(
+        "from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    made = make_plan(config(tmp_path, trainable=f"{package}.model", search_space="digits_mlp"))
+    assert made.data == f"as {package}.model.build_data has it"
+
+
+def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
+    from sweeps.config import docs
+
+    assert f"(default: {plan.DEFAULT_TRIALS};" in docs()["num_trials"]

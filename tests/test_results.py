@@ -1,0 +1,176 @@
+"""The record as tables: a row for every trial and epoch, one type per column."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sweeps import results
+from sweeps.record import Record
+
+
+def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
+    """Three trials: one finished, one failed before its first epoch, one that still trains."""
+    params = params or [{"lr": 0.1, "act": "relu"}, {"lr": 0.2, "act": "gelu"}, {"lr": 0.3, "act": "relu"}]
+    record = Record.create(folder, "s", "max", {"metric": "acc", "fixed": {"width": 8, "bias": True}})
+    for number, of_trial in enumerate(params):
+        record.begin(of_trial, {}, seed=5)
+        record.place(number, {"pc": "pc1", "pid": 100 + number, "gpu": ""})
+    record.report(0, 1, 0.5, {"acc": 0.5, "loss": 2.0}, 1.0)
+    record.report(0, 2, 0.7, {"acc": 0.7, "loss": 1.5}, 1.5)
+    record.report(0, 3, 0.6, {"acc": 0.6, "loss": 1.0}, 2.0)
+    record.end(0, "finished")
+    record.end(1, "failed", "ValueError: no", "logs/trial_0001.log")
+    record.report(2, 1, math.nan, {"acc": math.nan}, 1.0)
+    return record
+
+
+def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
+    schema = results.trials_table(sample(tmp_path)).schema
+    assert {field.name: str(field.type) for field in schema} == {
+        "id": "int64",
+        "status": "string",
+        "reason": "string",
+        "log": "string",
+        "params_lr": "double",
+        "params_act": "string",
+        "params_width": "int64",
+        "params_bias": "bool",
+        "epochs": "int64",
+        "best_epoch": "int64",
+        "best_acc": "double",
+        "best_loss": "double",
+        "last_acc": "double",
+        "last_loss": "double",
+        "seconds": "double",
+        "pc": "string",
+        "pid": "int64",
+        "gpu": "string",
+        "start": "timestamp[ms, tz=UTC]",
+        "end": "timestamp[ms, tz=UTC]",
+        "seed": "int64",
+    }
+
+
+def test_best_columns_are_of_the_best_epoch_and_last_columns_of_the_last(tmp_path: Path) -> None:
+    row = results.trials_table(sample(tmp_path)).to_pylist()[0]
+    expected = {
+        "epochs": 3,
+        "best_epoch": 2,
+        "best_acc": 0.7,
+        "best_loss": 1.5,
+        "last_acc": 0.6,
+        "last_loss": 1.0,
+        "seconds": 4.5,
+        "pid": 100,
+        "seed": 5,
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert row["start"] <= row["end"]
+
+
+def test_a_failed_trial_is_a_row_with_its_reason_and_no_score(tmp_path: Path) -> None:
+    row = results.trials_table(sample(tmp_path)).to_pylist()[1]
+    assert (row["status"], row["reason"], row["log"]) == ("failed", "ValueError: no", "logs/trial_0001.log")
+    assert (row["epochs"], row["best_epoch"], row["best_acc"], row["last_acc"]) == (0, None, None, None)
+    assert row["params_lr"] == 0.2
+
+
+def test_a_trial_that_still_trains_is_a_row_without_an_end(tmp_path: Path) -> None:
+    row = results.trials_table(sample(tmp_path)).to_pylist()[2]
+    assert (row["status"], row["end"], row["epochs"], row["best_epoch"]) == ("unfinished", None, 1, None)
+    assert math.isnan(row["last_acc"])
+    assert row["last_loss"] is None  # never logged by this trial
+
+
+def test_knobs_that_stood_still_are_columns_too(tmp_path: Path) -> None:
+    table = results.trials_table(sample(tmp_path))
+    assert table["params_width"].to_pylist() == [8, 8, 8]
+    assert table["params_bias"].to_pylist() == [True, True, True]
+
+
+def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> None:
+    table = results.epochs_table(sample(tmp_path))
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "id": "int64",
+        "epoch": "int64",
+        "acc": "double",
+        "loss": "double",
+        "seconds": "double",
+        "time": "timestamp[ms, tz=UTC]",
+    }
+    assert list(zip(table["id"].to_pylist(), table["epoch"].to_pylist(), strict=True)) == [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (2, 1),
+    ]
+    assert table["loss"].to_pylist() == [2.0, 1.5, 1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2, 3], "int64", [1, 2, 3]),
+        ([1, 2.5, 3], "double", [1.0, 2.5, 3.0]),
+        ([True, False, True], "bool", [True, False, True]),
+        (["a", "b", "c"], "string", ["a", "b", "c"]),
+        ([1, "auto", 3], "string", ["1", "auto", "3"]),
+        ([True, "auto", 0.5], "string", ["True", "auto", "0.5"]),
+        ([True, 2, 3], "string", ["True", "2", "3"]),
+    ],
+)
+def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
+    values: list[Any], kind: str, expected: list[Any], tmp_path: Path
+) -> None:
+    column = results.trials_table(sample(tmp_path, [{"knob": value} for value in values]))["params_knob"]
+    assert str(column.type) == kind
+    assert column.to_pylist() == expected
+
+
+def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "fixed": {"depth": None}})
+    record.begin({"lr": 0.1}, {}, 0)
+    assert results.trials_table(record)["params_depth"].to_pylist() == [None]
+
+
+def test_an_empty_record_makes_empty_tables(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "fixed": {"width": 8}})
+    results.write_tables(record, tmp_path)
+    sweep = results.load(tmp_path)
+    assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (0, 0)
+    assert {"id", "status", "params_width"} <= set(sweep.trials.column_names)
+
+
+def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:
+    results.write_tables(sample(tmp_path), tmp_path)
+    sweep = results.load(str(tmp_path))
+    assert sweep.about["metric"] == "acc"
+    for name, table in ((results.TRIALS_FILE, sweep.trials), (results.EPOCHS_FILE, sweep.epochs)):
+        written = pq.read_table(tmp_path / name)
+        assert written.schema.equals(table.schema)
+        assert written.num_rows == table.num_rows
+    assert list(tmp_path.glob(".*.part")) == []
+
+
+def test_load_sees_a_sweep_that_is_still_running(tmp_path: Path) -> None:
+    record = sample(tmp_path)
+    assert results.load(tmp_path).epochs.num_rows == 4
+    record.report(2, 2, 0.3, {"acc": 0.3}, 1.0)
+    assert results.load(tmp_path).epochs.num_rows == 5
+
+
+def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no sweep here"):
+        results.load(tmp_path)
+
+
+def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    table = results.trials_table(sample(tmp_path))
+    assert pa.Table.from_pandas(table.to_pandas()).num_rows == table.num_rows

@@ -1,0 +1,64 @@
+"""Rungs are exact, and who goes on from one follows the quantile rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.config import SweepConfig
+from sweeps.rungs import goes_on, rungs
+
+
+@pytest.mark.parametrize(
+    ("max_epochs", "grace", "factor", "expected"),
+    [
+        (27, 3, 3, [3, 9]),
+        (27, 1, 3, [1, 3, 9]),
+        (28, 1, 3, [1, 3, 9, 27]),
+        (243, 1, 3, [1, 3, 9, 27, 81]),
+        (244, 1, 3, [1, 3, 9, 27, 81, 243]),
+        (1000, 1, 10, [1, 10, 100]),
+        (1001, 1, 10, [1, 10, 100, 1000]),
+        (100, 5, 4, [5, 20, 80]),
+        (9, 9, 3, []),
+        (1, 1, 2, []),
+    ],
+)
+def test_rungs_are_grace_times_powers_of_the_factor_below_the_end(
+    max_epochs: int, grace: int, factor: int, expected: list[int]
+) -> None:
+    config = SweepConfig(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
+    assert rungs(config) == expected
+
+
+def test_rungs_are_exact_for_every_power() -> None:
+    for factor in range(2, 12):
+        for power in range(1, 9):
+            config = SweepConfig(max_epochs=factor**power, grace_epochs=1, reduction_factor=factor)
+            assert rungs(config) == [factor**k for k in range(power)]
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_first_at_a_rung_goes_on(mode: str) -> None:
+    assert goes_on(0.0, [], 3, mode)
+
+
+@pytest.mark.parametrize(
+    ("score", "mode", "expected"),
+    [(3.0, "max", True), (2.99, "max", False), (2.0, "min", True), (2.01, "min", False)],
+)
+def test_one_that_equals_the_quantile_goes_on_and_a_worse_one_does_not(
+    score: float, mode: str, expected: bool
+) -> None:
+    # 1, 2, 3, 4 by thirds: the best third begins at 3 (max) or at 2 (min).
+    assert goes_on(score, [1.0, 2.0, 3.0, 4.0], 3, mode) is expected
+
+
+def test_about_one_in_factor_goes_on() -> None:
+    others = [float(value) for value in range(300)]
+    assert sum(goes_on(value, others, 3, "max") for value in others) == 100
+
+
+def test_small_is_good_in_mode_min_as_large_is_in_mode_max() -> None:
+    others = [0.3, 0.1, 0.8, 0.5]
+    for score in (0.0, 0.1, 0.2, 0.4, 0.6, 0.9):
+        assert goes_on(score, others, 2, "min") == goes_on(-score, [-other for other in others], 2, "max")

@@ -1,0 +1,164 @@
+"""The contract of every scheduler, and ASHA decision by decision against Ray's."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+
+from sweeps import registry
+from sweeps.config import SweepConfig
+from sweeps.record import Record
+from sweeps.rungs import rungs
+from sweeps.schedulers import asha
+
+Mode = Literal["min", "max"]
+
+
+@dataclass(frozen=True)
+class FakeTrial:
+    """As much of Tune's Trial as a scheduler looks at."""
+
+    number: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"trial_{self.number:04d}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+
+def new_record(folder: Path, mode: Mode, trials: int) -> Record:
+    folder.mkdir(exist_ok=True)
+    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
+    for _ in range(trials):
+        record.begin({}, {}, 0)
+    return record
+
+
+def decide(scheduler: TrialScheduler, record: Record, number: int, epoch: int, score: float) -> str:
+    """As Tune does it: the scheduler first, then the callback that writes the epoch."""
+    result = {"epoch": epoch, "score": score}
+    decision = scheduler.on_trial_result(None, FakeTrial(number), result)  # type: ignore[arg-type]
+    record.report(number, epoch, score, {}, 1.0)
+    return str(decision)
+
+
+@pytest.mark.parametrize("name", registry.choices("scheduler"))
+def test_a_scheduler_is_built_from_config_and_record(name: str, tmp_path: Path) -> None:
+    built = registry.find("scheduler", name).build(SweepConfig(), new_record(tmp_path, "max", 0))
+    assert isinstance(built, TrialScheduler)
+
+
+@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("max_epochs", [1, 27])
+def test_a_scheduler_describes_itself_in_one_line_that_names_it_and_the_end(
+    name: str, max_epochs: int
+) -> None:
+    config = SweepConfig(max_epochs=max_epochs, grace_epochs=1)
+    line = registry.find("scheduler", name).describe(config)
+    assert "\n" not in line
+    assert line.startswith(f"{name}: ")
+    assert str(max_epochs) in line
+
+
+@pytest.mark.parametrize("name", registry.choices("scheduler"))
+def test_a_lone_trial_is_never_stopped(name: str, tmp_path: Path) -> None:
+    record = new_record(tmp_path, "max", 1)
+    scheduler = registry.find("scheduler", name).build(SweepConfig(), record)
+    assert {decide(scheduler, record, 0, epoch, 0.5) for epoch in range(1, 27)} == {"CONTINUE"}
+
+
+def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
+    record = new_record(tmp_path, "max", 9)
+    scheduler = registry.find("scheduler", "none").build(SweepConfig(), record)
+    decisions = {decide(scheduler, record, number, 3, -float(number)) for number in range(9)}
+    assert decisions == {"CONTINUE"}
+
+
+def test_asha_says_which_epochs_it_judges_at() -> None:
+    assert "3, 9, 27 (the end)" in asha.describe(SweepConfig())
+    assert "nothing is pruned" in asha.describe(SweepConfig(max_epochs=3))
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize(
+    ("max_epochs", "grace", "factor"),
+    [(27, 3, 3), (27, 1, 3), (16, 1, 2), (50, 4, 3), (100, 1, 10), (9, 9, 3)],
+)
+def test_asha_decides_as_rays_does(
+    max_epochs: int, grace: int, factor: int, mode: Mode, tmp_path: Path
+) -> None:
+    config = SweepConfig(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
+    rays = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
+    assert sorted(epoch for epoch, _ in rays._brackets[0]._rungs if epoch < max_epochs) == rungs(config)
+    trials = 40
+    record = new_record(tmp_path, mode, trials)
+    ours = asha.build(config, record)
+    for number in range(trials):
+        rays.on_trial_add(None, FakeTrial(number))  # type: ignore[arg-type]
+    generator = random.Random(f"{max_epochs} {grace} {factor} {mode}")
+    reached = dict.fromkeys(range(trials), 0)
+    stopped = 0
+    while reached:  # any trial may report next, as on several processes
+        number = generator.choice(list(reached)[:8])
+        epoch = reached[number] = reached[number] + 1
+        if epoch == max_epochs:  # the trial ends by itself
+            del reached[number]
+            continue
+        score = round(generator.gauss(0, 1), 1)  # rounded: ties come up
+        result = {"epoch": epoch, "score": score}
+        expected = rays.on_trial_result(None, FakeTrial(number), result)  # type: ignore[arg-type]
+        assert decide(ours, record, number, epoch, score) == expected, (number, epoch, score)
+        if expected == TrialScheduler.STOP:
+            stopped += 1
+            del reached[number]
+    assert (stopped > 0) == bool(rungs(config))
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_asha_never_ranks_a_score_that_is_not_finite(score: float, mode: Mode, tmp_path: Path) -> None:
+    clean, dirty = new_record(tmp_path / "clean", mode, 20), new_record(tmp_path / "dirty", mode, 30)
+    in_clean, in_dirty = asha.build(SweepConfig(), clean), asha.build(SweepConfig(), dirty)
+    for number in range(20, 30):  # the trial itself ends as diverged: nothing is left to decide
+        assert decide(in_dirty, dirty, number, 3, score) == "CONTINUE"
+    generator = random.Random(0)
+    decisions = []
+    for number in range(20):
+        finite = generator.random()
+        decisions.append(decide(in_clean, clean, number, 3, finite))
+        assert decide(in_dirty, dirty, number, 3, finite) == decisions[-1]
+    assert set(decisions) == {"CONTINUE", "STOP"}
+
+
+def test_asha_does_not_judge_an_epoch_again_that_was_trained_again(tmp_path: Path) -> None:
+    record = new_record(tmp_path, "max", 10)
+    scheduler = asha.build(SweepConfig(), record)
+    assert decide(scheduler, record, 0, 3, 0.1) == "CONTINUE"
+    for number in range(1, 10):
+        decide(scheduler, record, number, 3, 0.9)
+    assert decide(scheduler, record, 0, 3, 0.1) == "CONTINUE"
+
+
+def test_asha_goes_on_from_a_record_that_another_process_wrote(tmp_path: Path) -> None:
+    record = new_record(tmp_path, "max", 10)
+    first = asha.build(SweepConfig(), record)
+    for number in range(9):
+        decide(first, record, number, 3, 0.9)
+    again = asha.build(SweepConfig(), Record.read(tmp_path))
+    result = {"epoch": 3, "score": 0.1}
+    assert again.on_trial_result(None, FakeTrial(9), result) == "STOP"  # type: ignore[arg-type]
+
+
+def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
+    scheduler = asha.build(SweepConfig(), new_record(tmp_path, "max", 1))
+    result = {"done": True, "status": "failed", "reason": "ValueError: no"}
+    assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"  # type: ignore[arg-type]

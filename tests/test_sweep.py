@@ -1,0 +1,130 @@
+"""A whole sweep, as a user runs it: TPE and ASHA over digits_mlp on a local Ray."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+from sweeps import results
+from sweeps.record import Record
+from tests.conftest import Command
+from trainables import digits_mlp
+
+NUM_TRIALS = 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results") / "whole"
+
+
+@pytest.fixture(scope="module")
+def done(sweep: Command, folder: Path) -> subprocess.CompletedProcess[str]:
+    return sweep(
+        *("--trainable", "digits_mlp", "--num-trials", str(NUM_TRIALS), "--max-epochs", "9"),
+        *("--name", folder.name, "--results-dir", str(folder.parent), "--seed", "7"),
+    )
+
+
+@pytest.fixture(scope="module")
+def trials(done: subprocess.CompletedProcess[str], folder: Path) -> list[dict[str, object]]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return pq.read_table(folder / "trials.parquet").to_pylist()
+
+
+def test_says_what_it_will_do_what_it_found_and_where_it_is(
+    done: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan, outcome = done.stdout.split("Starting Ray")
+    assert "judged at epochs 3, 9 (the end); about 1/3 go on" in plan
+    assert "digits, inside the scikit-learn package: 1,200 rows" in plan
+    assert "dashboard  http://127.0.0.1:" in outcome
+    assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome
+    assert "saved by pruning" in outcome
+    assert "test_acc" in outcome
+    assert str(folder / "best") in outcome
+    assert f"--config {folder / 'sweep.yaml'}" in outcome
+
+
+def test_keeps_quiet_otherwise(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.stderr == ""
+    assert "Warning" not in done.stdout
+
+
+def test_trials_end_at_rungs_only(trials: list[dict[str, object]]) -> None:
+    assert len(trials) == NUM_TRIALS
+    ended = {(trial["status"], trial["epochs"]) for trial in trials}
+    assert ended <= {("pruned", 3), ("finished", 9)}
+    assert ("finished", 9) in ended
+
+
+def test_every_epoch_is_a_row(trials: list[dict[str, object]], folder: Path) -> None:
+    epochs = pq.read_table(folder / "epochs.parquet")
+    assert epochs.num_rows == sum(int(str(trial["epochs"])) for trial in trials)
+    assert {"id", "epoch", "val_acc", "val_loss", "train_loss", "seconds", "time"} <= set(epochs.column_names)
+
+
+def test_params_are_typed_columns_swept_and_fixed(trials: list[dict[str, object]], folder: Path) -> None:
+    schema = pq.read_schema(folder / "trials.parquet")
+    assert schema.field("params_lr").type == pa.float64()
+    assert schema.field("params_hidden").type == pa.int64()
+    assert {trial["params_batch_size"] for trial in trials} == {64}
+
+
+def test_trials_share_warm_processes(trials: list[dict[str, object]]) -> None:
+    assert len({trial["pid"] for trial in trials}) <= 2
+
+
+def test_the_winner_alone_is_kept_and_its_weights_are_those_of_its_best_epoch(
+    trials: list[dict[str, object]], folder: Path
+) -> None:
+    winner = max(trials, key=lambda trial: float(str(trial["best_val_acc"])))
+    about = yaml.safe_load((folder / "best" / "params.yaml").read_text())
+    assert about["params"]["lr"] == winner["params_lr"]
+    model = digits_mlp.build_model(digits_mlp.Params(**about["params"]))
+    model.load_state_dict(torch.load(folder / "best" / "weights.pt", weights_only=True))
+    inputs, labels = next(iter(digits_mlp.Digits(digits_mlp.Params()).val_dataloader()))
+    accuracy = (model(inputs).argmax(1) == labels).float().mean().item()
+    assert accuracy == pytest.approx(winner["best_val_acc"])
+    assert len(list((folder / "tune").glob("trial_*/checkpoint_*"))) == 1
+
+
+def test_the_record_alone_gives_the_same_tables(trials: list[dict[str, object]], folder: Path) -> None:
+    loaded = results.load(folder)
+    assert loaded.trials.select(["id", "status", "epochs", "best_val_acc"]).to_pylist() == [
+        {key: trial[key] for key in ("id", "status", "epochs", "best_val_acc")} for trial in trials
+    ]
+    assert loaded.about["test"]["test_acc"] > 0.5
+
+
+def test_the_folder_tells_how_it_was_made(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert done.returncode == 0
+    environment = (folder / "environment.txt").read_text()
+    for word in ("command", "--num-trials 10", "torch", "ray", "commit", "CPUs"):
+        assert word in environment
+    assert yaml.safe_load((folder / "sweep.yaml").read_text())["metric"] == "val_acc"
+
+
+def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
+    trials: list[dict[str, object]], folder: Path, sweep: Command
+) -> None:
+    again = sweep(
+        *("--config", str(folder / "sweep.yaml"), "--name", "again", "--searcher", "random"),
+        *("--num-trials", "3", "--no-dashboard"),
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "dashboard" not in again.stdout
+    third = Record.read(folder.parent / "again").trials
+    # TPE begins with the same random draws, and a trial trains alike whatever ran before it.
+    for first, second in zip(Record.read(folder).trials[:3], third, strict=True):
+        assert first.params == second.params
+        shared = first.epochs.keys() & second.epochs.keys()
+        assert shared
+        assert [first.epochs[e].score for e in shared] == [second.epochs[e].score for e in shared]
