@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
     """
     import ray
 
+    if config.address:
+        _refuse_silent(config.address)
     passed_on = {name: os.environ[name] for name in ENVIRONMENT}
     if data_dir := os.environ.get(DATA_DIR_VARIABLE):
         passed_on[DATA_DIR_VARIABLE] = data_dir
@@ -104,6 +107,17 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
         )
     finally:
         ray.shutdown()
+
+
+def _refuse_silent(address: str) -> None:
+    """Ray tries for minutes to reach a host that does not answer: ask the port first."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise UserError(f"--address {address}: no Ray cluster answers there ({error})") from None
 
 
 def _has_token() -> bool:

@@ -11,7 +11,6 @@ A trial that raises is data: its exception goes to the driver as a result, and t
 from __future__ import annotations
 
 import dataclasses
-import gc
 import importlib
 import math
 import os
@@ -62,12 +61,15 @@ class SweepTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         """Import what training needs, once in the life of this process; `job` is shared by all trials."""
         import training.fit
+        import training.process
 
         job: Job = shared["job"]
         self._job = job
         self._save_began: float | None = None
         self._fitting = training.fit
+        self._process = training.process
         self._module = importlib.import_module(job.trainable)
+        self._settings = training.process.Settings.now()
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._scratch = Path(tempfile.mkdtemp(prefix="sweeps-"))
         self._run: greenlet.greenlet | None = None
@@ -76,6 +78,7 @@ class SweepTrial(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Make ready for another trial in this process."""
         self._end_run()
+        self._settings.put_back()
         self._begin(new_config)
         return True
 
@@ -202,8 +205,7 @@ class SweepTrial(tune.Trainable):
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None
-        gc.collect()
-        self._fitting.free_memory()
+        self._process.free_memory()
 
 
 def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:

@@ -135,7 +135,7 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("print_config: true\n", "print_config: no such key."),
         ("data_dir: /data\n", "data_dir: no such key."),
         ("num_trials: many\n", "--num-trials many: must be a whole number"),
-        ("dashboard: 3\n", "--no-dashboard 3: must be true or false"),
+        ("dashboard: 3\n", "dashboard 3: must be true or false"),
         ("params: 3\n", "--params 3: must be name=value"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),

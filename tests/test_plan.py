@@ -39,7 +39,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert "3, 9, 27 (the end)" in line(text, "scheduler")
     assert line(text, "trials").endswith("9, of at most 27 epochs")
     assert line(text, "epochs").endswith("243 without pruning")
-    assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each 1 CPUs", text)
+    assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each 1 CPU", text)
     assert line(text, "folder").endswith(str(tmp_path / "s"))
 
 
@@ -49,9 +49,9 @@ def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
-    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", cpus_per_trial=1000)))
+    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", cpus_per_trial=900)))
     assert line(text, "resources").endswith(
-        "1000 CPUs and 0 GPUs a trial, on the Ray cluster at 10.0.0.1:6379"
+        "900 CPUs and 0 GPUs a trial, on the Ray cluster at 10.0.0.1:6379"
     )
 
 
@@ -79,13 +79,13 @@ def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_cpus_than_there_are_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a trial takes 10000 CPUs .*--cpus-per-trial.*; here are \d+ and"):
-        make_plan(config(tmp_path, cpus_per_trial=10_000))
+    with pytest.raises(UserError, match=r"a trial takes 900 CPUs .*--cpus-per-trial.*; here are \d+ and"):
+        make_plan(config(tmp_path, cpus_per_trial=900))
 
 
 def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"10000 GPUs .*--gpus-per-trial"):
-        make_plan(config(tmp_path, gpus_per_trial=10_000))
+    with pytest.raises(UserError, match=r"900 GPUs .*--gpus-per-trial"):
+        make_plan(config(tmp_path, gpus_per_trial=900))
 
 
 @pytest.mark.parametrize(

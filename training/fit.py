@@ -139,12 +139,6 @@ def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) ->
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
-def free_memory() -> None:
-    """Give the memory of the last run back to the GPU."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def choose_precision(precision: str) -> Any:
     """`auto` to what is fast here: fp16 where there is a GPU, else fp32."""
     if precision != "auto":

@@ -1,0 +1,97 @@
+"""Mistakes at the command line: exit status 2, a short answer, nothing started, nothing written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.run import main
+from tests.conftest import ROOT
+
+MISTAKES = {
+    "flag": (["--num-trails", "3"], "Did you mean '--num-trials'?"),
+    "value": (["--num-trials", "many"], "--num-trials many: must be a whole number"),
+    "trainable": (["--trainable", "fasion_cnn"], "Did you mean 'fashion_cnn'?"),
+    "own module": (["--trainable", "my_project.cnn"], "no such trainable"),
+    "space": (["--search-space", "digits_mpl"], "Did you mean 'digits_mlp'?"),
+    "searcher": (["--searcher", "tpee"], "Did you mean 'tpe'?"),
+    "scheduler": (["--scheduler", "ahsa"], "Did you mean 'asha'?"),
+    "knob": (["--trainable", "digits_mlp", "--params", "batch_sise=3"], "Did you mean 'batch_size'?"),
+    "knob's type": (["--trainable", "digits_mlp", "--params", "batch_size=big"], "must be int, is str"),
+    "swept and fixed": (["--trainable", "digits_mlp", "--params", "lr=1"], "swept by the space and fixed"),
+    "space of another": (
+        ["--trainable", "digits_mlp", "--search-space", "fashion_cnn"],
+        "weight_decay: no such knob of Params",
+    ),
+    "grid of a range": (["--trainable", "digits_mlp", "--searcher", "grid"], "can't take a continuous range"),
+    "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),
+    "no rung": (["--trainable", "digits_mlp", "--max-epochs", "2"], "the first rung lies behind the end"),
+    "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
+    "folder of the data": (["--data-dir", "/nowhere"], "the folder /nowhere .* lacks"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_before_anything_starts(
+    mistake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re
+
+    import ray
+
+    monkeypatch.setenv("SWEEPS_DATA_DIR", "")
+    arguments, answer = MISTAKES[mistake]
+    assert main([*arguments, "--results-dir", str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert re.search(answer, printed.err), printed.err
+    assert "Traceback" not in printed.err
+    assert not ray.is_initialized()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_stops_after_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--trainable", "digits_mlp", "--dry-run", "--results-dir", str(tmp_path)]) == 0
+    assert "judged at epochs 3, 9, 27 (the end); about 1/3 go on" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_exists_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    arguments = ["--trainable", "digits_mlp", "--results-dir", str(tmp_path), "--name", "mine"]
+    assert main(arguments) == 2
+    assert "exists already; give another name" in capsys.readouterr().err
+
+
+def test_no_cluster_at_the_address(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "sweeps.run", "--trainable", "digits_mlp"),
+            *("--address", "127.0.0.1:1", "--results-dir", str(tmp_path)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert "--address 127.0.0.1:1: no Ray cluster answers there" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from sweeps.run import main\n"
+        "try:\n    main(['--help'])\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'ray', 'lightning', 'optuna', 'numpy', 'pandas'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for title in ("Search:", "Pruning:", "Resources:", "--max-epochs N", "(default: 27)"):
+        assert title in done.stdout

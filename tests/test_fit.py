@@ -1,0 +1,250 @@
+"""One trial: exact to the bit after a resume, the best epoch's weights, and an end in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch import nn
+
+from trainables import digits_mlp
+from trainables._classifier import Classifier
+from training import fit
+from training.config import FitConfig, Mode, is_better
+from training.fit import Epoch, Fit, MetricNotLogged, choose_precision
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+class Noisy(Classifier):
+    """Draws in each forward pass, and has an optimizer and a schedule with a memory."""
+
+    def __init__(self) -> None:
+        net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 10))
+        super().__init__(net, lr=0.01, momentum=0.0, weight_decay=0.0)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs + 0.1 * torch.randn_like(inputs) if self.training else inputs)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)]
+
+
+def trainable(build_model: Callable[[Any], pl.LightningModule] = digits_mlp.build_model) -> Any:
+    """digits_mlp with another model."""
+    return SimpleNamespace(
+        Params=digits_mlp.Params, build_model=build_model, build_data=digits_mlp.build_data
+    )
+
+
+def config(max_epochs: int = 4, metric: str = "val_acc", mode: Mode = "max", seed: int = 0) -> FitConfig:
+    return FitConfig(max_epochs=max_epochs, metric=metric, mode=mode, seed=seed, precision="32")
+
+
+def train(
+    what: Any,
+    fit_config: FitConfig,
+    *,
+    checkpoint: Path | None = None,
+    save_at: int = 0,
+    folder: Path | None = None,
+    stop: bool = False,
+) -> tuple[list[Epoch], Fit]:
+    """The epochs of a run, which saves itself after the epoch `save_at` (and stops there)."""
+    training = Fit(what, digits_mlp.Params(), fit_config, checkpoint)
+    epochs: list[Epoch] = []
+
+    def on_epoch(epoch: Epoch) -> bool:
+        epochs.append(epoch)
+        if epoch.epoch != save_at:
+            return True
+        assert folder is not None
+        folder.mkdir(exist_ok=True)
+        training.save(folder)
+        return not stop
+
+    training.run(on_epoch)
+    return epochs, training
+
+
+def metrics(epochs: list[Epoch]) -> dict[int, dict[str, float]]:
+    return {epoch.epoch: dict(epoch.metrics) for epoch in epochs}
+
+
+@pytest.mark.parametrize(
+    "build_model", [digits_mlp.build_model, lambda params: Noisy()], ids=["sgd", "noisy"]
+)
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_trial_that_goes_on_from_a_checkpoint_trains_as_one_that_was_never_interrupted(
+    at: int, build_model: Callable[[Any], pl.LightningModule], tmp_path: Path
+) -> None:
+    what = trainable(build_model)
+    whole, uninterrupted = train(what, config())
+    before, _ = train(what, config(), save_at=at, folder=tmp_path, stop=True)
+    torch.rand(7)  # another trial used this process meanwhile
+    after, resumed = train(what, config(), checkpoint=tmp_path)
+    assert [epoch.epoch for epoch in before] == list(range(1, at + 1))
+    assert [epoch.epoch for epoch in after] == list(range(at + 1, 5))
+    assert {**metrics(before), **metrics(after)} == metrics(whole)
+    assert resumed.best_score == uninterrupted.best_score
+    for name, tensor in uninterrupted.best_weights.items():
+        assert torch.equal(resumed.best_weights[name], tensor)
+
+
+def test_a_checkpoint_does_not_disturb_the_run_that_writes_it(tmp_path: Path) -> None:
+    plain, _ = train(trainable(lambda params: Noisy()), config())
+    saving, _ = train(trainable(lambda params: Noisy()), config(), save_at=2, folder=tmp_path)
+    assert metrics(saving) == metrics(plain)
+
+
+def test_the_seed_decides_all() -> None:
+    first, again, other = (
+        metrics(train(trainable(lambda params: Noisy()), config(2, seed=seed))[0]) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_every_epoch_is_reported_once_with_the_metrics_of_the_model() -> None:
+    epochs, _ = train(trainable(), config(3))
+    assert [epoch.epoch for epoch in epochs] == [1, 2, 3]
+    for epoch in epochs:
+        assert set(epoch.metrics) == {"train_loss", "val_loss", "val_acc"}
+        assert epoch.score == epoch.metrics["val_acc"]
+        assert epoch.seconds > 0
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_the_weights_saved_are_those_of_the_best_epoch(mode: Mode, tmp_path: Path) -> None:
+    epochs, _ = train(trainable(), config(4, mode=mode), save_at=4, folder=tmp_path)
+    scores = [epoch.score for epoch in epochs]
+    best = max(scores) if mode == "max" else min(scores)
+    assert mode == "max" or best != scores[-1]  # in mode min, the best is not simply the last
+    model = digits_mlp.build_model(digits_mlp.Params())
+    model.load_state_dict(torch.load(tmp_path / fit.WEIGHTS_FILE, weights_only=True))
+    trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.validate(model, digits_mlp.build_data(digits_mlp.Params()), verbose=False)
+    assert float(trainer.callback_metrics["val_acc"]) == best
+
+
+def test_the_best_epoch_before_a_checkpoint_is_still_the_best_after_it(tmp_path: Path) -> None:
+    before, stopped = train(trainable(), config(4, mode="min"), save_at=2, folder=tmp_path, stop=True)
+    _, resumed = train(trainable(), config(4, mode="min"), checkpoint=tmp_path)
+    assert resumed.best_score == stopped.best_score == min(epoch.score for epoch in before)
+    for name, tensor in stopped.best_weights.items():
+        assert torch.equal(resumed.best_weights[name], tensor)
+
+
+def test_a_metric_that_is_not_logged_is_answered_with_those_that_are() -> None:
+    expected = r"metric 'val_accuracy' was not logged in epoch 1; logged: train_loss, val_acc, val_loss"
+    with pytest.raises(MetricNotLogged, match=expected):
+        train(trainable(), config(metric="val_accuracy"))
+
+
+def test_an_error_of_the_model_comes_out_as_it_is() -> None:
+    class Broken(Noisy):
+        def on_train_epoch_start(self) -> None:
+            raise ArithmeticError("the model broke")
+
+    with pytest.raises(ArithmeticError, match="the model broke"):
+        train(trainable(lambda params: Broken()), config())
+
+
+def test_a_trial_that_is_told_to_stop_ends_in_order() -> None:
+    hooks: list[str] = []
+
+    class Watched(Noisy):
+        def on_train_end(self) -> None:
+            hooks.append("on_train_end")
+
+        def on_fit_end(self) -> None:
+            hooks.append("on_fit_end")
+
+        def teardown(self, stage: str) -> None:
+            hooks.append("teardown")
+
+    training = Fit(trainable(lambda params: Watched()), digits_mlp.Params(), config())
+    epochs: list[int] = []
+
+    def stop_after_two(epoch: Epoch) -> bool:
+        epochs.append(epoch.epoch)
+        return epoch.epoch < 2
+
+    training.run(stop_after_two)
+    assert epochs == [1, 2]
+    assert hooks == ["on_train_end", "on_fit_end", "teardown"]
+
+
+def test_the_report_hears_of_what_the_model_logs_at_the_very_end_of_an_epoch() -> None:
+    class Late(Noisy):
+        def on_train_epoch_end(self) -> None:
+            self.log("late", float(self.current_epoch))
+
+    epochs, _ = train(trainable(lambda params: Late()), config(2, metric="late"))
+    assert [epoch.score for epoch in epochs] == [0.0, 1.0]
+
+
+def test_gradients_are_on_and_the_model_trains_after_each_report() -> None:
+    modes: list[tuple[bool, bool]] = []
+
+    class Watched(Noisy):
+        def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
+            if index == 0:
+                modes.append((self.training, torch.is_grad_enabled()))
+            return super().training_step(batch, index)
+
+    train(trainable(lambda params: Watched()), config(3))
+    assert modes == [(True, True)] * 3
+
+
+def test_a_trained_model_is_scored_on_the_test_rows(tmp_path: Path) -> None:
+    train(trainable(), config(2), save_at=2, folder=tmp_path)
+    scores = fit.test(trainable(), digits_mlp.Params(), config(), tmp_path)
+    assert list(scores) == ["test_acc"]
+    assert 0.5 < scores["test_acc"] <= 1
+
+
+def test_a_model_without_a_test_step_has_no_test_score(tmp_path: Path) -> None:
+    what = trainable(lambda params: pl.LightningModule())
+    assert fit.test(what, digits_mlp.Params(), config(), tmp_path) == {}
+
+
+@pytest.mark.parametrize("precision", ["32", "16-mixed", "bf16-mixed"])
+def test_a_precision_that_was_asked_for_is_taken(precision: str) -> None:
+    assert choose_precision(precision) == precision
+
+
+def test_precision_auto_is_half_on_a_gpu_and_full_on_a_cpu() -> None:
+    assert choose_precision("auto") == ("16-mixed" if torch.cuda.is_available() else "32-true")
+
+
+@pytest.mark.parametrize(
+    ("score", "than", "mode", "expected"),
+    [
+        (0.2, 0.1, "max", True),
+        (0.2, 0.1, "min", False),
+        (0.1, 0.1, "max", False),
+        (0.1, 0.1, "min", False),
+        (0.1, math.nan, "max", True),
+        (0.1, math.nan, "min", True),
+        (math.nan, 0.1, "max", False),
+        (math.nan, math.nan, "min", False),
+        (math.inf, 0.1, "max", False),
+        (-math.inf, 0.1, "min", False),
+    ],
+)
+def test_a_finite_score_beats_a_worse_one_and_nothing_else_beats_any(
+    score: float, than: float, mode: Mode, expected: bool
+) -> None:
+    assert is_better(score, than, mode) is expected

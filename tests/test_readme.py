@@ -1,0 +1,79 @@
+"""The README's commands run, and its table of flags is the program's.
+
+`python -m tests.test_readme` prints the table.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sweeps import flags, registry
+from sweeps.config import GROUPS, SweepConfig, docs, flag
+from sweeps.plan import describe, make_plan
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
+
+
+def flags_table() -> str:
+    """All flags as the README has them."""
+    rows = ["| flag | meaning | default |", "|---|---|---|"]
+    for title, names in GROUPS.items():
+        rows.append(f"| **{title}** | | |")
+        for name in names:
+            default = getattr(SweepConfig(), name)
+            own = re.search(r" \(default: (.*)\)\.?$", docs()[name])
+            meaning = docs()[name].replace(own[0], ".") if own else docs()[name]
+            shown = own[1] if own else "" if isinstance(default, bool | dict) else f"`{default}`"
+            rows.append(f"| `{flag(name)}` | {'No ' if default is True else ''}{meaning} | {shown} |")
+    rows.append("| `--data-dir` | Folder of the raw data; not in sweep.yaml. | `$SWEEPS_DATA_DIR` |")
+    rows.append(
+        "| `--config`, `--print-config` | Read settings from a YAML file; print them all as YAML. | |"
+    )
+    return "\n".join(rows)
+
+
+def test_the_table_of_flags_is_that_of_the_program() -> None:
+    assert flags_table() in README
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) >= 6
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_readme_makes_a_plan(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = shlex.split(command.split(">")[0])
+    if "--config" in tokens:
+        (tmp_path / "sweep.yaml").write_text("num_trials: 3\n")
+        tokens[tokens.index("--config") + 1] = str(tmp_path / "sweep.yaml")
+    if {"--help", "--print-config"} & set(tokens):
+        with pytest.raises(SystemExit) as end:
+            flags.parse(tokens)
+        assert not end.value.code
+        assert capsys.readouterr().out
+        return
+    assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
+
+
+def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", README, flags=re.S) if "METRIC" in block
+    )
+    (tmp_path / "readme_model.py").write_text(code)
+    (tmp_path / "readme_project").mkdir()
+    (tmp_path / "readme_model.py").rename(tmp_path / "readme_project" / "model.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = registry.find("trainable", "readme_project.model")
+    assert module.Params().lr == 0.01
+
+
+if __name__ == "__main__":
+    print(flags_table())

@@ -1,0 +1,208 @@
+"""The contract of every search space and every trainable; a new file is tested without a line here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from sweeps import registry
+from sweeps.config import SweepConfig, field_docs
+from sweeps.space import Space, check
+from trainables import _fashion_mnist, fashion_cnn
+from training import fit
+from training.config import FitConfig
+from training.fit import Epoch, Fit
+
+TRAINABLES = registry.choices("trainable")
+SPACES = registry.choices("search_space")
+FEW_ROWS = 200
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def trainable_of(space: str) -> str:
+    """The trainable with the name of a space, or the longest that begins it."""
+    return max((name for name in TRAINABLES if space == name or space.startswith(f"{name}_")), key=len)
+
+
+def searcher_of(space: str) -> str:
+    """The default searcher, or, for a grid, the one that takes grids."""
+    has_grid = any(isinstance(domain, dict) for domain in registry.find("search_space", space).SPACE.values())
+    return "grid" if has_grid else SweepConfig().searcher
+
+
+def checked(space: str) -> Space:
+    """A space, checked as the plan checks it."""
+    params_class = registry.find("trainable", trainable_of(space)).Params
+    searcher = searcher_of(space)
+    takes = registry.find("searcher", searcher).TAKES
+    return check(registry.find("search_space", space).SPACE, params_class, {}, takes, searcher)
+
+
+def points(space: Space) -> list[dict[str, Any]]:
+    """The whole of a small space, and a sample of any other."""
+    return list(space.grid()) if space.size() <= 50 else [space.draw((0, number)) for number in range(50)]
+
+
+def small_params(module: ModuleType) -> Any:
+    """The defaults, with few rows where that is a knob; skips where the data is not here."""
+    knobs = {field.name for field in dataclasses.fields(module.Params)}
+    params = module.Params(**({"rows": FEW_ROWS} if "rows" in knobs else {}))
+    try:
+        module.describe_data(params)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    return params
+
+
+def fit_config(module: ModuleType, max_epochs: int = 1) -> FitConfig:
+    return FitConfig(max_epochs=max_epochs, metric=module.METRIC, mode=module.MODE, precision="32")
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_space_fits_the_trainable_of_its_name(name: str) -> None:
+    space = checked(name)
+    assert set(space.domains) | set(space.fixed) == {
+        field.name for field in dataclasses.fields(space.params_class)
+    }
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_point_of_a_space_is_params_that_a_model_is_built_from(name: str) -> None:
+    space, module = checked(name), registry.find("trainable", trainable_of(name))
+    built = [module.Params(**point) for point in points(space)]
+    assert len(set(map(repr, built))) == len(built)
+    for params in built[:3]:
+        assert isinstance(module.build_model(params), pl.LightningModule)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_default_params_lie_inside_or_beside_the_space_and_not_out_of_its_types(name: str) -> None:
+    space = checked(name)
+    defaults = space.params_class()
+    for knob, value in points(space)[0].items():
+        assert type(getattr(defaults, knob)) is type(value)
+
+
+@pytest.mark.parametrize("name", [name for name in SPACES if name in TRAINABLES])
+def test_a_default_space_is_taken_by_the_default_searcher(name: str) -> None:
+    assert searcher_of(name) == SweepConfig().searcher
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_every_knob_has_a_default_and_a_docstring(name: str) -> None:
+    params_class = registry.find("trainable", name).Params
+    assert dataclasses.is_dataclass(params_class())
+    assert [knob for knob, doc in field_docs(params_class).items() if not doc] == []
+    assert list(field_docs(params_class)) == [field.name for field in dataclasses.fields(params_class)]
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
+    params_class = registry.find("trainable", name).Params
+    knob = dataclasses.fields(params_class)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError, match=knob):
+        setattr(params_class(), knob, 1)
+    with pytest.raises(TypeError, match="positional"):
+        params_class(1)
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_a_trainable_is_judged_by_a_metric_that_is_good_when_small_or_large(name: str) -> None:
+    module = registry.find("trainable", name)
+    assert module.METRIC
+    assert module.MODE in ("min", "max")
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_a_trainable_describes_its_data_in_one_line(name: str) -> None:
+    module = registry.find("trainable", name)
+    line = module.describe_data(small_params(module))
+    assert line.strip() == line != ""
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tmp_path: Path) -> None:
+    module = registry.find("trainable", name)
+    params = small_params(module)
+    training = Fit(module, params, fit_config(module))
+    epochs: list[Epoch] = []
+
+    def on_epoch(epoch: Epoch) -> bool:
+        epochs.append(epoch)
+        training.save(tmp_path)
+        return True
+
+    training.run(on_epoch)
+    assert [epoch.epoch for epoch in epochs] == [1]
+    assert module.METRIC in epochs[0].metrics
+    scores = fit.test(module, params, fit_config(module), tmp_path)
+    assert list(scores) == ["test_acc"]
+    assert 0 <= scores["test_acc"] <= 1
+
+
+@pytest.mark.parametrize("name", TRAINABLES)
+def test_a_trainable_learns(name: str) -> None:
+    module = registry.find("trainable", name)
+    scores: list[float] = []
+
+    def on_epoch(epoch: Epoch) -> bool:
+        scores.append(epoch.score)
+        return True
+
+    Fit(module, small_params(module), fit_config(module, max_epochs=8)).run(on_epoch)
+    first, best = scores[0], max(scores) if module.MODE == "max" else min(scores)
+    assert (best > first + 0.1) if module.MODE == "max" else (best < first)
+
+
+@pytest.mark.parametrize(
+    ("rows", "train_rows", "val_rows"),
+    [(200, 200, 66), (1, 1, 1), (6_000, 6_000, 2_000), (50_000, 50_000, 10_000), (0, 50_000, 10_000)],
+)
+def test_fashion_cnn_validates_on_a_third_as_many_rows(rows: int, train_rows: int, val_rows: int) -> None:
+    params = fashion_cnn.Params(rows=rows)
+    assert (params.train_rows, params.val_rows) == (train_rows, val_rows)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [("rows", -1), ("rows", 50_001), ("dropout", 1.0), ("dropout", -0.1), ("lr", 0.0), ("width", 0)],
+)
+def test_fashion_cnn_refuses_a_value_out_of_range(knob: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{knob} {value}: "):
+        fashion_cnn.Params(**{knob: value})  # type: ignore[arg-type]
+
+
+def test_the_rows_to_train_validate_and_test_on_are_not_the_same() -> None:
+    try:
+        _fashion_mnist.find()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    seen = {part: _fashion_mnist.rows(part, 300)[0] for part in ("train", "val", "test")}
+    for part, images in seen.items():
+        assert images.shape == (300, 1, 28, 28), part
+        assert (float(images.min()), float(images.max())) == (0.0, 1.0)
+    assert not torch.equal(seen["train"], seen["val"])
+    labels = _fashion_mnist.rows("train", 300)[1]
+    assert set(labels.tolist()) == set(range(10))
+
+
+def test_a_data_folder_without_the_files_is_named_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_fashion_mnist.VARIABLE, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path} .*lacks train-images-idx3-ubyte\.gz"):
+        _fashion_mnist.find()

@@ -1,0 +1,183 @@
+"""Warm trials: many in one process, and nothing of one is seen by the next."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+
+from sweeps.trial import Job, SweepTrial
+from training.config import FitConfig
+
+EPOCHS = 3
+FIRST = {"lr": 0.05, "momentum": 0.9, "hidden": 16}
+SECOND = {"lr": 0.3, "momentum": 0.2, "hidden": 32}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A Trainable asks Ray for its address and GPUs."""
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def _job(trainable: str = "trainables.digits_mlp", **changes: Any) -> Job:
+    fixed = {"batch_size": 64} if trainable.endswith("digits_mlp") else {"slope": 1.0, "epoch_s": 0.0}
+    metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
+    fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=5)
+    settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
+    return Job(trainable=trainable, fixed=fixed, **settings)
+
+
+Start = Callable[..., SweepTrial]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Begin a trial as an actor would; stopped when the test ends."""
+    begun = []
+
+    def begin(job: Job, params: dict[str, Any]) -> SweepTrial:
+        class Trial(SweepTrial):
+            def setup(self, config: dict[str, Any], **shared: Any) -> None:
+                super().setup(config, job=job)
+
+        begun.append(Trial({"number": 0, "params": params}))
+        return begun[-1]
+
+    yield begin
+    for trial in begun:
+        trial.stop()
+
+
+def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
+    return [trial.train()["metrics"] for _ in range(epochs)]
+
+
+def _then(trial: SweepTrial, params: dict[str, Any]) -> SweepTrial:
+    assert trial.reset({"number": 1, "params": params})
+    return trial
+
+
+def _live_models() -> int:
+    gc.collect()
+    return sum(type(thing).__name__ == "Classifier" for thing in gc.get_objects())
+
+
+@pytest.fixture
+def alone(start: Start) -> list[dict[str, float]]:
+    """The second trial with nothing before it."""
+    return _train(start(_job(), SECOND))
+
+
+@pytest.mark.parametrize("epochs", [EPOCHS, 1])
+def test_a_trial_trains_alike_after_another_one(
+    start: Start, alone: list[dict[str, float]], epochs: int
+) -> None:
+    """Also after one that was pruned in the middle."""
+    trial = start(_job(), FIRST)
+    _train(trial, epochs)
+    assert _train(_then(trial, SECOND)) == alone
+
+
+def test_random_numbers_drawn_elsewhere_change_nothing(start: Start, alone: list[dict[str, float]]) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    torch.manual_seed(99)
+    random.seed(99)
+    np.random.seed(99)
+    torch.rand(10)
+    assert _train(_then(trial, SECOND)) == alone
+
+
+def test_settings_that_a_trial_left_behind_change_nothing(
+    start: Start, alone: list[dict[str, float]]
+) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    torch.set_num_threads(2)
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert _train(_then(trial, SECOND)) == alone
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+
+
+def test_no_threads_and_no_models_pile_up(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial)
+    threads, before = threading.active_count(), _live_models()
+    for _ in range(5):
+        _train(_then(trial, SECOND), 2)
+    _then(trial, FIRST)
+    assert threading.active_count() <= threads
+    assert _live_models() <= before
+
+
+def test_data_is_loaded_once_and_no_trial_changes_it(start: Start) -> None:
+    from trainables import digits_mlp
+
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    images = digits_mlp._rows()["train"][0]
+    before = images.clone()
+    _train(_then(trial, SECOND))
+    assert digits_mlp._rows()["train"][0] is images
+    assert torch.equal(images, before)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_gpu_memory_is_given_back_between_trials(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    _then(trial, SECOND)
+    assert torch.cuda.memory_allocated() < 2**20
+
+
+def test_a_checkpoint_goes_on_where_it_was_written(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    first = start(_job(), SECOND)
+    _train(first, 2)
+    first.save_checkpoint(str(tmp_path))
+    second = start(_job(), FIRST)
+    _train(second, 1)
+    _then(second, SECOND).load_checkpoint(str(tmp_path))
+    result = second.train()
+    assert (result["epoch"], result["metrics"]) == (3, alone[2])
+    assert result["done"]
+
+
+def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:
+    trial = start(_job(checkpoint_epochs=1), FIRST)
+    due = [bool(trial.train().get("should_checkpoint")) for _ in range(EPOCHS)]
+    assert due == [True, True, False], "who saves at the end is the driver's decision"
+
+
+def test_short_trials_write_no_checkpoint_by_default(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    assert not any(trial.train().get("should_checkpoint") for _ in range(EPOCHS))
+
+
+def test_a_retry_goes_on_from_the_last_checkpoint(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    trial = start(_job("tests.faulty.toy", max_failures=1), {"fault": "flaky"})
+    assert trial.train()["epoch"] == 1
+    (tmp_path / "checkpoint").mkdir()
+    trial.save_checkpoint(str(tmp_path / "checkpoint"))
+    assert [trial.train()["epoch"] for _ in range(2)] == [2, 3]
+    assert len((tmp_path / "flaky").read_text().splitlines()) == 2

@@ -1,0 +1,48 @@
+"""What of a process outlives a trial: settings of PyTorch, put back, and memory, given back."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """PyTorch's settings of a process that a trial may change."""
+
+    threads: int
+    grad: bool
+    dtype: torch.dtype
+    deterministic: bool
+    cudnn_benchmark: bool
+    matmul_precision: str
+
+    @classmethod
+    def now(cls) -> Settings:
+        """As they are."""
+        return cls(
+            threads=torch.get_num_threads(),
+            grad=torch.is_grad_enabled(),
+            dtype=torch.get_default_dtype(),
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+            cudnn_benchmark=torch.backends.cudnn.benchmark,
+            matmul_precision=torch.get_float32_matmul_precision(),
+        )
+
+    def put_back(self) -> None:
+        """As they were."""
+        torch.set_num_threads(self.threads)
+        torch.set_grad_enabled(self.grad)
+        torch.set_default_dtype(self.dtype)
+        torch.use_deterministic_algorithms(self.deterministic)
+        torch.backends.cudnn.benchmark = self.cudnn_benchmark
+        torch.set_float32_matmul_precision(self.matmul_precision)
+
+
+def free_memory() -> None:
+    """Collect the last run's cycles of references; give its memory back to the GPU."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
