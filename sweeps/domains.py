@@ -101,9 +101,9 @@ def is_log(domain: Any) -> bool:
 
 
 def bounds(domain: Any) -> tuple[float, float]:
-    """First and last value. Ray's upper bound of whole numbers is open, unless quantized."""
+    """First and last value. Ray's upper bound of whole numbers is open, unless in steps above 1."""
     low, high, step = domain.lower, domain.upper, step_of(domain)
-    if isinstance(domain, Integer) and not isinstance(domain.get_sampler(), Quantized):
+    if isinstance(domain, Integer) and step == 1:
         return low, high - 1
     if step is None:
         return low, high

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.exceptions import RayActorError
 from ray.tune import Callback, Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Stopper
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
@@ -165,11 +166,19 @@ class RecordKeeper(Callback):
         if result.get("is_user_error"):
             self._end.stop("error", result["reason"])
 
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A process that can't even start will not start the next time either: end the sweep."""
+        error = trial.get_pickled_error()
+        if isinstance(error, RayActorError) and error.actor_init_failed:
+            cause = str(error).strip().splitlines()[-1]
+            self._end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
+
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Its process was lost once too often."""
-        reason = f"its process was lost {MOST_LOST_PROCESSES + 1} times (memory exhausted, or a PC gone)"
-        self._record.end(trial.config["number"], "failed", reason)
-        self._drop_checkpoint(trial.config["number"])
+        """Its process was lost once too often, or Tune could not go on with it."""
+        number, error = trial.config["number"], str(trial.get_pickled_error()).strip()
+        reason = f"lost {MOST_LOST_PROCESSES + 1} times, at last: {error.splitlines()[-1]}"
+        self._record.end(number, "failed", reason, self._write_log(number, error))
+        self._drop_checkpoint(number)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Write the tables every minute."""

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
 from sweeps.config import (
     DATA_DIR_VARIABLE,
     GROUPS,
+    Knob,
     SweepConfig,
     UserError,
     check,
@@ -39,22 +40,35 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         UserError: every fault found, one a line.
         SystemExit: after `--help` and `--print-config` (status 0).
     """
-    tokens = _split_params(list(sys.argv[1:] if arguments is None else arguments))
+    tokens, params = _take_params(list(sys.argv[1:] if arguments is None else arguments))
     _refuse_unknown_flags(tokens)
-    _refuse_unknown_keys(tokens)
+    files, tokens = _take_files(tokens)
+    for path in files:
+        content = _read_yaml(path)
+        params = {**content.get("params", {}), **params}
     try:
-        values = _parser().parse_args(tokens)
+        # The files first: jsonargparse lets the later one win, file or flag.
+        values = _parser().parse_args([*(f"--config={path}" for path in files), *tokens])
     except ArgumentError as error:
         raise UserError(_in_plain_words(str(error))) from None
     if values.data_dir:
         os.environ[DATA_DIR_VARIABLE] = str(Path(values.data_dir).expanduser().resolve())
-    config = SweepConfig(**{name: values[name] for name in docs()})
+    config = SweepConfig(**{**{name: values[name] for name in docs()}, "params": params})
     if faults := check(config):
         raise UserError("\n".join(faults))
     if values.print_config:
         print(to_yaml(config), end="")
         raise SystemExit(0)
     return config
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 class _Parser(ArgumentParser):
@@ -91,17 +105,20 @@ def _parser() -> ArgumentParser:
 
 
 def _add_flag(group: Any, name: str) -> None:
-    kind = get_type_hints(SweepConfig)[name]
+    kind, doc = get_type_hints(SweepConfig)[name], docs()[name]
     default = getattr(SweepConfig(), name)
-    doc = docs()[name]
     if kind is bool:
-        action = "store_false" if default else "store_true"
-        group.add_argument(flag(name), dest=name, action=action, help=("No " if default else "") + doc)
+        action = ActionYesNo(no_prefix="no-")
+        text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
+        group.add_argument(flag(name).replace("--no-", "--"), action=action, default=default, help=text)
         return
     metavar = "NAME=VALUE" if name == "params" else _metavar(str(kind))
     shown = "" if "(default:" in doc or name == "params" else f" (default: {default})"
     text = (doc.rstrip(".") + shown + ".").replace("%", "%%")
-    group.add_argument(flag(name), type=kind, default=default, metavar=metavar, help=text)
+    # `params` is here for --help alone: jsonargparse would make a number of the string '32'.
+    group.add_argument(
+        flag(name), type=Any if name == "params" else kind, default=default, metavar=metavar, help=text
+    )
 
 
 def _metavar(kind: str) -> str:
@@ -110,54 +127,65 @@ def _metavar(kind: str) -> str:
     return "N" if "int" in kind else "X" if "float" in kind else "TEXT"
 
 
-def _split_params(tokens: Iterable[str]) -> list[str]:
-    """`--params a=1 b=2` to `--params.a=1 --params.b=2`, which add to those of the file."""
-    out: list[str] = []
+def _take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:
+    """The tokens without `--params a=1 b=2`, and those params."""
+    others: list[str] = []
+    params: dict[str, Knob] = {}
     taking = False
     for token in tokens:
-        if token == "--params":
-            taking = True
-        elif taking and re.match(r"[A-Za-z_]\w*=", token):
-            out.append("--params." + token)
-        elif taking and not token.startswith("-"):
-            raise UserError(f"--params {token}: give name=value, as in --params rows=0 width=16")
+        text = token.removeprefix("--params=")
+        taking = (
+            (taking and not token.startswith("--")) or token.startswith("--params=") or token == "--params"
+        )
+        if not taking:
+            others.append(token)
+        elif token != "--params":
+            name, equals, value = text.partition("=")
+            if not equals or not name.isidentifier():
+                raise UserError(f"--params {text}: give name=value, as in --params rows=0 width=16")
+            params[name] = _knob(f"--params {text}", value)
+    return others, params
+
+
+def _knob(where: str, text: str) -> Knob:
+    """A value as YAML would have it."""
+    try:
+        value = yaml.load(text, _Loader) if text else ""
+    except yaml.YAMLError:
+        return text
+    if not isinstance(value, bool | int | float | str):
+        raise UserError(f"{where}: must be a number, true, false or text")
+    return value
+
+
+def _take_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of `--config`, and the other tokens."""
+    files: list[str] = []
+    others: list[str] = []
+    rest = iter(tokens)
+    for token in rest:
+        if token != "--config" and not token.startswith("--config="):
+            others.append(token)
+        elif path := token.removeprefix("--config").removeprefix("=") or next(rest, ""):
+            files.append(path)
         else:
-            taking = False
-            out.append(token)
-    return out
+            raise UserError("--config: give a file, as in --config sweep.yaml")
+    return files, others
 
 
 def _refuse_unknown_flags(tokens: Iterable[str]) -> None:
     known = {flag(name) for name in docs()}
-    known |= {"--help", "--config", "--print-config", "--data-dir"}
+    known |= {"--help", "--config", "--print-config", "--data-dir", "--dashboard", "--no-dry-run"}
     given = (token.split("=")[0] for token in tokens if token.startswith("--"))
-    faults = [
-        f"{name}: no such flag.{nearest(name, known)}"
-        for name in given
-        if name not in known and not name.startswith("--params.")
-    ]
+    faults = [f"{name}: no such flag.{nearest(name, known)}" for name in given if name not in known]
     if faults:
         raise UserError("\n".join([*faults, "All flags: python -m sweeps.run --help"]))
 
 
-def _refuse_unknown_keys(tokens: Sequence[str]) -> None:
-    for position, token in enumerate(tokens):
-        name, _, path = token.partition("=")
-        if name != "--config":
-            continue
-        path = path or (tokens[position + 1] if position + 1 < len(tokens) else "")
-        faults = [
-            f"{path}: {key}: no such key.{nearest(str(key), docs())}"
-            for key in _read_yaml(path)
-            if key not in docs()
-        ]
-        if faults:
-            raise UserError("\n".join(faults))
-
-
 def _read_yaml(path: str) -> Mapping[str, Any]:
+    """A file of settings, its keys and its params checked."""
     try:
-        content = yaml.safe_load(Path(path).read_text())
+        content = yaml.load(Path(path).read_text(), _Loader)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"--config {path}: cannot be read ({reason})") from None
@@ -165,6 +193,25 @@ def _read_yaml(path: str) -> Mapping[str, Any]:
         raise UserError(f"--config {path}: not YAML: {error}") from None
     if not isinstance(content, Mapping):
         raise UserError(f"--config {path}: must hold settings as 'key: value' lines")
+    faults = [
+        f"{path}: {key}: no such key.{nearest(str(key), docs())}" for key in content if key not in docs()
+    ]
+    faults += [
+        f"{path}: {key} {content[key]}: must be true or false"
+        for key, kind in get_type_hints(SweepConfig).items()
+        if kind is bool and not isinstance(content.get(key, True), bool)
+    ]
+    params = content.get("params", {})
+    if not isinstance(params, Mapping):
+        faults.append(f"{path}: params {params}: must be 'name: value' lines")
+    else:
+        faults += [
+            f"{path}: params {name}: {value}: must be a number, true, false or text"
+            for name, value in params.items()
+            if not isinstance(value, bool | int | float | str)
+        ]
+    if faults:
+        raise UserError("\n".join(faults))
     return content
 
 

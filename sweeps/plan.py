@@ -51,6 +51,10 @@ def make_plan(config: SweepConfig) -> Plan:
         searcher.TAKES,
         config.searcher,
     )
+    if config.metric not in (None, trainable.METRIC) and config.mode is None:
+        raise UserError(
+            f"--metric {config.metric}: give --mode too: is a small (min) or a large (max) one good?"
+        )
     config = dataclasses.replace(
         config,
         name=config.name or f"{config.trainable.split('.')[-1]}-{time.strftime('%Y%m%d-%H%M%S')}",

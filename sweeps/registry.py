@@ -11,6 +11,7 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 
 from sweeps.config import UserError, flag, nearest
@@ -49,6 +50,8 @@ def find(kind: str, name: str) -> ModuleType:
         UserError: there is none of that name, it can't be imported, or it lacks what it must define.
     """
     path = name if "." in name else f"{FOLDERS[kind]}.{name}"
+    if (here := str(Path.cwd())) not in sys.path:  # a user's own package, where the command was typed
+        sys.path.insert(0, here)
     if not _exists(path):
         known = choices(kind)
         raise UserError(
@@ -78,8 +81,6 @@ def _exists(path: str) -> bool:
 
 
 def _import(kind: str, name: str, path: str) -> ModuleType:
-    if "" not in sys.path:  # a user's own package in the folder where the command was typed
-        sys.path.insert(0, "")
     try:
         return importlib.import_module(path)
     except Exception as error:

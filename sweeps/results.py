@@ -57,12 +57,17 @@ def trials_table(record: Record) -> pa.Table:
     fixed = record.about.get("fixed", {})
     knobs = dict.fromkeys([*(name for trial in record.trials for name in trial.params), *fixed])
     rows = [_trial_row(trial, record.mode, fixed, knobs, metrics) for trial in record.trials]
+    types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in knobs}
+    for name in (name for name, kind in types.items() if pa.types.is_string(kind)):
+        for row in rows:  # of mixed types: 64 and "all"
+            value = row[f"params_{name}"]
+            row[f"params_{name}"] = None if value is None else str(value)
     fields = [
         pa.field("id", pa.int64()),
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("log", pa.string()),
-        *(pa.field(f"params_{name}", _type_of(row[f"params_{name}"] for row in rows)) for name in knobs),
+        *(pa.field(f"params_{name}", kind) for name, kind in types.items()),
         pa.field("epochs", pa.int64()),
         pa.field("best_epoch", pa.int64()),
         *(pa.field(f"{which}_{name}", pa.float64()) for which in ("best", "last") for name in metrics),

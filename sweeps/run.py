@@ -45,7 +45,7 @@ def sweep(config: SweepConfig) -> int:
         print(offered.describe(), flush=True)
         record = folder.create(plan, offered)
         end = engine.fit(plan, record, offered)
-        test_scores = winner.crown(plan, record, offered)
+        test_scores = winner.crown(plan, record, offered, end)
     return ending.say(plan, record, end, test_scores)
 
 

@@ -164,14 +164,17 @@ def _faults_of_range(name: str, domain: Any, hint: Any) -> list[str]:
 
 def _faults_of_values(params_class: Any, space: Mapping[str, Any], fixed: Mapping[str, Knob]) -> list[str]:
     """Params may refuse values in `__post_init__`: ask it about the ends of every range."""
+    try:
+        params_class(**fixed)
+    except (ValueError, TypeError) as error:
+        return [f"--params: {error}"]
     faults = []
-    for name, domain in [(None, None), *space.items()]:
-        values = _ends(domain) if name else [None]
-        for value in values:
+    for name, domain in space.items():
+        for value in _ends(domain):
             try:
-                params_class(**fixed, **({name: value} if name else {}))
+                params_class(**fixed, **{name: value})
             except (ValueError, TypeError) as error:
-                faults.append(f"{name}: {error}" if name else f"--params: {error}")
+                faults.append(f"{name}: {error}")
                 break
     return faults
 

@@ -27,8 +27,9 @@ import greenlet
 import ray
 from ray import tune
 
+from training.config import FitConfig, MetricNotLogged
+
 if TYPE_CHECKING:
-    from training.config import FitConfig
     from training.fit import Epoch, Fit
 
 CHECKPOINT_SHARE = 0.02
@@ -59,26 +60,18 @@ class SweepTrial(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
-        """Import what training needs, once in the life of this process; `job` is shared by all trials."""
-        import training.fit
-        import training.process
-
-        job: Job = shared["job"]
-        self._job = job
-        self._save_began: float | None = None
-        self._fitting = training.fit
-        self._process = training.process
-        self._module = importlib.import_module(job.trainable)
-        self._settings = training.process.Settings.now()
+        """Begin the first trial of this process; `job` is shared by all trials."""
+        self._job: Job = shared["job"]
+        self._module: Any = None
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._scratch = Path(tempfile.mkdtemp(prefix="sweeps-"))
         self._run: greenlet.greenlet | None = None
+        self._save_began: float | None = None
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Make ready for another trial in this process."""
+        """Begin another trial in this process."""
         self._end_run()
-        self._settings.put_back()
         self._begin(new_config)
         return True
 
@@ -88,7 +81,7 @@ class SweepTrial(tune.Trainable):
         while True:
             try:
                 return self._result(self._next_epoch())
-            except self._fitting.MetricNotLogged as error:
+            except MetricNotLogged as error:
                 return self._failure(error, is_user_error=True)
             except (Exception, SystemExit) as error:
                 self._abandon_run()
@@ -113,7 +106,7 @@ class SweepTrial(tune.Trainable):
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _begin(self, config: dict[str, Any]) -> None:
-        self._params = self._module.Params(**self._job.fixed, **config["params"])
+        self._params = config["params"]
         self._fit: Fit | None = None
         self._checkpoint: Path | None = None
         self._reported = 0
@@ -136,9 +129,23 @@ class SweepTrial(tune.Trainable):
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
+        self._import_once()
+        params = self._module.Params(**self._job.fixed, **self._params)
+        self._fit = self._fitting.Fit(self._module, params, self._job.fit, self._checkpoint)
         step = greenlet.getcurrent().parent
-        self._fit = self._fitting.Fit(self._module, self._params, self._job.fit, self._checkpoint)
         self._fit.run(lambda epoch: bool(step.switch(epoch)))
+
+    def _import_once(self) -> None:
+        """Import what training needs, once in the life of this process. Here, not in `setup`: a
+        module that can't be imported is a failed trial with its reason, not a process that dies."""
+        if self._module is None:
+            import training.fit
+            import training.process
+
+            self._fitting, self._process = training.fit, training.process
+            self._module = importlib.import_module(self._job.trainable)
+            self._settings = training.process.Settings.now()
+        self._settings.put_back()
 
     def _result(self, epoch: Epoch) -> dict[str, Any]:
         self._reported = epoch.epoch
@@ -205,7 +212,8 @@ class SweepTrial(tune.Trainable):
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None
-        self._process.free_memory()
+        if self._module is not None:
+            self._process.free_memory()
 
 
 def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:

@@ -30,7 +30,7 @@ MISTAKES = {
     "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),
     "no rung": (["--trainable", "digits_mlp", "--max-epochs", "2"], "the first rung lies behind the end"),
     "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
-    "folder of the data": (["--data-dir", "/nowhere"], "the folder /nowhere .* lacks"),
+    "folder of the data": (["--data-dir", "/nowhere"], "Fashion-MNIST is not in /nowhere .* lacks"),
 }
 
 

@@ -96,6 +96,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
         ({}, 8, 2, 2),  # a GPU each, where there are any
         ({"gpus_per_trial": 0.5}, 8, 2, 4),
         ({"gpus_per_trial": 0.1}, 16, 1, 10),
+        ({"gpus_per_trial": 0.28}, 40, 7, 25),  # 7 / 0.28 is a little under 25
         ({"gpus_per_trial": 0}, 8, 2, 8),
         ({"max_concurrent": 3}, 8, 0, 3),
         ({"max_concurrent": 30}, 8, 0, 8),

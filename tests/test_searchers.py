@@ -197,6 +197,15 @@ def test_a_searcher_rebuilt_from_the_record_goes_on_as_one_that_was_not_interrup
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
+def test_a_rebuilt_searcher_proposes_what_is_left_and_nothing_again(name: str, tmp_path: Path) -> None:
+    before = Play(name, tmp_path, SMALL, num_trials=6).run(4, slots=2)
+    resumed = Play.resumed(name, tmp_path, SMALL, num_trials=6)
+    assert len(keys(before + resumed.run(2, slots=2))) == 6
+    resumed.end_oldest()
+    assert resumed.propose() == Searcher.FINISHED
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_a_searcher_works_with_schedulers_that_there_are(name: str) -> None:
     schedulers = registry.find("searcher", name).SCHEDULERS
     assert schedulers
@@ -240,6 +249,12 @@ def test_a_grid_goes_through_the_last_knob_fastest(tmp_path: Path) -> None:
     assert [(point["width"], point["activation"]) for point in proposed] == [
         (width, activation) for width in (4, 8, 16) for activation in ("relu", "gelu")
     ]
+
+
+def test_a_part_of_a_grid_is_tried_in_the_order_of_the_grid(tmp_path: Path) -> None:
+    order = list(check(FINITE, Params, {}, frozenset({"finite"}), "grid").grid())
+    positions = [order.index(point) for point in Play("grid", tmp_path, FINITE, num_trials=12).run(12)]
+    assert positions == sorted(positions)
 
 
 def test_random_search_takes_a_sample_from_that_reads_another_knob(tmp_path: Path) -> None:
@@ -307,6 +322,26 @@ def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_
     fidelities = [27, 9, 3]
     found = {enough: tpe.model_fidelity(record, fidelities, enough) for enough in (1, 2, 4, 5, 6, 7)}
     assert found == {1: 27, 2: 9, 4: 9, 5: 3, 6: 3, 7: None}
+
+
+@pytest.mark.parametrize(("epoch", "matters"), [(1, False), (3, True)])
+def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other(
+    epoch: int, matters: bool, tmp_path: Path
+) -> None:
+    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
+
+    def next_trial(sign: int) -> Any:
+        """After eight trials that reached epoch 3, the scores of one rung with this sign."""
+        play = Play("tpe", tmp_path / f"{sign}", CONTINUOUS)
+        for number in range(8):
+            params = space.draw((9, number))
+            play.record.begin(params, space.distributions(), 0)
+            for at in (1, 3):
+                play.record.report(number, at, score_of(params) * (sign if at == epoch else 1), {}, 1.0)
+            play.record.end(number, "pruned")
+        return play.propose()["params"]
+
+    assert (next_trial(1) != next_trial(-1)) is matters
 
 
 def test_tpe_draws_at_random_until_it_has_a_model(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def find() -> Path:
         missing = [name for name in SHA256 if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(
-                f"Fashion-MNIST: the folder {folder} (--data-dir or ${VARIABLE}) lacks " + ", ".join(missing)
+                _ways(f"is not in {folder} (--data-dir or ${VARIABLE}), which lacks {', '.join(missing)}")
             )
         return folder
     for folder in (PACKAGE_FOLDER, DOWNLOAD_FOLDER):

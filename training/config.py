@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 Mode = Literal["min", "max"]
 
 
+class MetricNotLogged(LookupError):
+    """The model ended an epoch without logging the metric that it is to be judged by."""
+
+
 class Trainable(Protocol):
     """A file of `trainables/`: METRIC, MODE, Params, build_model, build_data."""
 

@@ -23,7 +23,7 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training.config import FitConfig, Trainable, is_better
+from training.config import FitConfig, MetricNotLogged, Trainable, is_better
 
 RESUME_FILE = "resume.ckpt"
 WEIGHTS_FILE = "weights.pt"
@@ -34,10 +34,6 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 # The Trainer advises worker processes; these data sets are already tensors in this process.
 warnings.filterwarnings("ignore", ".*does not have many workers.*")
 warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
-
-
-class MetricNotLogged(LookupError):
-    """The model ended an epoch without logging the metric that it is to be judged by."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ nothing of the params), and those still training as RUNNING, which keeps concurr
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 
@@ -61,7 +62,7 @@ def as_told(trial: TrialRow, fidelity: int, words: dict[str, BaseDistribution]) 
     state, value, below = TrialState.RUNNING, None, {}
     if trial.status == "diverged":
         state = TrialState.PRUNED
-    elif row is not None:
+    elif row is not None and math.isfinite(row.score):
         state, value = TrialState.COMPLETE, row.score
     elif trial.status == "failed":
         state = TrialState.FAIL

@@ -1,0 +1,100 @@
+"""A project of the user's own, run from its folder on a Ray cluster that is there already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps import cluster, flags
+from sweeps.config import UserError
+from sweeps.record import Record
+from tests.conftest import ROOT
+
+INSTALLED = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
+"""As if this package were installed on every PC."""
+
+
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("attempts")
+
+
+@pytest.fixture(scope="module")
+def address(attempts: Path) -> Iterator[str]:
+    """A Ray head of our own: own port, own folder, ended by its process group."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
+    command = [
+        *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"),
+        *(
+            "--node-ip-address=127.0.0.1",
+            f"--port={port}",
+            "--include-dashboard=false",
+            f"--temp-dir={folder}",
+        ),
+    ]
+    environment = {**os.environ, **INSTALLED, "TOY_ATTEMPTS": str(attempts), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
+    head = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"127.0.0.1:{port}"
+    os.killpg(head.pid, signal.SIGTERM)
+    head.wait(timeout=60)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
+    project = tmp_path / "my_project"
+    project.mkdir()
+    (project / "__init__.py").touch()
+    shutil.copy(ROOT / "tests" / "faulty" / "toy.py", project / "model.py")
+    shutil.copy(ROOT / "tests" / "faulty" / "slopes.py", project / "space.py")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "sweeps.run", "--address", address, "--name", "mine"),
+            *("--trainable", "my_project.model", "--search-space", "my_project.space"),
+            *("--num-trials", "3", "--max-epochs", "3", "--searcher", "random"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, **INSTALLED},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"on the Ray cluster at {address}" in done.stdout
+    assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
+
+
+def test_slots_are_what_cpus_and_gpus_hold() -> None:
+    config = flags.parse(["--cpus-per-trial", "2", "--gpus-per-trial", "0.5"])
+    assert cluster.slots(config, num_cpus=16, num_gpus=2) == 4
+    assert cluster.slots(config, num_cpus=6, num_gpus=2) == 3
+    assert cluster.slots(flags.parse(["--max-concurrent", "3"]), num_cpus=16, num_gpus=0) == 3
+    with pytest.raises(UserError, match=r"2 CPUs and 0.5 GPUs .* here are 16 and 0"):
+        cluster.slots(config, num_cpus=16, num_gpus=0)
+
+
+def test_a_gpu_is_taken_where_there_is_one() -> None:
+    config = flags.parse([])
+    assert cluster.gpus_per_trial(config, num_gpus=0) == 0
+    assert cluster.gpus_per_trial(config, num_gpus=2) == 1
+    assert cluster.slots(config, num_cpus=16, num_gpus=2) == 2
