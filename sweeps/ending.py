@@ -9,7 +9,7 @@ from sweeps.engine import End
 from sweeps.folder import CONFIG_FILE
 from sweeps.plan import Plan
 from sweeps.record import Record
-from sweeps.words import count, short
+from sweeps.words import command, count, place, short
 
 INTERRUPTED = 130
 
@@ -30,9 +30,9 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     unfinished = len(record.live)
     if end.outcome != "finished" and unfinished:
         print(f"The sweep was {_called(end.outcome)}; {count(unfinished, 'trial')} unfinished.")
-    print(f"All of it  {plan.folder}")
-    again = f"--config {plan.folder / CONFIG_FILE} --name {plan.config.name}-again"
-    print(f"Repeat     python -m sweeps.run {again}")
+    print(f"All of it  {place(plan.folder)}")
+    again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
+    print(f"Repeat     {command(*again)}")
     if end.outcome == "interrupted":
         return INTERRUPTED
     return 0 if best else 1
@@ -48,7 +48,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         print(f"Test       {words} (rows that no trial has seen, scored once)")
     if (plan.folder / "best").is_dir():
-        print(f"Weights    {plan.folder / 'best'}")
+        print(f"Weights    {place(plan.folder / 'best')}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
         print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(record)}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sweeps.cluster import Cluster
+from sweeps.words import command
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 
@@ -19,7 +19,7 @@ def describe(offered: Cluster) -> str:
     """Command, versions, commit and hardware, a line each."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
-        ("command", shlex.join([Path(sys.executable).name, "-m", "sweeps.run", *sys.argv[1:]])),
+        ("command", command(*sys.argv[1:])),
         ("python", platform.python_version()),
         *[(name, _version(name)) for name in PACKAGES],
         ("commit", _commit()),

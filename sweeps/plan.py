@@ -14,7 +14,7 @@ from sweeps.config import SweepConfig, UserError, nearest
 from sweeps.rungs import goes_on, rungs
 from sweeps.space import Space
 from sweeps.space import check as check_space
-from sweeps.words import count
+from sweeps.words import count, place
 
 DEFAULT_TRIALS = 24
 
@@ -87,7 +87,7 @@ def describe(plan: Plan) -> str:
         ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
         ("epochs", f"about {expected:,} expected, {epochs_to_end:,} without pruning"),
         ("resources", _resources(config)),
-        ("folder", str(plan.folder)),
+        ("folder", place(plan.folder)),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
 

@@ -12,7 +12,8 @@ from sweeps.config import SweepConfig
 def rungs(config: SweepConfig) -> list[int]:
     """Epochs at which trials are judged: grace x factor^k below the end.
 
-    By multiplication: Ray's truncated logarithms lose a rung for 243 / 3 or 1000 / 10.
+    By multiplying whole numbers: a truncated logarithm, as in Ray, is one short for 243 / 3 or
+    1000 / 10.
     """
     found, epoch = [], config.grace_epochs
     while epoch < config.max_epochs:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -15,6 +18,17 @@ def short(value: Any) -> str:
 def count(number: float, thing: str) -> str:
     """`1 trial`, `2 trials`, `0.5 GPUs`."""
     return f"{number:,g} {thing}" + ("" if number == 1 else "s")
+
+
+def place(path: Path) -> str:
+    """A path as one would type it here: relative when it is below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def command(*arguments: str) -> str:
+    """A command of this program that can be typed as it stands."""
+    return shlex.join([place(Path(sys.executable)), "-m", "sweeps.run", *arguments])
 
 
 def duration(seconds: float) -> str:

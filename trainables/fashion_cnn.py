@@ -95,5 +95,5 @@ def build_data(params: Params) -> FashionMnist:
 def describe_data(params: Params) -> str:
     return (
         f"Fashion-MNIST in {_fashion_mnist.find()}: {params.train_rows:,} rows to train on, "
-        f"{params.val_rows:,} to validate, 10,000 to test the winner"
+        f"{params.val_rows:,} to validate, 10,000 to test"
     )

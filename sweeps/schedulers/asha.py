@@ -1,8 +1,8 @@
 """ASHA: asynchronous successive halving. Li et al., 2020, https://arxiv.org/abs/1810.05934
 
-Decides as Ray's ASHAScheduler does, with three differences: rungs are exact (Ray computes them by a
-truncated logarithm), a trial without a finite score is never ranked (`nan < cutoff` is false, so
-Ray lets it live), and the rungs live in the record, so they survive the driver (ray#30838).
+Decides as Ray's ASHAScheduler does (a test compares them), with two differences: a trial without a
+finite score is never ranked (`nan < cutoff` is false, so Ray lets it live), and the rungs are what
+the record holds, so they survive the driver (Ray's do not, ray#30838).
 """
 
 from __future__ import annotations
