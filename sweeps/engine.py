@@ -53,14 +53,27 @@ def job_of(plan: Plan) -> Job:
 
 def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep to its end, its time limit or Ctrl-C."""
+    slots = cluster.slots(plan.config, offered.num_cpus, offered.num_gpus)
+    end = End(plan.config.time_budget_hours)
+    reporter = SweepReporter(plan.config, record)
+    tuner = _tuner(plan, record, offered, end, reporter, slots)
+    with _max_pending(slots), _stops_on_signals(end, reporter):
+        try:
+            tuner.fit()
+        finally:
+            reporter.close()
+            write_tables(record, plan.folder)
+    return end
+
+
+def _tuner(
+    plan: Plan, record: Record, offered: cluster.Cluster, end: End, reporter: SweepReporter, slots: int
+) -> tune.Tuner:
     config = plan.config
-    slots = cluster.slots(config, offered.num_cpus, offered.num_gpus)
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.num_gpus)}
     searcher = plan.searcher.build(config, plan.space, record)
     searcher.slots = slots
-    end = End(config.time_budget_hours)
-    reporter = SweepReporter(config, record)
-    tuner = tune.Tuner(
+    return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -82,13 +95,6 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
             verbose=1,
         ),
     )
-    with _max_pending(slots), _stops_on_signals(end, reporter):
-        try:
-            tuner.fit()
-        finally:
-            reporter.close()
-            write_tables(record, plan.folder)
-    return end
 
 
 class End(Stopper):
