@@ -5,15 +5,18 @@ PYTHON ?= python3
 TORCH  ?= 2.13.0
 # More flags for the sweep: make sweep ARGS="--num-trials 48 --name wide"
 ARGS   ?=
-# Where there is a GPU, train on all rows; fp16 and the GPUs are chosen by the program itself.
-ON_GPU := $(shell nvidia-smi -L >/dev/null 2>&1 && echo "--params rows=0")
 
 BIN  := .venv/bin
 DONE := .venv/.installed
 
+# Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
+# Only the main job: another trainable need not have a knob `rows`.
+ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
+  $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
+
 .PHONY: sweep test test-all lint data clean
 
-sweep: data
+sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
 
 test: data

@@ -9,9 +9,10 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
 from sweeps.words import count
@@ -35,20 +36,25 @@ ENVIRONMENT = {
 }
 
 
+class PC(NamedTuple):
+    """What a machine offers."""
+
+    cpus: int
+    gpus: int
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A connected Ray cluster."""
 
-    num_pcs: int
-    num_cpus: int
-    num_gpus: int
+    pcs: tuple[PC, ...]
     dashboard_url: str | None
 
     @property
     def size(self) -> str:
         """PCs, CPUs and GPUs in words."""
-        parts = ((self.num_pcs, "PC"), (self.num_cpus, "CPU"), (self.num_gpus, "GPU"))
-        return ", ".join(count(number, thing) for number, thing in parts)
+        cpus, gpus = sum(pc.cpus for pc in self.pcs), sum(pc.gpus for pc in self.pcs)
+        return ", ".join((count(len(self.pcs), "PC"), count(cpus, "CPU"), count(gpus, "GPU")))
 
     def describe(self) -> str:
         """What was joined or started, and where to look at it."""
@@ -86,6 +92,7 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
             address=config.address or "local",
             # A local Ray's workers inherit this environment: no runtime_env, no slow start.
             runtime_env={"env_vars": passed_on} if config.address else None,
+            num_cpus=None if config.address else this_pc().cpus,
             include_dashboard=config.dashboard if config.address is None else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -96,13 +103,9 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
         first_line = str(error).strip().splitlines()[0]
         raise UserError(f"--address {config.address}: no Ray cluster answers there ({first_line})") from None
     try:
-        offered = ray.cluster_resources()
-        yield Cluster(
-            num_pcs=len([node for node in ray.nodes() if node["Alive"]]),
-            num_cpus=int(offered.get("CPU", 0)),
-            num_gpus=int(offered.get("GPU", 0)),
-            dashboard_url=context.dashboard_url or None,
-        )
+        offered = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        pcs = tuple(PC(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in offered)
+        yield Cluster(pcs, context.dashboard_url or None)
     finally:
         ray.shutdown()
 
@@ -123,36 +126,39 @@ def _has_token() -> bool:
     return os.environ.get("RAY_AUTH_MODE") == "token" and Path("~/.ray/auth_token").expanduser().is_file()
 
 
-def local_gpus() -> int:
-    """GPUs of this PC, without taking memory on any."""
+def this_pc() -> PC:
+    """CPU cores that this process may use, and GPUs, without taking memory on any."""
     import torch
 
-    return torch.cuda.device_count()
+    return PC(len(os.sched_getaffinity(0)), torch.cuda.device_count())
 
 
-def local_cpus() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def slots(config: SweepConfig, num_cpus: int, num_gpus: int) -> int:
-    """Trials that run at a time on so many CPUs and GPUs.
+def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
+    """Trials that run at a time: a trial stands on one PC, and a share of a GPU on one GPU.
 
     Raises:
         UserError: not even one fits.
     """
-    gpus = gpus_per_trial(config, num_gpus)
-    fitting = num_cpus // config.cpus_per_trial
-    if gpus:
-        fitting = min(fitting, int(num_gpus / gpus + 1e-9))
+    gpus = gpus_per_trial(config, pcs)
+    fitting = sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
     if fitting < 1:
+        here = "; ".join(f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}" for pc in pcs)
         raise UserError(
             f"a trial takes {count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')} "
-            f"(--cpus-per-trial, --gpus-per-trial); here are {num_cpus} and {num_gpus}"
+            f"(--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
         )
     return min(fitting, config.max_concurrent or fitting)
 
 
-def gpus_per_trial(config: SweepConfig, num_gpus: int) -> float:
+def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
     """What was asked for, else one GPU where there are any."""
-    return float(num_gpus > 0) if config.gpus_per_trial is None else config.gpus_per_trial
+    if config.gpus_per_trial is not None:
+        return config.gpus_per_trial
+    return float(any(pc.gpus for pc in pcs))
+
+
+def _fit_on(pc: PC, cpus: int, gpus: float) -> int:
+    fitting = pc.cpus // cpus
+    if gpus == 0:
+        return fitting
+    return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))

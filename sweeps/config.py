@@ -70,7 +70,7 @@ class SweepConfig:
     max_concurrent: int | None = None
     """Trials at a time (default: as many as the resources hold)."""
     time_budget_hours: float | None = None
-    """Hours after which no trial trains on (default: no limit)."""
+    """Hours after which no trial trains on; those that train then stay unfinished (default: no limit)."""
     address: str | None = None
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
 

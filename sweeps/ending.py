@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from sweeps.config import UserError
 from sweeps.engine import End
 from sweeps.folder import CONFIG_FILE
 from sweeps.plan import Plan
-from sweeps.record import Record
+from sweeps.record import Record, TrialRow
 from sweeps.words import command, count, place, short
 
 INTERRUPTED = 130
@@ -51,7 +52,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Weights    {place(plan.folder / 'best')}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
-        print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(record)}")
+        print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(failed)}")
 
 
 def _say_failure(record: Record) -> None:
@@ -60,15 +61,15 @@ def _say_failure(record: Record) -> None:
         print("\nNo trial ended.")
         return
     log = next((trial.log for trial in ended if trial.log), None)
-    print(f"\nNo trial finished: {len(ended)} ended, most often: {_commonest(record)}")
+    print(f"\nNo trial finished: {len(ended)} ended, most often: {_commonest(ended)}")
     if log:
         print(f"Traceback  {log} in the folder below")
 
 
-def _commonest(record: Record) -> str:
-    reasons = Counter(trial.reason for trial in record.trials if trial.reason)
-    reason, count = reasons.most_common(1)[0]
-    return f"{reason} ({count} times)" if count > 1 else reason
+def _commonest(trials: Sequence[TrialRow]) -> str:
+    reasons = Counter(trial.reason for trial in trials)
+    reason, times = reasons.most_common(1)[0]
+    return f"{reason} ({times} times)" if times > 1 else reason
 
 
 def _called(outcome: str) -> str:

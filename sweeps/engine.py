@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ray import tune
+from ray import cloudpickle, tune
 from ray.exceptions import RayActorError
 from ray.tune import Callback, Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Stopper
 from ray.tune.experiment import Trial
@@ -23,7 +23,8 @@ from sweeps.progress import SweepReporter
 from sweeps.record import Record, Status
 from sweeps.results import write_tables
 from sweeps.trial import Job, SweepTrial
-from training.config import FitConfig, is_better
+from sweeps.words import count
+from training.config import FitConfig
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
@@ -53,7 +54,7 @@ def job_of(plan: Plan) -> Job:
 
 def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep to its end, its time limit or Ctrl-C."""
-    slots = cluster.slots(plan.config, offered.num_cpus, offered.num_gpus)
+    slots = cluster.slots(plan.config, offered.pcs)
     end = End(plan.config.time_budget_hours)
     reporter = SweepReporter(plan.config, record)
     tuner = _tuner(plan, record, offered, end, reporter, slots)
@@ -70,7 +71,7 @@ def _tuner(
     plan: Plan, record: Record, offered: cluster.Cluster, end: End, reporter: SweepReporter, slots: int
 ) -> tune.Tuner:
     config = plan.config
-    resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.num_gpus)}
+    resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
     searcher = plan.searcher.build(config, plan.space, record)
     searcher.slots = slots
     return tune.Tuner(
@@ -144,8 +145,8 @@ class RecordKeeper(Callback):
             self._record.report(
                 number, result["epoch"], result["score"], result["metrics"], result["seconds"]
             )
-        if result["done"] and result.get("status") is None:
-            result[SHOULD_CHECKPOINT] = self._would_win(number)
+        if result["done"] and result.get("status") in (None, "finished"):
+            result[SHOULD_CHECKPOINT] = self._record.would_be_best(number)
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
@@ -169,20 +170,22 @@ class RecordKeeper(Callback):
         is_best = best is not None and best.number == number
         loser = (before.number if before else None) if is_best else number
         self._drop_checkpoint(loser)
-        if result.get("is_user_error"):
+        if result.get("is_user_error") and not self._anything_trained():
             self._end.stop("error", result["reason"])
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A process that can't even start will not start the next time either: end the sweep."""
-        error = trial.get_pickled_error()
-        if isinstance(error, RayActorError) and error.actor_init_failed:
+        error = _error_of(trial)
+        can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
+        if not can_start and not self._anything_trained():
             cause = str(error).strip().splitlines()[-1]
             self._end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Its process was lost once too often, or Tune could not go on with it."""
-        number, error = trial.config["number"], str(trial.get_pickled_error()).strip()
-        reason = f"lost {MOST_LOST_PROCESSES + 1} times, at last: {error.splitlines()[-1]}"
+        number, error = trial.config["number"], str(_error_of(trial)).strip()
+        times = count(trial.run_metadata.num_failures, "time")
+        reason = f"its process was lost {times}, at last: {error.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, error))
         self._drop_checkpoint(number)
 
@@ -192,11 +195,8 @@ class RecordKeeper(Callback):
             write_tables(self._record, self._folder)
             self._tables_written = time.monotonic()
 
-    def _would_win(self, number: int) -> bool:
-        mode, best = self._record.mode, self._record.best()
-        score = self._record.trials[number].best_score(mode)
-        than = None if best is None else best.best_score(mode)
-        return score is not None and (than is None or is_better(score, than, mode))
+    def _anything_trained(self) -> bool:
+        return any(trial.epochs for trial in self._record.trials)
 
     def _write_log(self, number: int, text: str | None) -> str | None:
         if text is None:
@@ -216,6 +216,16 @@ class RecordKeeper(Callback):
         self._record.trials[number].checkpoint = None
 
 
+def _error_of(trial: Trial) -> Exception | None:
+    """What Tune wrote of a trial's last error. `Trial.get_pickled_error` looks for it in the storage,
+    where Tune 2.60 has not put it yet."""
+    file = trial.pickled_error_file
+    if file is None or not Path(file).is_file():
+        return None
+    error: Exception = cloudpickle.loads(Path(file).read_bytes())
+    return error
+
+
 def _trial_name(trial: Trial) -> str:
     return f"trial_{trial.config['number']:04d}"
 
@@ -223,11 +233,16 @@ def _trial_name(trial: Trial) -> str:
 @contextlib.contextmanager
 def _max_pending(slots: int) -> Iterator[None]:
     """Start all processes at once: Tune starts those of a searcher one after the other."""
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots)
+    name = "TUNE_MAX_PENDING_TRIALS_PG"
+    before = os.environ.get(name)
+    os.environ[name] = str(slots)
     try:
         yield
     finally:
-        del os.environ["TUNE_MAX_PENDING_TRIALS_PG"]
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 @contextlib.contextmanager

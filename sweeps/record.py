@@ -2,7 +2,7 @@
 
 An append-only Optuna journal, written by one process (the driver) and synced to disk line by line;
 several writers would hand out trials twice. Searchers, schedulers, the screen and the tables read
-`trials`; none keeps a truth of its own. `optuna-dashboard record.journal` opens it as it is.
+`trials`; none keeps a truth of its own. The optuna-dashboard package opens it as it is.
 """
 
 from __future__ import annotations
@@ -102,8 +102,11 @@ class Record:
         about = storage.get_study_user_attrs(study_id)
         self.about: dict[str, Any] = dict(about)
         """sweep, metric, mode, seed, fixed, started; later outcome and test."""
-        for trial in storage.get_all_trials(study_id, deepcopy=False):
-            self._take_in(trial)
+        for frozen in storage.get_all_trials(study_id, deepcopy=False):
+            self._take_in(frozen)
+        reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
+        for _, trial, epoch in sorted(reports, key=lambda report: report[0]):
+            self._rank_epoch(trial, epoch)
 
     @classmethod
     def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
@@ -145,12 +148,17 @@ class Record:
         return list(self._live.values())
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
-        """Trial number to finite score, of every trial that reported this epoch."""
+        """Trial number to finite score, of every trial that reported this epoch, first come first."""
         return self._scores.get(epoch, {})
 
     def best(self) -> TrialRow | None:
         """The best trial that ended well (finished or pruned), by its best epoch; earliest wins ties."""
         return self.trials[-self._best[1]] if self._best else None
+
+    def would_be_best(self, number: int) -> bool:
+        """Whether a trial, if it ended well now, would be the best."""
+        rank = self._rank(self.trials[number])
+        return rank is not None and (self._best is None or rank > self._best)
 
     def begin(self, params: Mapping[str, Knob], words: Mapping[str, BaseDistribution], seed: int) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
@@ -191,7 +199,8 @@ class Record:
         content: Any = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
         self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
         self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
-        self._keep(trial, epoch, row)
+        trial.epochs[epoch] = row
+        self._rank_epoch(trial, epoch)
 
     def checkpoint(self, number: int, path: str) -> None:
         """Write where a trial's newest checkpoint is."""
@@ -221,20 +230,23 @@ class Record:
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
 
-    def _keep(self, trial: TrialRow, epoch: int, row: EpochRow) -> None:
-        trial.epochs[epoch] = row
-        if math.isfinite(row.score):
-            self._scores.setdefault(epoch, {})[trial.number] = row.score
+    def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
+        score = trial.epochs[epoch].score
+        if math.isfinite(score):
+            self._scores.setdefault(epoch, {})[trial.number] = score
+
+    def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
+        score = trial.best_score(self.mode)
+        return None if score is None else (score if self.mode == "max" else -score, -trial.number)
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        score = trial.best_score(self.mode)
-        if trial.status in ("finished", "pruned") and score is not None:
-            rank = (score if self.mode == "max" else -score, -trial.number)
-            self._best = rank if self._best is None else max(self._best, rank)
+        if trial.status in ("finished", "pruned") and self.would_be_best(trial.number):
+            self._best = self._rank(trial)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
         attributes = frozen.user_attrs
+        checkpoint = attributes.get("checkpoint")
         trial = TrialRow(
             number=frozen.number,
             params=attributes["params"],
@@ -245,13 +257,14 @@ class Record:
             reason=attributes.get("reason", ""),
             log=attributes.get("log"),
             place=attributes.get("place", {}),
-            checkpoint=attributes.get("checkpoint"),
+            # The record of a trial that ended takes no more words, and its checkpoint may be dropped.
+            checkpoint=checkpoint if checkpoint and Path(checkpoint).is_dir() else None,
         )
         self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
         self.trials.append(trial)
         for key, content in frozen.system_attrs.items():
             if key.startswith("epoch:"):
-                self._keep(trial, int(key.removeprefix("epoch:")), EpochRow(**content))
+                trial.epochs[int(key.removeprefix("epoch:"))] = EpochRow(**content)
         if trial.status == "unfinished":
             self._live[trial.number] = trial
         else:

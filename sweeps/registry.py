@@ -76,8 +76,11 @@ def _exists(path: str) -> bool:
         return False
     try:
         return importlib.util.find_spec(path) is not None
-    except ModuleNotFoundError:
-        return False
+    except ModuleNotFoundError as error:
+        # A package on the way to it; any other module is missing inside one, and the import will say so.
+        return error.name not in [".".join(parts[: n + 1]) for n in range(len(parts))]
+    except Exception:  # a package on the way to it raises; the import will say so
+        return True
 
 
 def _import(kind: str, name: str, path: str) -> ModuleType:

@@ -70,7 +70,11 @@ def trials_table(record: Record) -> pa.Table:
         *(pa.field(f"params_{name}", kind) for name, kind in types.items()),
         pa.field("epochs", pa.int64()),
         pa.field("best_epoch", pa.int64()),
-        *(pa.field(f"{which}_{name}", pa.float64()) for which in ("best", "last") for name in metrics),
+        *(
+            pa.field(f"{which}_{name}", pa.float64())
+            for which in ("best", "last")
+            for name in metrics.values()
+        ),
         pa.field("seconds", pa.float64()),
         pa.field("pc", pa.string()),
         pa.field("pid", pa.int64()),
@@ -88,7 +92,7 @@ def epochs_table(record: Record) -> pa.Table:
     fields = [
         pa.field("id", pa.int64()),
         pa.field("epoch", pa.int64()),
-        *(pa.field(name, pa.float64()) for name in metrics),
+        *(pa.field(name, pa.float64()) for name in metrics.values()),
         pa.field("seconds", pa.float64()),
         pa.field("time", _TIME),
     ]
@@ -96,7 +100,7 @@ def epochs_table(record: Record) -> pa.Table:
         {
             "id": trial.number,
             "epoch": epoch,
-            **{name: row.metrics.get(name) for name in metrics},
+            **{column: row.metrics.get(name) for name, column in metrics.items()},
             "seconds": row.seconds,
             "time": _moment(row.time),
         }
@@ -115,7 +119,7 @@ def write_tables(record: Record, folder: Path) -> None:
 
 
 def _trial_row(
-    trial: TrialRow, mode: str, fixed: Mapping[str, Any], knobs: Iterable[str], metrics: Iterable[str]
+    trial: TrialRow, mode: str, fixed: Mapping[str, Any], knobs: Iterable[str], metrics: Mapping[str, str]
 ) -> dict[str, Any]:
     best_epoch = trial.best_epoch(mode)
     best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
@@ -129,8 +133,8 @@ def _trial_row(
         **{f"params_{name}": params.get(name) for name in knobs},
         "epochs": len(trial.epochs),
         "best_epoch": best_epoch,
-        **{f"best_{name}": best.get(name) for name in metrics},
-        **{f"last_{name}": last.get(name) for name in metrics},
+        **{f"best_{column}": best.get(name) for name, column in metrics.items()},
+        **{f"last_{column}": last.get(name) for name, column in metrics.items()},
         "seconds": math.fsum(row.seconds for row in trial.epochs.values()),
         "pc": trial.place.get("pc"),
         "pid": trial.place.get("pid"),
@@ -141,9 +145,10 @@ def _trial_row(
     }
 
 
-def _metric_names(trials: Iterable[TrialRow]) -> list[str]:
-    names = (name for trial in trials for row in trial.epochs.values() for name in row.metrics)
-    return list(dict.fromkeys(names))
+def _metric_names(trials: Iterable[TrialRow]) -> dict[str, str]:
+    """Logged name to column; a metric called like a column of ours gets `_logged` behind it."""
+    names = dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
+    return {name: f"{name}_logged" if name in ("id", "epoch", "seconds", "time") else name for name in names}
 
 
 def _type_of(values: Iterable[Any]) -> pa.DataType:

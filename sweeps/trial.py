@@ -16,7 +16,6 @@ import math
 import os
 import platform
 import shutil
-import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ import greenlet
 import ray
 from ray import tune
 
-from training.config import FitConfig, MetricNotLogged
+from training.config import RESUME_FILE, FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
     from training.fit import Epoch, Fit
@@ -64,67 +63,87 @@ class SweepTrial(tune.Trainable):
         self._job: Job = shared["job"]
         self._module: Any = None
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
-        self._scratch = Path(tempfile.mkdtemp(prefix="sweeps-"))
         self._run: greenlet.greenlet | None = None
+        self._next_config: dict[str, Any] | None = config
+        self._checkpoint: Path | None = None
         self._save_began: float | None = None
-        self._begin(config)
+        self._save_error: Exception | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin another trial in this process."""
-        self._end_run()
-        self._begin(new_config)
+        """Take over another trial. It begins with the first step: what ends here of the trial
+        before it is the user's code, and Tune does not retry a trial that is lost in a reset."""
+        self._next_config = new_config
         return True
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
+        self._begin_if_new()
         self._count_checkpoint_cost()
         while True:
+            failure = None
             try:
+                if (unsaved := self._save_error) is not None:
+                    self._save_error = None
+                    raise unsaved
                 return self._result(self._next_epoch())
             except MetricNotLogged as error:
-                return self._failure(error, is_user_error=True)
+                failure = _failure(error)
             except (Exception, SystemExit) as error:
-                self._abandon_run()
                 self._failures += 1
-                if self._failures > self._job.max_failures:
-                    return self._failure(error)
+                failure = _failure(error)
+            # Behind the except: until there the traceback holds the model, and its memory.
+            self._abandon_run()
+            if failure["is_user_error"] or self._failures > self._job.max_failures:
+                return {**failure, "place": self._place}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write what a resume needs; keep a link to it for a retry in this process."""
         self._save_began = time.perf_counter()
         assert self._fit is not None, "Tune saves after a step"
-        self._fit.save(Path(checkpoint_dir))
-        self._keep(Path(checkpoint_dir))
+        try:
+            self._fit.save(Path(checkpoint_dir))
+        except Exception as error:  # a full disk, a hook of the user's: the next step tells of it
+            self._save_error = error
+            traceback.print_exc()
+        else:
+            self._keep(Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a checkpoint at the next step."""
-        self._keep(Path(checkpoint))
+        """Go on from a checkpoint at the next step; from the start when it was not written whole."""
+        self._begin_if_new()
+        if (Path(checkpoint) / RESUME_FILE).is_file():
+            self._keep(Path(checkpoint))
 
     def cleanup(self) -> None:
         """End the training and remove what this process wrote."""
         self._end_run()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._drop_checkpoint()
+
+    def _begin_if_new(self) -> None:
+        if self._next_config is not None:
+            self._end_run()
+            self._begin(self._next_config)
+            self._next_config = None
 
     def _begin(self, config: dict[str, Any]) -> None:
+        self._drop_checkpoint()
         self._params = config["params"]
         self._fit: Fit | None = None
-        self._checkpoint: Path | None = None
         self._reported = 0
         self._failures = 0
         self._save_began = None
+        self._save_error = None
         self._save_seconds = 0.0
         self._trained_seconds = 0.0
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _next_epoch(self) -> Epoch:
-        """The next epoch that was not reported yet: after a retry some are trained again."""
+    def _next_epoch(self) -> Epoch | None:
+        """The next epoch that was not reported yet (after a retry some are trained again), or None
+        when the training ended by itself."""
         while True:
             if self._run is None:
                 self._run = greenlet.greenlet(self._train)
             epoch: Epoch | None = self._run.switch(True)
-            if epoch is None:
-                raise RuntimeError(f"training ended after epoch {self._reported} by itself")
-            if epoch.epoch > self._reported:
+            if epoch is None or epoch.epoch > self._reported:
                 return epoch
 
     def _train(self, _go_on: bool) -> None:
@@ -147,7 +166,12 @@ class SweepTrial(tune.Trainable):
             self._settings = training.process.Settings.now()
         self._settings.put_back()
 
-    def _result(self, epoch: Epoch) -> dict[str, Any]:
+    def _result(self, epoch: Epoch | None) -> dict[str, Any]:
+        if epoch is None:  # EarlyStopping, say
+            if not self._reported:
+                raise RuntimeError("training ended before its first epoch")
+            reason = f"ended by itself after epoch {self._reported}"
+            return {"place": self._place, "done": True, "status": "finished", "reason": reason}
         self._reported = epoch.epoch
         self._trained_seconds += epoch.seconds
         result = {
@@ -165,19 +189,6 @@ class SweepTrial(tune.Trainable):
             result[tune.result.SHOULD_CHECKPOINT] = True
         return result
 
-    def _failure(self, error: BaseException, is_user_error: bool = False) -> dict[str, Any]:
-        self._abandon_run()
-        lines = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-        return {
-            "place": self._place,
-            "done": True,
-            "status": "failed",
-            "reason": str(error) if is_user_error else reason,
-            "traceback": "".join(traceback.format_exception(error)),
-            "is_user_error": is_user_error,
-        }
-
     def _checkpoint_is_due(self, epoch: int) -> bool:
         if self._job.checkpoint_epochs is not None:
             return epoch % self._job.checkpoint_epochs == 0
@@ -192,14 +203,21 @@ class SweepTrial(tune.Trainable):
             self._trained_seconds, self._save_began = 0.0, None
 
     def _keep(self, folder: Path) -> None:
-        """Hard links: Tune removes its own copy, and a second one would cost disk."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        """Hard links: Tune removes its own copy, and a second one would cost disk. In Ray's folder
+        for what a trial leaves on its PC."""
+        self._drop_checkpoint()
+        kept = Path(self.logdir) / "last_checkpoint"
         try:
-            shutil.copytree(folder, self._scratch, copy_function=os.link)
+            shutil.copytree(folder, kept, copy_function=os.link)
         except (OSError, shutil.Error):  # another file system
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            shutil.copytree(folder, self._scratch)
-        self._checkpoint = self._scratch
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(folder, kept)
+        self._checkpoint = kept
+
+    def _drop_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._checkpoint = None
 
     def _end_run(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
@@ -214,6 +232,20 @@ class SweepTrial(tune.Trainable):
         self._run = self._fit = None
         if self._module is not None:
             self._process.free_memory()
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """What the driver hears of an exception."""
+    is_user_error = isinstance(error, MetricNotLogged)
+    lines = str(error).strip().splitlines()
+    reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return {
+        "done": True,
+        "status": "failed",
+        "reason": str(error) if is_user_error else reason,
+        "traceback": "".join(traceback.format_exception(error)),
+        "is_user_error": is_user_error,
+    }
 
 
 def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:

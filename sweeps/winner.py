@@ -7,6 +7,7 @@ from pathlib import Path
 
 import ray
 import yaml
+from ray.exceptions import RayError
 
 from sweeps import cluster
 from sweeps.engine import End, job_of
@@ -25,7 +26,10 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
         there is no winner, or when its model has no `test_step`.
     """
     best = record.best()
-    if best is None or best.checkpoint is None:
+    if best is None:
+        return {}
+    if best.checkpoint is None or not (Path(best.checkpoint) / "weights.pt").is_file():
+        print(f"The weights of trial {best.number} could not be saved: no best/, no test.", flush=True)
         return {}
     _set_aside(plan, record)
     if end.outcome in ("interrupted", "error"):
@@ -33,9 +37,13 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
     print(f"Scoring trial {best.number} on the test rows ...", flush=True)
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
-        num_gpus=cluster.gpus_per_trial(plan.config, offered.num_gpus),
+        num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
     )
-    scores: dict[str, float] = ray.get(task.remote(job_of(plan), dict(best.params), best.checkpoint))
+    try:
+        scores: dict[str, float] = ray.get(task.remote(job_of(plan), dict(best.params), best.checkpoint))
+    except RayError as error:
+        print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
+        return {}
     record.note("test", {"trial": best.number, **scores})
     return scores
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import cluster, flags
+from sweeps.cluster import PC
 from sweeps.config import UserError
 from sweeps.record import Record
 from tests.conftest import ROOT
@@ -84,17 +85,23 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 
 
-def test_slots_are_what_cpus_and_gpus_hold() -> None:
+def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:
     config = flags.parse(["--cpus-per-trial", "2", "--gpus-per-trial", "0.5"])
-    assert cluster.slots(config, num_cpus=16, num_gpus=2) == 4
-    assert cluster.slots(config, num_cpus=6, num_gpus=2) == 3
-    assert cluster.slots(flags.parse(["--max-concurrent", "3"]), num_cpus=16, num_gpus=0) == 3
-    with pytest.raises(UserError, match=r"2 CPUs and 0.5 GPUs .* here are 16 and 0"):
-        cluster.slots(config, num_cpus=16, num_gpus=0)
+    assert cluster.slots(config, [PC(16, 2)]) == 4
+    assert cluster.slots(config, [PC(6, 2)]) == 3
+    assert cluster.slots(config, [PC(16, 2), PC(2, 1)]) == 5
+    assert cluster.slots(flags.parse(["--gpus-per-trial", "0.4"]), [PC(16, 2)]) == 4
+    assert cluster.slots(flags.parse(["--max-concurrent", "3"]), [PC(16, 0)]) == 3
+
+
+def test_a_trial_that_fits_on_no_pc_is_refused() -> None:
+    config = flags.parse(["--cpus-per-trial", "3"])
+    with pytest.raises(UserError, match=r"3 CPUs and 0 GPUs .* no PC has that: 2 CPUs, 0 GPUs; 2 CPUs"):
+        cluster.slots(config, [PC(2, 0), PC(2, 0)])
 
 
 def test_a_gpu_is_taken_where_there_is_one() -> None:
     config = flags.parse([])
-    assert cluster.gpus_per_trial(config, num_gpus=0) == 0
-    assert cluster.gpus_per_trial(config, num_gpus=2) == 1
-    assert cluster.slots(config, num_cpus=16, num_gpus=2) == 2
+    assert cluster.gpus_per_trial(config, [PC(16, 0)]) == 0
+    assert cluster.gpus_per_trial(config, [PC(4, 0), PC(16, 2)]) == 1
+    assert cluster.slots(config, [PC(16, 2)]) == 2

@@ -30,6 +30,7 @@ def by_fault(sweep: Command, folder: Path) -> dict[str, TrialRow]:
     done = sweep(
         *TOY,
         *("--search-space", "tests.faulty.toy_space", "--max-epochs", "4", "--max-failures", "1"),
+        *("--checkpoint-epochs", "1"),
         *("--name", folder.name, "--results-dir", str(folder.parent), "--max-concurrent", "1"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,8 +53,38 @@ def test_sys_exit_in_a_trial_fails_that_trial_only(by_fault: dict[str, TrialRow]
 
 
 def test_a_process_lives_on_after_a_trial_raised(by_fault: dict[str, TrialRow]) -> None:
-    pids = [by_fault[fault].place["pid"] for fault in ("none", "raises", "flaky", "exits", "diverges")]
-    assert len(set(pids)) == 1
+    faults = ("none", "raises", "flaky", "exits", "diverges", "stops", "cannot_save", "mute")
+    assert len({by_fault[fault].place["pid"] for fault in faults}) == 1
+
+
+def test_training_that_ends_by_itself_is_finished(by_fault: dict[str, TrialRow]) -> None:
+    trial = by_fault["stops"]
+    assert (trial.status, trial.reason) == ("finished", "ended by itself after epoch 2")
+    assert list(trial.epochs) == [1, 2]
+
+
+def test_an_error_while_saving_is_an_error_of_the_trial(
+    by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
+    trial = by_fault["cannot_save"]
+    assert (trial.status, trial.reason) == ("failed", "OSError: disk quota exceeded")
+    assert toy.attempts(attempts, "cannot_save") == 2
+
+
+def test_one_trial_without_the_metric_does_not_end_a_sweep(by_fault: dict[str, TrialRow]) -> None:
+    trial = by_fault["mute"]
+    assert trial.status == "failed"
+    assert "metric 'score' was not logged in epoch 1; logged: other" in trial.reason
+
+
+@pytest.mark.parametrize("fault", ["killed", "killed_in_save", "killed_at_end"])
+def test_a_lost_process_is_retried_without_counting(
+    fault: str, by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
+    """In an epoch, while saving, and in the teardown, when Tune has begun the next trial there."""
+    assert by_fault[fault].status == "finished"
+    assert list(by_fault[fault].epochs) == [1, 2, 3, 4]
+    assert toy.attempts(attempts, fault) == (1 if fault == "killed_at_end" else 2)
 
 
 def test_a_trial_that_raises_once_finishes_with_every_epoch_once(
@@ -73,22 +104,36 @@ def test_a_metric_that_is_not_finite_ends_the_trial_at_once_and_is_not_retried(
     assert toy.attempts(attempts, "diverges") == 1
 
 
-def test_a_lost_process_is_retried_without_counting(by_fault: dict[str, TrialRow], attempts: Path) -> None:
-    assert by_fault["killed"].status == "finished"
-    assert list(by_fault["killed"].epochs) == [1, 2, 3, 4]
-    assert toy.attempts(attempts, "killed") == 2
-
-
 def test_failed_trials_are_rows_of_the_table(by_fault: dict[str, TrialRow], folder: Path) -> None:
     rows = pq.read_table(folder / "trials.parquet").to_pylist()
     assert [row["status"] for row in rows] == [trial.status for trial in by_fault.values()]
 
 
 def test_the_winner_alone_was_tested(by_fault: dict[str, TrialRow], attempts: Path) -> None:
-    assert len(by_fault) == 6
+    assert len(by_fault) == 11
     tested = (attempts / "tested").read_text().splitlines()
     assert len(set(tested)) == 1
     assert toy.attempts(attempts, "tested") == 2, "two batches of one test"
+
+
+def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, tmp_path: Path) -> None:
+    """The one that ends later is the better one here: it has the lower number."""
+    done = sweep(*TOY, *("--search-space", "tests.faulty.tie", "--max-epochs", "3"), *_into(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Best       trial 0: score 3 in epoch 3" in done.stdout
+    assert (tmp_path / "sweep" / "best" / "weights.pt").is_file()
+
+
+def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_path: Path) -> None:
+    done = sweep(
+        *TOY,
+        *("--search-space", "tests.faulty.one", "--params", "fault=cannot_test", "--max-epochs", "2"),
+        *_into(tmp_path),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The winner could not be tested: RuntimeError: no test today" in done.stdout
+    assert "Best       trial 0" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Path) -> None:
@@ -106,7 +151,9 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     sweep: Command, tmp_path: Path
 ) -> None:
-    done = sweep(*TOY, *("--search-space", "tests.faulty.toy_space", "--metric", "scoer"), *_into(tmp_path))
+    done = sweep(
+        *TOY, *("--search-space", "tests.faulty.one", "--metric", "scoer", "--mode", "max"), *_into(tmp_path)
+    )
     assert done.returncode == 2
     assert "metric 'scoer' was not logged in epoch 1; logged: other, score" in done.stderr
     assert "Did you mean 'score'?" in done.stderr

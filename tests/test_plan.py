@@ -79,7 +79,7 @@ def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_cpus_than_there_are_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a trial takes 900 CPUs .*--cpus-per-trial.*; here are \d+ and"):
+    with pytest.raises(UserError, match=r"a trial takes 900 CPUs .*--cpus-per-trial.*; no PC has that"):
         make_plan(config(tmp_path, cpus_per_trial=900))
 
 
@@ -96,7 +96,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
         ({}, 8, 2, 2),  # a GPU each, where there are any
         ({"gpus_per_trial": 0.5}, 8, 2, 4),
         ({"gpus_per_trial": 0.1}, 16, 1, 10),
-        ({"gpus_per_trial": 0.28}, 40, 7, 25),  # 7 / 0.28 is a little under 25
+        ({"gpus_per_trial": 0.28}, 40, 7, 21),  # three on each: a trial stands on one GPU
         ({"gpus_per_trial": 0}, 8, 2, 8),
         ({"max_concurrent": 3}, 8, 0, 3),
         ({"max_concurrent": 30}, 8, 0, 8),
@@ -105,7 +105,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
 def test_as_many_trials_run_at_a_time_as_the_resources_hold(
     changes: dict[str, Any], cpus: int, gpus: int, slots: int
 ) -> None:
-    assert cluster.slots(dataclasses.replace(SweepConfig(), **changes), cpus, gpus) == slots
+    assert cluster.slots(dataclasses.replace(SweepConfig(), **changes), [cluster.PC(cpus, gpus)]) == slots
 
 
 @pytest.fixture

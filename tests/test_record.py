@@ -42,7 +42,8 @@ def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
     record.place(0, {"pc": "pc1", "pid": 7, "gpu": ""})
     record.report(0, 1, 0.5, {"m": 0.5, "loss": 2.0}, 1.5)
-    record.checkpoint(0, "tune/trial_0000/checkpoint_000001")
+    (tmp_path / "checkpoint").mkdir()
+    record.checkpoint(0, str(tmp_path / "checkpoint"))
     record.end(0, status, "a reason", "logs/trial_0000.log")
     ended, live = Record.read(tmp_path).trials
     assert (ended.number, ended.status, ended.reason, ended.log) == (
@@ -52,7 +53,9 @@ def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
         "logs/trial_0000.log",
     )
     assert (ended.params, ended.seed, ended.place) == ({"lr": 0.1}, 0, {"pc": "pc1", "pid": 7, "gpu": ""})
-    assert ended.checkpoint == "tune/trial_0000/checkpoint_000001"
+    assert ended.checkpoint == str(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").rmdir()
+    assert Record.read(tmp_path).trials[0].checkpoint is None, "dropped since"
     assert ended.epochs == record.trials[0].epochs
     assert ended.end is not None
     assert (live.number, live.status, live.end, live.seed) == (1, "unfinished", None, 1)

@@ -23,9 +23,8 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training.config import FitConfig, MetricNotLogged, Trainable, is_better
+from training.config import RESUME_FILE, FitConfig, MetricNotLogged, Trainable, is_better
 
-RESUME_FILE = "resume.ckpt"
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
 ABOUT_FILE = "about.json"
@@ -52,6 +51,10 @@ class Epoch:
 
 class Fit:
     """One training run.
+
+    Going on from a checkpoint trains as if there had been no break, but for two things of
+    Lightning's: ReduceLROnPlateau takes its step after the checkpoint of the same epoch, and a model
+    that asks for `trainer.estimated_stepping_batches` has its first shuffle drawn before our seed.
 
     Args:
         trainable: the module that says what to train.
@@ -97,13 +100,13 @@ class Fit:
     def save(self, folder: Path) -> None:
         """Write what a resume needs, and the weights of the best epoch, into `folder`."""
         assert self._trainer is not None, "nothing has been trained"
-        self._trainer.save_checkpoint(folder / RESUME_FILE)
         torch.save(self.best_weights, folder / WEIGHTS_FILE)
         about = {"score": self.best_score, "epochs": self._trainer.current_epoch + 1}
         (folder / ABOUT_FILE).write_text(json.dumps(about))
+        self._trainer.save_checkpoint(folder / RESUME_FILE)  # last: with it the checkpoint is whole
 
     def keep_if_best(self, score: float) -> None:
-        """Hold the weights of the best epoch so far, as fp32 in CPU memory."""
+        """Hold the weights of the best epoch so far in CPU memory; with mixed precision they are fp32."""
         if not is_better(score, self.best_score, self.config.mode):
             return
         self.best_score = score
@@ -126,7 +129,8 @@ def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) ->
     torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model, data = trainable.build_model(params), trainable.build_data(params)
-    if not is_overridden("test_step", model, pl.LightningModule):
+    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
+    if not (has_rows and is_overridden("test_step", model, pl.LightningModule)):
         return {}
     model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
     precision = choose_precision(config.precision)
@@ -181,7 +185,9 @@ class _EpochEnd(Checkpoint):
             logged = ", ".join(sorted(metrics)) or "nothing"
             near = difflib.get_close_matches(name, metrics, n=1)
             hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise MetricNotLogged(f"metric '{name}' was not logged in epoch 1; logged: {logged}{hint}")
+            raise MetricNotLogged(
+                f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
+            )
         self._fit.keep_if_best(metrics[name])
         seconds = time.perf_counter() - self._started
         epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)

@@ -18,6 +18,9 @@ class Settings:
     deterministic: bool
     cudnn_benchmark: bool
     matmul_precision: str
+    cudnn_deterministic: bool
+    anomaly: bool
+    device: torch.device
 
     @classmethod
     def now(cls) -> Settings:
@@ -29,6 +32,9 @@ class Settings:
             deterministic=torch.are_deterministic_algorithms_enabled(),
             cudnn_benchmark=torch.backends.cudnn.benchmark,
             matmul_precision=torch.get_float32_matmul_precision(),
+            cudnn_deterministic=torch.backends.cudnn.deterministic,
+            anomaly=torch.is_anomaly_enabled(),
+            device=torch.get_default_device(),
         )
 
     def put_back(self) -> None:
@@ -39,6 +45,9 @@ class Settings:
         torch.use_deterministic_algorithms(self.deterministic)
         torch.backends.cudnn.benchmark = self.cudnn_benchmark
         torch.set_float32_matmul_precision(self.matmul_precision)
+        torch.backends.cudnn.deterministic = self.cudnn_deterministic
+        torch.autograd.set_detect_anomaly(self.anomaly)
+        torch.set_default_device(None if self.device.type == "cpu" else self.device)
 
 
 def free_memory() -> None:

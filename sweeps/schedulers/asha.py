@@ -7,6 +7,7 @@ the record holds, so they survive the driver (Ray's do not, ray#30838).
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -46,8 +47,8 @@ class Asha(FIFOScheduler):
         if epoch not in self._rungs or score is None or not math.isfinite(score):
             return str(TrialScheduler.CONTINUE)
         at_rung = self._record.scores_at(epoch)
-        if number in at_rung:  # trained again after a lost PC: it was judged the first time
-            return str(TrialScheduler.CONTINUE)
-        if goes_on(score, at_rung.values(), self._config.reduction_factor, self._record.mode):
-            return str(TrialScheduler.CONTINUE)
-        return str(TrialScheduler.STOP)
+        # Trained again after a lost process: judged again by what was there the first time.
+        score = at_rung.get(number, score)
+        before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
+        stays = goes_on(score, before, self._config.reduction_factor, self._record.mode)
+        return str(TrialScheduler.CONTINUE if stays else TrialScheduler.STOP)

@@ -1,6 +1,7 @@
 """Who proposes params: one file per searcher.
 
 The contract: `build(config, space, record) -> RecordSearcher`; `TAKES`, the forms of domain that it
-can take; `SCHEDULERS`, those that it works with. A proposal depends on the seed, the number of the
+can take; `SCHEDULERS`, those that it works with; and, where there is more to refuse before the start,
+`check(space)`. A proposal depends on the seed, the number of the
 trial and the record, and on nothing else: the same seed proposes the same trials.
 """

@@ -30,7 +30,6 @@ class RecordSearcher(Searcher):
     def __init__(self, record: Record, space: Space, propose: Propose, seed: int) -> None:
         super().__init__()
         self.slots = 1
-        self.exhausted = False
         self._record = record
         self._propose = propose
         self._seed = seed
@@ -47,7 +46,6 @@ class RecordSearcher(Searcher):
                 self._seen.add(key)
                 self._record.begin(params, self._words, self._seed)
                 return {"number": number, "params": params}
-        self.exhausted = True
         return Searcher.FINISHED
 
     def on_trial_complete(

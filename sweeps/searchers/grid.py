@@ -16,13 +16,21 @@ SCHEDULERS = ("asha", "none")
 MOST_POINTS = 100_000
 
 
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """The whole grid in order, or, with fewer trials than points, a seeded sample of it."""
+def check(space: Space) -> None:
+    """Refuse a grid that nobody means.
+
+    Raises:
+        UserError: it has too many points.
+    """
     if space.size() > MOST_POINTS:
         raise UserError(
             f"--searcher grid: the space has {space.size():,} points, at most {MOST_POINTS:,}; "
             "take coarser steps or --searcher random"
         )
+
+
+def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+    """The whole grid in order, or, with fewer trials than points, a seeded sample of it."""
     points = list(space.grid())
     if config.num_trials is not None and config.num_trials < len(points):
         chosen = random.Random(config.seed).sample(range(len(points)), config.num_trials)

@@ -4,8 +4,9 @@ The model is fitted to one fidelity at a time, the highest rung that enough tria
 BOHB does (Falkner et al., 2018, https://arxiv.org/abs/1807.01774): scores at different epochs are
 never ranked against each other. A trial that was stopped below that rung is told as PRUNED at the
 epoch where it stopped (worse than all that reached the rung, those stopped early worst), one that
-diverged as PRUNED without a value (worst of all), one that failed as FAIL (left out: a crash says
-nothing of the params), and those still training as RUNNING, which keeps concurrent proposals apart.
+diverged as PRUNED without a value (worst of all), one that failed before it as FAIL (left out: a
+crash says nothing of the params), and those still training as RUNNING, which keeps concurrent
+proposals apart.
 """
 
 from __future__ import annotations
@@ -44,8 +45,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
             told = [as_told(trial, fidelity, words) for trial in record.trials]
-            for attempt in range(DRAWS):
-                yield _draw(space, told, words, record.mode, (config.seed, number, attempt))
+            yield from _draws(space, told, words, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config.seed)
@@ -78,13 +78,13 @@ def as_told(trial: TrialRow, fidelity: int, words: dict[str, BaseDistribution]) 
     )
 
 
-def _draw(
+def _draws(
     space: Space,
     told: list[FrozenTrial],
     words: dict[str, BaseDistribution],
     mode: str,
     seeds: tuple[int, ...],
-) -> dict[str, Knob]:
+) -> Iterator[dict[str, Knob]]:
     seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     with warnings.catch_warnings():
         # `multivariate` and `constant_liar` are marked experimental; their behaviour is tested here.
@@ -94,5 +94,6 @@ def _draw(
         )
     study = optuna.create_study(sampler=sampler, direction="maximize" if mode == "max" else "minimize")
     study.add_trials(told)
-    proposed = study.ask(words).params
-    return space.cast({name: on_grid(space.domains[name], value) for name, value in proposed.items()})
+    for _ in range(DRAWS):
+        proposed = study.ask(words).params
+        yield space.cast({name: on_grid(space.domains[name], value) for name, value in proposed.items()})

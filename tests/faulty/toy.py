@@ -24,7 +24,9 @@ class Params:
     """Knobs of the toy."""
 
     fault: str = "none"
-    """none, raises, exits, diverges, flaky (raises once), killed (kills its process once)."""
+    """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), stops
+    (early, by itself), cannot_save, killed_in_save (once), killed_at_end (once, in teardown), mute
+    (never logs its metric), cannot_test."""
     slope: float = 1.0
     """Score gained per epoch."""
     epoch_s: float = 0.0
@@ -51,10 +53,25 @@ class Toy(pl.LightningModule):
         score = self.params.slope * (self.current_epoch + 1)
         if self.params.fault == "diverges" and self.current_epoch == 1:
             score = float("nan")
-        self.log("score", score)
+        if self.params.fault != "mute":
+            self.log("score", score)
         self.log("other", 1.0)
+        if self.params.fault == "stops" and self.current_epoch == 1:
+            self.trainer.should_stop = True
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.params.fault == "cannot_save":
+            raise OSError("disk quota exceeded")
+        if self.params.fault == "killed_in_save" and _is_first(self.params.fault):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_fit_end(self) -> None:
+        if self.params.fault == "killed_at_end" and _is_first(self.params.fault):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def test_step(self, batch: list[torch.Tensor], index: int) -> None:
+        if self.params.fault == "cannot_test":
+            raise RuntimeError("no test today")
         _note("tested")
         self.log("test_score", self.params.slope)
 
@@ -83,11 +100,14 @@ def _note(word: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
+def _is_first(fault: str) -> bool:
+    return attempts(Path(os.environ["TOY_ATTEMPTS"]), fault) == 1
+
+
 def _go_wrong(fault: str) -> None:
-    first = attempts(Path(os.environ["TOY_ATTEMPTS"]), fault) == 1
-    if fault == "raises" or (fault == "flaky" and first):
+    if fault == "raises" or (fault == "flaky" and _is_first(fault)):
         raise RuntimeError("the toy broke\nand said so on two lines")
     if fault == "exits":
         raise SystemExit(3)
-    if fault == "killed" and first:
+    if fault == "killed" and _is_first(fault):
         os.kill(os.getpid(), signal.SIGKILL)

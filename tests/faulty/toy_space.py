@@ -2,4 +2,5 @@
 
 from ray import tune
 
-SPACE = {"fault": tune.grid_search(["none", "raises", "flaky", "exits", "diverges", "killed"])}
+FAULTS = ["none", "raises", "flaky", "exits", "diverges", "stops", "cannot_save", "mute"]
+SPACE = {"fault": tune.grid_search([*FAULTS, "killed_at_end", "killed", "killed_in_save"])}
