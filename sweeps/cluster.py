@@ -86,6 +86,7 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
     if data_dir := os.environ.get(DATA_DIR_VARIABLE):
         passed_on[DATA_DIR_VARIABLE] = data_dir
     logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
     try:
         context = ray.init(
             # Always one: without it Ray joins whatever cluster was last started on this PC.

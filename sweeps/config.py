@@ -102,6 +102,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Output": ("results_dir", "dashboard", "dry_run"),
 }
 
+MOST = {"seed": 2**32 - 1, "num_trials": 1_000_000}
 MINIMUM: dict[str, float] = {
     "num_trials": 1,
     "seed": 0,
@@ -123,6 +124,11 @@ def check(config: SweepConfig) -> list[str]:
         for name, least in MINIMUM.items()
         if (value := getattr(config, name)) is not None and value < least
     ]
+    faults += [
+        f"{flag(name)} {value}: must be at most {most:,}"
+        for name, most in MOST.items()
+        if (value := getattr(config, name)) is not None and value > most
+    ]
     if config.scheduler != "none" and config.grace_epochs > config.max_epochs:
         faults.append(
             f"--grace-epochs {config.grace_epochs}: the first rung lies behind the end; "
@@ -130,9 +136,9 @@ def check(config: SweepConfig) -> list[str]:
         )
     if config.time_budget_hours is not None and not config.time_budget_hours > 0:
         faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
-    if config.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
+    if config.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", config.name):
         faults.append(
-            f"--name {config.name!r}: a folder's name of letters, digits, '.', '_' and '-', "
+            f"--name {config.name!r}: a folder's name of at most 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
         )
     return faults

@@ -204,7 +204,8 @@ class RecordKeeper(Callback):
         log = Path("logs") / f"trial_{number:04d}.log"
         (self._folder / "logs").mkdir(exist_ok=True)
         trial = self._record.trials[number]
-        (self._folder / log).write_text(f"params {dict(trial.params)}\nplace {dict(trial.place)}\n{text}")
+        content = f"params {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
+        (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
         return str(log)
 
     def _drop_checkpoint(self, number: int | None) -> None:

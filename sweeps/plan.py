@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import math
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ def make_plan(config: SweepConfig) -> Plan:
         num_trials=_num_trials(config, space),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
+    _check_place(config, folder)
     if folder.exists():
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
@@ -100,11 +102,12 @@ def expected_epochs(config: SweepConfig) -> int:
     """Epochs that successive halving trains, by simulation with scores in random order."""
     generator = random.Random(0)
     num_trials, judged = config.num_trials or 0, rungs(config)
-    repeats = max(1, min(20, 2_000 // max(1, num_trials)))
+    simulated = min(num_trials, 10_000)
+    repeats = max(1, min(20, 2_000 // max(1, simulated)))
     total = 0
     for _ in range(repeats):
         seen: dict[int, list[float]] = {epoch: [] for epoch in judged}
-        for _ in range(num_trials):
+        for _ in range(simulated):
             score, reached = generator.random(), config.max_epochs
             for epoch in judged:
                 cutoff = _quantile(seen[epoch], 1 - 1 / config.reduction_factor)
@@ -113,7 +116,7 @@ def expected_epochs(config: SweepConfig) -> int:
                     reached = epoch
                     break
             total += reached
-    return round(total / repeats)
+    return round(total / repeats / max(1, simulated) * num_trials)
 
 
 def _quantile(in_order: list[float], share: float) -> float:
@@ -123,6 +126,13 @@ def _quantile(in_order: list[float], share: float) -> float:
     below, part = divmod((len(in_order) - 1) * share, 1)
     low, high = in_order[int(below)], in_order[min(int(below) + 1, len(in_order) - 1)]
     return low + part * (high - low)
+
+
+def _check_place(config: SweepConfig, folder: Path) -> None:
+    """The results folder need not exist, but must be one that can be made."""
+    there = next(parent for parent in folder.parents if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UserError(f"--results-dir {config.results_dir}: {there} is no folder that can be written to")
 
 
 def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
@@ -156,7 +166,7 @@ def _data(config: SweepConfig, trainable: ModuleType, space: Space) -> str:
 def _space(config: SweepConfig, space: Space) -> str:
     size = space.size()
     points = "" if size == float("inf") else f", {int(size):,} points"
-    return f"{config.search_space}: {len(space.domains)} knobs{points}"
+    return f"{config.search_space}: {count(len(space.domains), 'knob')}{points}"
 
 
 def _resources(config: SweepConfig) -> str:

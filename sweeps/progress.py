@@ -5,6 +5,7 @@ On a terminal one table that is redrawn in place; into a file or a pipe, a few l
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -37,7 +38,11 @@ class SweepReporter(CLIReporter):
         return SweepReporter, (self._config, self._record)
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
-        """Redraw, or print where there is nothing to redraw."""
+        """Redraw, or print where there is nothing to redraw; a pipe that closed ends no sweep."""
+        with contextlib.suppress(BrokenPipeError):
+            self._show(done)
+
+    def _show(self, done: bool) -> None:
         status = summary(self._record, self._config, time.time() - self._began)
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:

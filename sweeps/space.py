@@ -111,7 +111,25 @@ def check(
         faults = _faults_of_values(params_class, space, values)
     if faults:
         raise UserError("\n".join(faults))
-    return Space(space, {k: v for k, v in {**defaults, **values}.items() if k not in space}, params_class)
+    fixed_values = {name: value for name, value in {**defaults, **values}.items() if name not in space}
+    checked = Space(space, fixed_values, params_class)
+    if any(form(domain) == "sample_from" for domain in space.values()):
+        _try_functions(checked)
+    return checked
+
+
+def _try_functions(space: Space) -> None:
+    """A `sample_from` is the user's code: draw from it before anything runs."""
+    for number in range(10):
+        try:
+            point = space.draw((0, number))
+        except ValueError as error:  # Ray says which knob; the cause is what went wrong there
+            cause = error.__context__ or error
+            raise UserError(f"{error}: {type(cause).__name__}: {cause}") from None
+        hints = typing.get_type_hints(space.params_class)
+        for name, value in point.items():
+            if fault := _type_fault(value, hints[name]):
+                raise UserError(f"{name}: sample_from gave {value!r}: {fault}")
 
 
 def _faults_of_domain(

@@ -88,7 +88,9 @@ class SweepTrial(tune.Trainable):
                 return self._result(self._next_epoch())
             except MetricNotLogged as error:
                 failure = _failure(error)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
                 failure = _failure(error)
             # Behind the except: until there the traceback holds the model, and its memory.
@@ -169,7 +171,7 @@ class SweepTrial(tune.Trainable):
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # EarlyStopping, say
             if not self._reported:
-                raise RuntimeError("training ended before its first epoch")
+                raise RuntimeError("training ended before its first epoch (no batch to train on?)")
             reason = f"ended by itself after epoch {self._reported}"
             return {"place": self._place, "done": True, "status": "finished", "reason": reason}
         self._reported = epoch.epoch
@@ -237,12 +239,16 @@ class SweepTrial(tune.Trainable):
 def _failure(error: BaseException) -> dict[str, Any]:
     """What the driver hears of an exception."""
     is_user_error = isinstance(error, MetricNotLogged)
-    lines = str(error).strip().splitlines()
+    try:
+        text = str(error).strip()
+    except Exception:
+        text = "(its message can't be read)"
+    lines = text.encode(errors="backslashreplace").decode().splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return {
         "done": True,
         "status": "failed",
-        "reason": str(error) if is_user_error else reason,
+        "reason": text if is_user_error else reason[:500],
         "traceback": "".join(traceback.format_exception(error)),
         "is_user_error": is_user_error,
     }

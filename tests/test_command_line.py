@@ -11,6 +11,7 @@ import pytest
 from sweeps.run import main
 from tests.conftest import ROOT
 
+TOY = ("--trainable", "tests.faulty.toy")
 MISTAKES = {
     "flag": (["--num-trails", "3"], "Did you mean '--num-trials'?"),
     "value": (["--num-trials", "many"], "--num-trials many: must be a whole number"),
@@ -30,6 +31,23 @@ MISTAKES = {
     "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),
     "no rung": (["--trainable", "digits_mlp", "--max-epochs", "2"], "the first rung lies behind the end"),
     "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
+    "seed": (["--seed", "5000000000"], "--seed 5000000000: must be at most 4,294,967,295"),
+    "long name": (["--name", "x" * 300], "at most 100 letters"),
+    "a file for a folder": (
+        ["--trainable", "digits_mlp", "--results-dir", "README.md"],
+        "README.md is no folder that can be written to",
+    ),
+    "sample_from that raises": (
+        [
+            "--trainable",
+            "tests.faulty.toy",
+            "--search-space",
+            "tests.faulty.bad_function",
+            "--searcher",
+            "random",
+        ],
+        "slope.*ZeroDivisionError",
+    ),
     "folder of the data": (["--data-dir", "/nowhere"], "Fashion-MNIST is not in /nowhere .* lacks"),
 }
 
@@ -44,7 +62,7 @@ def test_a_mistake_is_answered_before_anything_starts(
 
     monkeypatch.setenv("SWEEPS_DATA_DIR", "")
     arguments, answer = MISTAKES[mistake]
-    assert main([*arguments, "--results-dir", str(tmp_path)]) == 2
+    assert main(["--results-dir", str(tmp_path), *arguments]) == 2
     printed = capsys.readouterr()
     assert re.search(answer, printed.err), printed.err
     assert "Traceback" not in printed.err

@@ -106,9 +106,9 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
         ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies behind the end; at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
         ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
-        ({"name": "../up"}, "--name '../up': a folder's name of letters, digits"),
-        ({"name": ".hidden"}, "--name '.hidden': a folder's name of letters, digits"),
-        ({"name": ""}, "--name '': a folder's name of letters, digits"),
+        ({"name": "../up"}, "--name '../up': a folder's name of at most 100 letters"),
+        ({"name": ".hidden"}, "--name '.hidden': a folder's name of at most 100 letters"),
+        ({"name": ""}, "--name '': a folder's name of at most 100 letters"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:

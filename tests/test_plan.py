@@ -148,7 +148,7 @@ def test_pruning_saves_epochs_but_not_those_before_the_first_rung(trials: int) -
 def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
     config = SweepConfig(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
     synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
-    assert expected_epochs(config, repeats=2) == pytest.approx(synchronous, rel=0.1)
+    assert expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
 
 
 def test_without_pruning_the_plan_expects_every_epoch(tmp_path: Path) -> None:
@@ -183,3 +183,8 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
     from sweeps.config import docs
 
     assert f"(default: {plan.DEFAULT_TRIALS};" in docs()["num_trials"]
+
+
+def test_the_plan_of_very_many_trials_is_made_too() -> None:
+    many = SweepConfig(num_trials=1_000_000)
+    assert 3_000_000 < expected_epochs(many) < 27_000_000

@@ -29,6 +29,11 @@ class Params:
     batch_size: int = 64
     """Rows of a batch, > 0."""
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "hidden", "batch_size"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+
 
 class Digits(pl.LightningDataModule):
     """1,200 training, 300 validation and 297 test rows, split once with a fixed seed."""
