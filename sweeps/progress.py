@@ -6,6 +6,7 @@ On a terminal one table that is redrawn in place; into a file or a pipe, a few l
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from typing import Any
 
@@ -29,7 +30,8 @@ class SweepReporter(CLIReporter):
         self._config = config
         self._record = record
         self._began = time.time()
-        self.console = console or Console()
+        # A file has no width: room for every column, and no line cut short.
+        self.console = console or Console(width=None if sys.stdout.isatty() else 160)
         self._live: Live | None = None
         super().__init__(max_report_frequency=1 if self.console.is_terminal else 15)
 
