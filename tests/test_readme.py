@@ -42,6 +42,11 @@ def test_the_table_of_flags_is_that_of_the_program() -> None:
     assert flags_table() in README
 
 
+def test_it_shows_a_real_screen() -> None:
+    assert re.search(r"trials 24/24 ended .*best val_acc 0\.8[4-9]", README)
+    assert "<!--" not in README
+
+
 def test_there_are_commands() -> None:
     assert len(COMMANDS) >= 6
 
