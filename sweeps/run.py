@@ -50,7 +50,7 @@ def sweep(config: SweepConfig) -> int:
         record = folder.create(plan, offered)
         end = engine.fit(plan, record, offered)
         test_scores = winner.crown(plan, record, offered, end)
-    return ending.say(plan, record, end, test_scores)
+        return ending.say(plan, record, end, test_scores)
 
 
 if __name__ == "__main__":
