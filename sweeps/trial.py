@@ -241,7 +241,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     is_user_error = isinstance(error, MetricNotLogged)
     try:
         text = str(error).strip()
-    except Exception:
+    except Exception:  # a user's exception whose own __str__ raises
         text = "(its message can't be read)"
     lines = text.encode(errors="backslashreplace").decode().splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

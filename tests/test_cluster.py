@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -32,6 +33,13 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(attempts: Path) -> Iterator[str]:
+    """A PC on which this package is installed."""
+    with _head({**INSTALLED, "TOY_ATTEMPTS": str(attempts)}) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _head(settings: dict[str, str]) -> Iterator[str]:
     """A Ray head of our own: own port, own folder, ended by its process group."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -46,7 +54,7 @@ def address(attempts: Path) -> Iterator[str]:
             f"--temp-dir={folder}",
         ),
     ]
-    environment = {**os.environ, **INSTALLED, "TOY_ATTEMPTS": str(attempts), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
     environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
     head = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -83,6 +91,24 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"on the Ray cluster at {address}" in done.stdout
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
+
+
+def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
+    with _head({"RAY_AUTH_MODE": "disabled", "PYTHONPATH": ""}) as address:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "sweeps.run", "--address", address, "--name", "none"),
+                *("--trainable", "digits_mlp", "--num-trials", "4"),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, **INSTALLED},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "no trial can start on a worker: ModuleNotFoundError: No module named 'sweeps'" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:

@@ -139,7 +139,19 @@ def test_asha_never_ranks_a_score_that_is_not_finite(score: float, mode: Mode, t
     assert set(decisions) == {"CONTINUE", "STOP"}
 
 
-def test_asha_does_not_judge_an_epoch_again_that_was_trained_again(tmp_path: Path) -> None:
+def test_asha_stops_a_trial_again_that_was_lost_after_it_was_stopped(tmp_path: Path) -> None:
+    """Better ones that came after it change nothing, nor do worse ones."""
+    record = new_record(tmp_path, "max", 10)
+    scheduler = asha.build(SweepConfig(), record)
+    assert decide(scheduler, record, 0, 3, 0.9) == "CONTINUE"
+    assert decide(scheduler, record, 1, 3, 0.5) == "STOP"
+    for number in range(2, 10):
+        decide(scheduler, record, number, 3, 0.1)
+    assert decide(scheduler, record, 1, 3, 0.5) == "STOP"
+    assert decide(asha.build(SweepConfig(), Record.read(tmp_path)), record, 1, 3, 0.5) == "STOP"
+
+
+def test_asha_lets_a_trial_go_on_again_that_was_lost_after_it_went_on(tmp_path: Path) -> None:
     record = new_record(tmp_path, "max", 10)
     scheduler = asha.build(SweepConfig(), record)
     assert decide(scheduler, record, 0, 3, 0.1) == "CONTINUE"
