@@ -1,0 +1,155 @@
+"""Checkpoints on disk: `checkpoints/trial_0003/epoch_0009/`, never half, checked before use.
+
+One is written beside and renamed when it is whole and on the disk; its manifest holds the size and
+checksum of each file, so that a damaged one is known before a trial goes on from it. Where a trial
+goes on is found here alone, after a retry, a lost process or a resumed sweep alike.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+KEPT = 2
+"""Of a trial that trains: the newest one, and one to fall back to."""
+_SCRAP_BYTES = 16 * 2**20
+"""With less than this free, a disk counts as full."""
+
+
+def folder_of(sweep: Path, number: int) -> Path:
+    """Where the checkpoints of a trial are."""
+    return sweep / FOLDER / f"trial_{number:04d}"
+
+
+def write(folder: Path, epoch: int, fill: Callable[[Path], None]) -> Path:
+    """Write a checkpoint; drop those that are older than the last `KEPT`.
+
+    Args:
+        folder: of the trial.
+        epoch: the last epoch that was trained, 1-based.
+        fill: writes the files of the checkpoint into the folder that it is given.
+
+    Raises:
+        FileNotFoundError: the folder of the sweep is not on this PC.
+        Exception: what `fill` raises; no half checkpoint is left.
+    """
+    sweep = folder.parents[1]
+    if not sweep.is_dir():
+        raise FileNotFoundError(f"{sweep} is not there on {platform.node()}: all PCs must see that folder")
+    part = folder / f".epoch_{epoch:04d}.{platform.node()}.{os.getpid()}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        fill(part)
+        files = {str(file.relative_to(part)): _facts(file) for file in _files(part)}
+        (part / MANIFEST).write_text(json.dumps(files))
+        for path in (*part.rglob("*"), part):
+            _sync(path)
+        target = folder / f"epoch_{epoch:04d}"
+        remove(target)
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _sync(folder)
+    keep_newest(folder, KEPT)
+    return target
+
+
+def all_of(folder: Path) -> list[Path]:
+    """The checkpoints of a trial, newest first."""
+    found = [path for path in folder.glob("epoch_*") if path.name.removeprefix("epoch_").isdigit()]
+    return sorted(found, key=epoch_of, reverse=True)
+
+
+def epoch_of(checkpoint: Path) -> int:
+    """The last epoch that is in it."""
+    return int(checkpoint.name.removeprefix("epoch_"))
+
+
+def newest(folder: Path) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint of a trial, and what is wrong with those that are newer."""
+    faults: list[str] = []
+    for checkpoint in all_of(folder):
+        found = fault(checkpoint)
+        if found is None:
+            return checkpoint, faults
+        faults.append(f"the checkpoint of epoch {epoch_of(checkpoint)} is broken ({found})")
+    return None, faults
+
+
+def fault(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint; None when it is as it was written."""
+    try:
+        files: dict[str, list[object]] = json.loads((checkpoint / MANIFEST).read_text())
+        for name, facts in files.items():
+            if _facts(checkpoint / name) != facts:
+                return f"{name} is not as it was written"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"it can't be read: {error}"
+    return None
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Remove all but the newest ones of a trial."""
+    for old in all_of(folder)[count:]:
+        remove(old)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint, or all of a trial. Renamed first: what stands under its name is whole."""
+    gone = path.with_name(f".{path.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    try:
+        path.rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def tidy(sweep: Path) -> None:
+    """Remove what writers and removers that were killed have left."""
+    for left in (sweep / FOLDER).glob("trial_*/.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    for left in (sweep / FOLDER).glob(".*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def disk_is_full(error: BaseException, folder: Path) -> bool:
+    """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return shutil.disk_usage(there).free < _SCRAP_BYTES
+
+
+def _facts(file: Path) -> list[object]:
+    with file.open("rb") as content:
+        checksum = hashlib.file_digest(content, "sha256").hexdigest()
+    return [file.stat().st_size, checksum]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _sync(path: Path) -> None:
+    """Down to the disk: a rename may outlive a power cut that the content did not."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
