@@ -11,7 +11,7 @@ DONE := .venv/.installed
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a knob `rows`.
-ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
+ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
 .PHONY: sweep test test-all lint data clean

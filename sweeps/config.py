@@ -17,6 +17,8 @@ from typing import Literal
 
 import yaml
 
+CONFIG_FILE = "sweep.yaml"
+"""In the folder of a sweep: its settings."""
 DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
 """Where a trainable finds its data: of a machine, hence a variable and never a line of sweep.yaml."""
 
@@ -78,6 +80,15 @@ class SweepConfig:
     """Times that a trial which raised is tried again before it counts as failed."""
     checkpoint_epochs: int | None = None
     """Epochs between checkpoints (default: as often as it costs under 2 % of the training)."""
+    keep_checkpoints: int = 1
+    """Of how many trials that ended the weights stay on disk, the best ones."""
+    min_free_gb: float = 1.0
+    """Space to leave free on the disk of the results, in GB; below it the sweep pauses."""
+
+    resume: str | None = None
+    """Folder of a sweep to go on with, as results/NAME (default: start a new one)."""
+    force: bool = False
+    """With --resume: go on although something changed; what changed is noted in the record."""
 
     results_dir: str = "results"
     """Folder that holds the folders of the sweeps."""
@@ -98,9 +109,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "time_budget_hours",
         "address",
     ),
-    "Failures and checkpoints": ("max_failures", "checkpoint_epochs"),
+    "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
+    "Going on after a stop": ("resume", "force"),
     "Output": ("results_dir", "dashboard", "dry_run"),
 }
+
+OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})
+"""Settings of one call, not of the sweep: never in sweep.yaml."""
 
 MOST = {"seed": 2**32 - 1, "num_trials": 1_000_000}
 MINIMUM: dict[str, float] = {
@@ -114,6 +129,8 @@ MINIMUM: dict[str, float] = {
     "max_concurrent": 1,
     "max_failures": 0,
     "checkpoint_epochs": 1,
+    "keep_checkpoints": 1,
+    "min_free_gb": 0,
 }
 
 
@@ -136,7 +153,13 @@ def check(config: SweepConfig) -> list[str]:
         )
     if config.time_budget_hours is not None and not config.time_budget_hours > 0:
         faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
-    if config.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", config.name):
+    if config.force and config.resume is None:
+        faults.append("--force: only with --resume")
+    if (
+        config.resume is None
+        and config.name is not None
+        and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", config.name)
+    ):
         faults.append(
             f"--name {config.name!r}: a folder's name of at most 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
@@ -148,11 +171,12 @@ def to_yaml(config: SweepConfig) -> str:
     """The config as YAML that `--config` reads back, the meaning of each key beside it."""
     lines = []
     for title, names in GROUPS.items():
-        lines.append(f"# {title}")
-        for name in names:
+        kept = [name for name in names if name not in OF_ONE_RUN]
+        lines += [f"# {title}"] if kept else []
+        for name in kept:
             entry = yaml.safe_dump({name: getattr(config, name)}, sort_keys=False).rstrip()
             lines += [f"# {docs()[name]}", entry]
-        lines.append("")
+        lines += [""] if kept else []
     return "\n".join(lines)
 
 

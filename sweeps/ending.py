@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps.config import UserError
+from sweeps.config import CONFIG_FILE, UserError
 from sweeps.engine import End
-from sweeps.folder import CONFIG_FILE
 from sweeps.plan import Plan
 from sweeps.record import Record, TrialRow
 from sweeps.words import command, count, place, short
@@ -29,14 +29,25 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     else:
         _say_best(plan, record, test_scores)
     unfinished = len(record.live)
-    if end.outcome != "finished" and unfinished:
+    if end.outcome == "lost":
+        print(f"The sweep broke off: {end.error}. What was recorded is whole.")
+    elif end.outcome != "finished":
         print(f"The sweep was {_called(end.outcome)}; {count(unfinished, 'trial')} unfinished.")
     print(f"All of it  {place(plan.folder)}")
-    again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-    print(f"Repeat     {command(*again)}")
+    print(_what_next(plan, record, end))
     if end.outcome == "interrupted":
         return INTERRUPTED
-    return 0 if best else 1
+    return 0 if best and end.outcome != "lost" else 1
+
+
+def _what_next(plan: Plan, record: Record, end: End) -> str:
+    if end.outcome == "finished":
+        again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
+        return f"Repeat     {command(*again)}"
+    more: tuple[str, ...] = ()
+    if end.outcome == "out of time":
+        more = ("--time-budget-hours", f"{math.ceil(20 * record.used_s / 3600) / 10:g}")
+    return f"Go on      {command('--resume', place(plan.folder), *more)}"
 
 
 def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:

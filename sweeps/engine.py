@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +17,9 @@ from ray.tune import Callback, Checkpoint, CheckpointConfig, FailureConfig, RunC
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps import cluster
+from sweeps import checkpoints, cluster
 from sweeps.config import SweepConfig
+from sweeps.disk import Disk
 from sweeps.plan import Plan
 from sweeps.progress import SweepReporter
 from sweeps.record import Record, Status
@@ -30,6 +32,8 @@ MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
 They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
 TABLES_EVERY_S = 60
+TUNE_FOLDER = "tune"
+"""Ray's own state, of the present run: no resume reads it."""
 
 
 def job_of(plan: Plan) -> Job:
@@ -46,6 +50,7 @@ def job_of(plan: Plan) -> Job:
     return Job(
         trainable=plan.trainable.__name__,
         fixed=dict(plan.space.fixed),
+        folder=str(plan.folder),
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
@@ -53,22 +58,41 @@ def job_of(plan: Plan) -> Job:
 
 
 def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
-    """Run the sweep to its end, its time limit or Ctrl-C."""
-    slots = cluster.slots(plan.config, offered.pcs)
-    end = End(plan.config.time_budget_hours)
-    reporter = SweepReporter(plan.config, record)
-    tuner = _tuner(plan, record, offered, end, reporter, slots)
-    with _max_pending(slots), _stops_on_signals(end, reporter):
-        try:
-            tuner.fit()
-        finally:
-            reporter.close()
-            write_tables(record, plan.folder)
+    """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
+    config = plan.config
+    slots = cluster.slots(config, offered.pcs)
+    end = End(config.time_budget_hours, record.used_s)
+    disk = Disk(plan.folder, config.min_free_gb, slots)
+    reporter = SweepReporter(config, record, disk)
+    to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
+    if to_train > 0:
+        shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
+        keeper = RecordKeeper(config, record, plan.folder, end, disk, reporter.say)
+        tuner = _tuner(plan, record, offered, keeper, reporter, slots, to_train)
+        with _max_pending(slots), _stops_on_signals(end, reporter.say):
+            try:
+                tuner.fit()
+            except Exception as error:  # Tune wraps what a callback raises
+                if (why := _why_lost(error, plan.folder)) is None:
+                    raise
+                end.stop("lost", why)
+            finally:
+                reporter.close()
+    try:
+        write_tables(record, plan.folder)
+    except OSError as error:
+        reporter.say(f"The tables can't be written: {error}")
     return end
 
 
 def _tuner(
-    plan: Plan, record: Record, offered: cluster.Cluster, end: End, reporter: SweepReporter, slots: int
+    plan: Plan,
+    record: Record,
+    offered: cluster.Cluster,
+    keeper: RecordKeeper,
+    reporter: SweepReporter,
+    slots: int,
+    to_train: int,
 ) -> tune.Tuner:
     config = plan.config
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
@@ -79,19 +103,19 @@ def _tuner(
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=plan.scheduler.build(config, record),
-            num_samples=config.num_trials or 1,
+            num_samples=to_train,
             reuse_actors=True,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
         run_config=RunConfig(
-            name="tune",
+            name=TUNE_FOLDER,
             storage_path=str(plan.folder),
-            stop=end,
-            callbacks=[RecordKeeper(config, record, plan.folder, end)],
+            stop=keeper.end,
+            callbacks=[keeper],
             progress_reporter=reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
-            # RecordKeeper says who saves at the end; a trial that failed has nothing to save.
+            # The keeper says who saves at the end; a trial that failed has nothing to save.
             checkpoint_config=CheckpointConfig(num_to_keep=1, checkpoint_at_end=False),
             verbose=1,
         ),
@@ -101,13 +125,18 @@ def _tuner(
 class End(Stopper):
     """Why and when a sweep ends before its last trial."""
 
-    def __init__(self, time_budget_hours: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        time_budget_hours: float | None,
+        used_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
-        self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600
+        self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
         self.outcome = "finished"
-        """finished, out of time, interrupted, or an error."""
+        """finished, out of time, interrupted, error, or lost (the record can't be written)."""
         self.error = ""
-        """A user's mistake that showed only in training."""
+        """A user's mistake that showed only in training, or why the record was lost."""
 
     def stop(self, outcome: str, error: str = "") -> None:
         """Stop all trials at the next turn of Tune's loop."""
@@ -127,34 +156,52 @@ class End(Stopper):
 class RecordKeeper(Callback):
     """The record's one writer while trials run; keeps the checkpoints that someone may need."""
 
-    def __init__(self, config: SweepConfig, record: Record, folder: Path, end: End) -> None:
+    def __init__(
+        self,
+        config: SweepConfig,
+        record: Record,
+        folder: Path,
+        end: End,
+        disk: Disk,
+        say: Callable[[str], None],
+    ) -> None:
+        self.end = end
         self._config = config
         self._record = record
         self._folder = folder
-        self._end = end
-        self._checkpoints: dict[int, Checkpoint] = {}
+        self._disk = disk
+        self._say = say
         self._tables_written = time.monotonic()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tuner pickles all that it is given; a copy has no terminal to speak to."""
+        return Callback, ()
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Hold everything while the disk is about to be full."""
+        self._disk.wait(self._say, self.end.stop_all)
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Write the epoch; ask for the weights of a trial that ends as the best."""
+        """Write the epoch; ask for the weights of a trial that ends among the best."""
         number = trial.config["number"]
         self._record.place(number, result["place"])
+        for notice in result.pop("notices", []):
+            self._say(f"Trial {number}: {notice}")
+            self._record.notice(number, notice)
         if "epoch" in result:
             self._record.report(
                 number, result["epoch"], result["score"], result["metrics"], result["seconds"]
             )
         if result["done"] and result.get("status") in (None, "finished"):
-            result[SHOULD_CHECKPOINT] = self._record.would_be_best(number)
+            result[SHOULD_CHECKPOINT] = self._record.would_lead(number, self._config.keep_checkpoints)
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
-        """Write where it is."""
-        number = trial.config["number"]
-        self._checkpoints[number] = checkpoint
-        self._record.checkpoint(number, checkpoint.path)
+        """Learn how much space one takes. (It is not Tune's own: that is an empty folder.)"""
+        self._disk.measure(trial.config["number"])
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended."""
@@ -164,14 +211,11 @@ class RecordKeeper(Callback):
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         log = self._write_log(number, result.pop("traceback", None))
-        before = self._record.best()
+        before = self._record.leaders(self._config.keep_checkpoints)
         self._record.end(number, status, result.get("reason", ""), log)
-        best = self._record.best()
-        is_best = best is not None and best.number == number
-        loser = (before.number if before else None) if is_best else number
-        self._drop_checkpoint(loser)
+        self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
-            self._end.stop("error", result["reason"])
+            self.end.stop("error", result["reason"])
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A process that can't even start will not start the next time either: end the sweep."""
@@ -179,7 +223,7 @@ class RecordKeeper(Callback):
         can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
         if not can_start and not self._anything_trained():
             cause = str(error).strip().splitlines()[-1]
-            self._end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
+            self.end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Its process was lost once too often, or Tune could not go on with it."""
@@ -187,7 +231,7 @@ class RecordKeeper(Callback):
         times = count(trial.run_metadata.num_failures, "time")
         reason = f"its process was lost {times}, at last: {error.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, error))
-        self._drop_checkpoint(number)
+        self._drop_checkpoints({number})
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Write the tables every minute."""
@@ -208,13 +252,22 @@ class RecordKeeper(Callback):
         (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
         return str(log)
 
-    def _drop_checkpoint(self, number: int | None) -> None:
-        """Remove the checkpoint of a trial that ended and is not the best: no resume can use it."""
-        checkpoint = None if number is None else self._checkpoints.pop(number, None)
-        if number is None or checkpoint is None or checkpoint.filesystem is None:
-            return
-        checkpoint.filesystem.delete_dir(checkpoint.path)
-        self._record.trials[number].checkpoint = None
+    def _drop_checkpoints(self, numbers: set[int]) -> None:
+        """Of trials that ended: all but the newest one of each that leads."""
+        leaders = self._record.leaders(self._config.keep_checkpoints)
+        for number in numbers:
+            of_trial = checkpoints.folder_of(self._folder, number)
+            if number in leaders:
+                checkpoints.keep_newest(of_trial, 1)
+            else:
+                checkpoints.remove(of_trial)
+
+
+def _why_lost(error: BaseException, folder: Path) -> str | None:
+    """Why nothing can be written any more; None when it is another kind of error."""
+    if not folder.is_dir():
+        return f"{folder} is gone"
+    return f"the disk of {folder} is full" if checkpoints.disk_is_full(error, folder) else None
 
 
 def _error_of(trial: Trial) -> Exception | None:
@@ -247,14 +300,14 @@ def _max_pending(slots: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stops_on_signals(end: End, reporter: SweepReporter) -> Iterator[None]:
+def _stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
     """The first Ctrl-C (or SIGTERM) ends the sweep in order, the second one at once."""
 
     def on_signal(number: int, frame: Any) -> None:
         for name, handler in before.items():
             signal.signal(name, handler)
         end.stop("interrupted")
-        reporter.console.print("Stopping; the record is safe. Ctrl-C again to leave at once.")
+        say("Stopping; the record is safe. Ctrl-C again to leave at once.")
 
     before = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""environment.txt: what a sweep ran with, so that it can be run again."""
+"""environment.txt: what each run of a sweep ran with, so that it can be run again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,13 +16,19 @@ from sweeps.words import command
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 
 
+def note(folder: Path, offered: Cluster) -> None:
+    """Add this run to the environment.txt of a sweep."""
+    with (folder / "environment.txt").open("a", encoding="utf-8") as file:
+        file.write(describe(offered) + "\n")
+
+
 def describe(offered: Cluster) -> str:
-    """Command, versions, commit and hardware, a line each."""
+    """Time, command, versions, commit and hardware of a run, a line each."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("command", command(*sys.argv[1:])),
-        ("python", platform.python_version()),
-        *[(name, _version(name)) for name in PACKAGES],
+        *versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {memory_gb:.1f} GiB"),
@@ -29,6 +36,11 @@ def describe(offered: Cluster) -> str:
         *[("gpu", line) for line in _gpus()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that a trial's result depends on."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 
 def _version(package: str) -> str:

@@ -7,6 +7,7 @@ jsonargparse parses, types and merges; this file gives it `--num-trials` for `nu
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import sys
@@ -18,8 +19,10 @@ import yaml
 from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
 from sweeps.config import (
+    CONFIG_FILE,
     DATA_DIR_VARIABLE,
     GROUPS,
+    OF_ONE_RUN,
     Knob,
     SweepConfig,
     UserError,
@@ -32,7 +35,7 @@ from sweeps.config import (
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
-    """Flags and YAML (`--config`) to a checked SweepConfig; flags win over the file.
+    """Flags and YAML (`--config`, or that of `--resume`) to a checked SweepConfig; flags win.
 
     `--data-dir` is of this machine, not of the sweep: it goes into the environment.
 
@@ -42,7 +45,14 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     """
     tokens, params = _take_params(list(sys.argv[1:] if arguments is None else arguments))
     _refuse_unknown_flags(tokens)
-    files, tokens = _take_files(tokens)
+    files, tokens = _take_all(tokens, "--config", "a file, as in --config sweep.yaml")
+    resumed, tokens = _take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
+    if resumed:
+        if given := [
+            name for name in ("--name", "--results-dir") if any(_is(token, name) for token in tokens)
+        ]:
+            raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
+        files = [_settings_of(resumed[-1], files)]
     for path in files:
         content = _read_yaml(path)
         params = {**content.get("params", {}), **params}
@@ -54,6 +64,11 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     if values.data_dir:
         os.environ[DATA_DIR_VARIABLE] = str(Path(values.data_dir).expanduser().resolve())
     config = SweepConfig(**{**{name: values[name] for name in docs()}, "params": params})
+    if resumed:
+        folder = Path(resumed[-1]).expanduser().resolve()  # it may have been moved since
+        config = dataclasses.replace(
+            config, resume=str(folder), name=folder.name, results_dir=str(folder.parent)
+        )
     if faults := check(config):
         raise UserError("\n".join(faults))
     if values.print_config:
@@ -158,24 +173,53 @@ def _knob(where: str, text: str) -> Knob:
     return value
 
 
-def _take_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of `--config`, and the other tokens."""
-    files: list[str] = []
+def _take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
+    """The values of a flag, and the other tokens."""
+    values: list[str] = []
     others: list[str] = []
     rest = iter(tokens)
     for token in rest:
-        if token != "--config" and not token.startswith("--config="):
+        if not _is(token, name):
             others.append(token)
-        elif path := token.removeprefix("--config").removeprefix("=") or next(rest, ""):
-            files.append(path)
+        elif value := token.removeprefix(name).removeprefix("=") or next(rest, ""):
+            values.append(value)
         else:
-            raise UserError("--config: give a file, as in --config sweep.yaml")
-    return files, others
+            raise UserError(f"{name}: give {wanted}")
+    return values, others
+
+
+def _is(token: str, name: str) -> bool:
+    return token.partition("=")[0] == name
+
+
+def _settings_of(sweep: str, files: Sequence[str]) -> str:
+    """The sweep.yaml of a sweep to go on with."""
+    if files:
+        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
+    settings = Path(sweep).expanduser() / CONFIG_FILE
+    if settings.is_file():
+        return str(settings)
+    beside, results = (
+        sorted(str(path.parent) for path in place.glob(f"*/{CONFIG_FILE}"))
+        for place in (settings.parent.parent, Path("results"))
+    )
+    known = beside or results
+    what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "no such folder"
+    shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
+    raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
 
 
 def _refuse_unknown_flags(tokens: Iterable[str]) -> None:
     known = {flag(name) for name in docs()}
-    known |= {"--help", "--config", "--print-config", "--data-dir", "--dashboard", "--no-dry-run"}
+    known |= {
+        "--help",
+        "--config",
+        "--print-config",
+        "--data-dir",
+        "--dashboard",
+        "--no-dry-run",
+        "--no-force",
+    }
     given = (token.split("=")[0] for token in tokens if token.startswith("--"))
     faults = [f"{name}: no such flag.{nearest(name, known)}" for name in given if name not in known]
     if faults:
@@ -201,6 +245,9 @@ def _read_yaml(path: str) -> Mapping[str, Any]:
         for key, kind in get_type_hints(SweepConfig).items()
         if kind is bool and not isinstance(content.get(key, True), bool)
     ]
+    # Files of older versions hold `dry_run`.
+    of_one_run = OF_ONE_RUN - {"dry_run"}
+    faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
     params = content.get("params", {})
     if not isinstance(params, Mapping):
         faults.append(f"{path}: params {params}: must be 'name: value' lines")

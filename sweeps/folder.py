@@ -2,34 +2,102 @@
 
 from __future__ import annotations
 
-from sweeps import environment
-from sweeps.cluster import Cluster
-from sweeps.config import UserError, to_yaml
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweeps.config import CONFIG_FILE, UserError, to_yaml
+from sweeps.identity import identity
+from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record
+from sweeps.words import command, place
 
-CONFIG_FILE = "sweep.yaml"
+LOCK_FILE = ".lock"
 
 
-def create(plan: Plan, offered: Cluster) -> Record:
-    """A new folder with sweep.yaml, environment.txt and an empty record.
+@contextlib.contextmanager
+def opened(plan: Plan) -> Iterator[Record]:
+    """The record to write into, of a new folder or of the one to go on with; this process alone has it.
+
+    A new folder in which nothing was tried is removed when the user's mistake ends the sweep.
 
     Raises:
-        UserError: the folder can't be written.
+        UserError: the folder can't be written, or another process runs the sweep.
     """
-    try:
-        plan.folder.mkdir(parents=True)
-        (plan.folder / CONFIG_FILE).write_text(to_yaml(plan.config))
-        (plan.folder / "environment.txt").write_text(environment.describe(offered))
-    except OSError as error:
-        raise UserError(f"--results-dir {plan.config.results_dir}: {error}") from None
+    with contextlib.ExitStack() as stack:
+        try:
+            if plan.config.resume is None:
+                _create(plan)
+            stack.enter_context(_locked(plan.folder))
+            record = Record.reopen(plan.folder)
+            write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
+        except OSError as error:
+            raise UserError(f"{plan.folder}: {error}") from None
+        try:
+            yield record
+        except UserError:
+            if plan.config.resume is None and not record.trials:
+                shutil.rmtree(plan.folder, ignore_errors=True)
+            raise
+        except RecordLost as error:
+            raise UserError(str(error)) from None
+        except BaseException:
+            again = command("--resume", place(plan.folder))
+            print(f"\nWhat was recorded is whole. Go on: {again}", file=sys.stderr)
+            raise
+
+
+def refuse_if_running(folder: Path) -> None:
+    """Raise a UserError when another process runs the sweep."""
+    with _locked(folder):
+        pass
+
+
+def write(path: Path, text: str) -> None:
+    """Write a small file beside and rename it: it is never half."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _create(plan: Plan) -> None:
+    """The whole folder appears at once, under its name."""
     config = plan.config
-    about = {
-        "sweep": config.name,
-        "trainable": config.trainable,
-        "metric": config.metric,
-        "seed": config.seed,
-        "max_epochs": config.max_epochs,
-        "fixed": dict(plan.space.fixed),
-    }
-    return Record.create(plan.folder, str(config.name), str(config.mode), about)
+    part = plan.folder.with_name(f".{plan.folder.name}.{os.getpid()}.part")
+    part.mkdir(parents=True)
+    try:
+        about = {
+            "sweep": config.name,
+            "trainable": config.trainable,
+            "metric": config.metric,
+            "seed": config.seed,
+            "max_epochs": config.max_epochs,
+            "fixed": dict(plan.space.fixed),
+            "identity": identity(plan),
+        }
+        (part / CONFIG_FILE).write_text(to_yaml(config), encoding="utf-8")
+        Record.create(part, str(config.name), str(config.mode), about)
+        part.rename(plan.folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The kernel's lock: it is gone when its process is, however that ended."""
+    with (folder / LOCK_FILE).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise UserError(f"{folder}: this sweep is running already, in process {lock.read()}") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 import random
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from sweeps.config import SweepConfig, UserError, nearest
 from sweeps.rungs import rungs
 from sweeps.space import Space
 from sweeps.space import check as check_space
-from sweeps.words import count, place
+from sweeps.words import GB, count, place, size
 
 DEFAULT_TRIALS = 24
 
@@ -70,7 +71,7 @@ def make_plan(config: SweepConfig) -> Plan:
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
-    if folder.exists():
+    if folder.exists() and config.resume is None:
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
         cluster.slots(config, [cluster.this_pc()])
@@ -133,6 +134,12 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
     there = next(parent for parent in folder.parents if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise UserError(f"--results-dir {config.results_dir}: {there} is no folder that can be written to")
+    free = shutil.disk_usage(there).free
+    if free < config.min_free_gb * GB:
+        raise UserError(
+            f"--min-free-gb {config.min_free_gb:g}: only {size(free)} are free on the disk of {there}; "
+            "free some space, or take another --results-dir"
+        )
 
 
 def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
@@ -148,6 +155,8 @@ def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
 
 def _num_trials(config: SweepConfig, space: Space) -> int:
     size = space.size()
+    if config.resume is not None and config.num_trials is not None:
+        return config.num_trials  # the searcher says when a space has no more
     if config.num_trials is not None:
         return int(min(config.num_trials, size))
     return int(size) if config.searcher == "grid" else int(min(DEFAULT_TRIALS, size))

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.config import SweepConfig
+from sweeps.disk import Disk
 from sweeps.record import Record, TrialRow
 from sweeps.words import duration, short
 
@@ -26,10 +27,13 @@ _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged"
 class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
 
-    def __init__(self, config: SweepConfig, record: Record, console: Console | None = None) -> None:
+    def __init__(
+        self, config: SweepConfig, record: Record, disk: Disk, console: Console | None = None
+    ) -> None:
         self._config = config
         self._record = record
-        self._began = time.time()
+        self._disk = disk
+        self._began = time.time() - record.used_s
         # A file has no width: room for every column, and no line cut short.
         self.console = console or Console(width=None if sys.stdout.isatty() else 160)
         self._live: Live | None = None
@@ -37,15 +41,21 @@ class SweepReporter(CLIReporter):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles all that it is given; a terminal can't be."""
-        return SweepReporter, (self._config, self._record)
+        return CLIReporter, ()
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
         """Redraw, or print where there is nothing to redraw; a pipe that closed ends no sweep."""
         with contextlib.suppress(BrokenPipeError):
             self._show(done)
 
+    def say(self, text: str) -> None:
+        """A line that stays, above the table."""
+        with contextlib.suppress(BrokenPipeError):
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def _show(self, done: bool) -> None:
         status = summary(self._record, self._config, time.time() - self._began)
+        status += f"; {self._disk.in_words}"
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:
             self.console.print(view if done else Text(status), soft_wrap=True)

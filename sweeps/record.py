@@ -7,6 +7,7 @@ several writers would hand out trials twice. Searchers, schedulers, the screen a
 
 from __future__ import annotations
 
+import bisect
 import logging
 import math
 import time
@@ -19,16 +20,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend
 
 if TYPE_CHECKING:
     from sweeps.config import Knob
 
 optuna.logging.set_verbosity(logging.WARNING)
 
-JOURNAL = "record.journal"
+FORMAT = 1
+"""Of the record: a number that grows when older programs would misread it."""
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
 """`unfinished` has not ended: it is training now, or the sweep stopped under it."""
 
@@ -68,7 +71,8 @@ class TrialRow:
     """Where the traceback is, relative to the sweep's folder."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """pc, pid and gpu that trained it last."""
-    checkpoint: str | None = None
+    notices: list[str] = field(default_factory=list)
+    """What the user should know of how it was trained: a broken checkpoint, say."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """1-based epoch to what was reported."""
 
@@ -87,7 +91,7 @@ class TrialRow:
 class Record:
     """The trials of a sweep in memory, each change on disk before it counts.
 
-    `Record.create` starts one, `Record.read` opens one to look at.
+    `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
     """
 
     def __init__(self, folder: Path, storage: JournalStorage, study_id: int) -> None:
@@ -97,24 +101,26 @@ class Record:
         self._ids: list[int] = []
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
-        self._best: tuple[float, int] | None = None
+        self._ranks: list[tuple[float, int]] = []
+        self._last_report = 0.0
         self.trials: list[TrialRow] = []
         about = storage.get_study_user_attrs(study_id)
         self.about: dict[str, Any] = dict(about)
-        """sweep, metric, mode, seed, fixed, started; later outcome and test."""
+        """sweep, metric, mode, seed, fixed, started, runs; later outcome and test."""
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
             self._take_in(frozen)
         reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
-        for _, trial, epoch in sorted(reports, key=lambda report: report[0]):
+        for moment, trial, epoch in sorted(reports, key=lambda report: report[0]):
             self._rank_epoch(trial, epoch)
+            self._last_report = moment
 
     @classmethod
     def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
         """A new record in a new folder."""
-        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
+        storage = JournalStorage(Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
-        for key, value in {**about, "mode": mode, "started": time.time()}.items():
+        for key, value in {**about, "mode": mode, "format": FORMAT, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
         return cls(folder, storage, study_id)
 
@@ -124,15 +130,39 @@ class Record:
 
         Raises:
             FileNotFoundError: the folder holds no record.
+            RecordUnreadable: it is damaged, or of a newer version.
         """
         path = folder / JOURNAL
         if not path.is_file():
             raise FileNotFoundError(f"{folder}: no sweep here ({JOURNAL} is missing)")
-        storage = JournalStorage(JournalFileBackend(str(path)))
+        try:
+            storage = JournalStorage(Journal(str(path)))
+        except ValueError as error:  # json.JSONDecodeError is one
+            raise RecordUnreadable(f"{path}: damaged ({error})") from None
         studies = storage.get_all_studies()
         if not studies:
             raise FileNotFoundError(f"{folder}: the sweep ended before its record began")
+        about = studies[0].user_attrs
+        if "mode" not in about:
+            raise RecordUnreadable(f"{path}: an Optuna journal, but not the record of a sweep")
+        if about.get("format", 0) > FORMAT:
+            raise RecordUnreadable(
+                f"{path}: of a newer version of this program (format {about['format']}; "
+                f"this one knows {FORMAT}): upgrade it"
+            )
         return cls(folder, storage, storage.get_study_id_from_name(studies[0].study_name))
+
+    @classmethod
+    def reopen(cls, folder: Path) -> Record:
+        """The record of a sweep whose driver is gone, to go on with: only one process may.
+
+        Raises:
+            FileNotFoundError: the folder holds no record.
+            RecordUnreadable: it is damaged, or of a newer version.
+        """
+        if (folder / JOURNAL).is_file():
+            mend(folder / JOURNAL)
+        return cls.read(folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles all that it is given; a copy reads the same journal, and never writes."""
@@ -151,14 +181,30 @@ class Record:
         """Trial number to finite score, of every trial that reported this epoch, first come first."""
         return self._scores.get(epoch, {})
 
+    @property
+    def used_s(self) -> float:
+        """Seconds that the sweep has run, each run up to its last word."""
+        words = [moment for trial in self.trials for moment in _moments(trial)]
+        runs = self.about.get("runs", [])
+        used = 0.0
+        for run, following in zip(runs, [*runs[1:], {"started": math.inf}], strict=False):
+            said = [moment for moment in words if run["started"] <= moment < following["started"]]
+            used += max([*said, run.get("ended", 0.0), run["started"]]) - run["started"]
+        return used
+
     def best(self) -> TrialRow | None:
         """The best trial that ended well (finished or pruned), by its best epoch; earliest wins ties."""
-        return self.trials[-self._best[1]] if self._best else None
+        leaders = self.leaders(1)
+        return self.trials[leaders[0]] if leaders else None
 
-    def would_be_best(self, number: int) -> bool:
-        """Whether a trial, if it ended well now, would be the best."""
+    def leaders(self, count: int) -> list[int]:
+        """Numbers of the best trials that ended well, the best one first."""
+        return [-number for _, number in reversed(self._ranks[-count:])]
+
+    def would_lead(self, number: int, count: int = 1) -> bool:
+        """Whether a trial, if it ended well now, would be among so many best."""
         rank = self._rank(self.trials[number])
-        return rank is not None and (self._best is None or rank > self._best)
+        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
     def begin(self, params: Mapping[str, Knob], words: Mapping[str, BaseDistribution], seed: int) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
@@ -194,7 +240,9 @@ class Record:
         trial = self.trials[number]
         if epoch in trial.epochs:
             return
-        row = EpochRow(score, dict(metrics), seconds, time.time())
+        # A clock that is set back must not change who was first at a rung.
+        self._last_report = max(time.time(), self._last_report + 1e-6)
+        row = EpochRow(score, dict(metrics), seconds, self._last_report)
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
         content: Any = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
         self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
@@ -202,10 +250,11 @@ class Record:
         trial.epochs[epoch] = row
         self._rank_epoch(trial, epoch)
 
-    def checkpoint(self, number: int, path: str) -> None:
-        """Write where a trial's newest checkpoint is."""
-        self._attribute(number, "checkpoint", path)
-        self.trials[number].checkpoint = path
+    def notice(self, number: int, text: str) -> None:
+        """Write what the user should know of a trial."""
+        notices = [*self.trials[number].notices, text]
+        self._attribute(number, "notices", notices)
+        self.trials[number].notices = notices
 
     def end(self, number: int, status: Status, reason: str = "", log: str | None = None) -> None:
         """Write how a trial ended; the first word stands."""
@@ -214,7 +263,7 @@ class Record:
             return
         self._attribute(number, "status", status)
         for key, text in (("reason", reason), ("log", log)):
-            if text:
+            if text != getattr(trial, key):
                 self._attribute(number, key, text)
         value = trial.best_score(self.mode)
         values = [value] if status == "finished" and value is not None else None
@@ -241,12 +290,12 @@ class Record:
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        if trial.status in ("finished", "pruned") and self.would_be_best(trial.number):
-            self._best = self._rank(trial)
+        rank = self._rank(trial)
+        if trial.status in ("finished", "pruned") and rank is not None:
+            bisect.insort(self._ranks, rank)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
         attributes = frozen.user_attrs
-        checkpoint = attributes.get("checkpoint")
         trial = TrialRow(
             number=frozen.number,
             params=attributes["params"],
@@ -257,8 +306,7 @@ class Record:
             reason=attributes.get("reason", ""),
             log=attributes.get("log"),
             place=attributes.get("place", {}),
-            # The record of a trial that ended takes no more words, and its checkpoint may be dropped.
-            checkpoint=checkpoint if checkpoint and Path(checkpoint).is_dir() else None,
+            notices=attributes.get("notices", []),
         )
         self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
         self.trials.append(trial)
@@ -269,6 +317,11 @@ class Record:
             self._live[trial.number] = trial
         else:
             self._settle(trial)
+
+
+def _moments(trial: TrialRow) -> list[float]:
+    ended = [] if trial.end is None else [trial.end]
+    return [trial.start, *(row.time for row in trial.epochs.values()), *ended]
 
 
 def _seconds(moment: datetime | None) -> float | None:

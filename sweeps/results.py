@@ -29,7 +29,8 @@ class Sweep:
 
     folder: Path
     about: Mapping[str, Any]
-    """sweep, trainable, metric, mode, seed, fixed; outcome and test when it has ended."""
+    """sweep, trainable, metric, mode, seed, fixed, runs (when each began and ended, and what had changed),
+    outcome (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores)."""
     trials: pa.Table
     """A row per trial; see `trials_table`."""
     epochs: pa.Table
@@ -49,8 +50,9 @@ def load(folder: str | Path) -> Sweep:
 def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
-    Columns: id, status, reason, log (of a failure), `params_X` for every knob (those that stood
-    still too), epochs, best_epoch, `best_M` and `last_M` for every logged metric M, seconds
+    Columns: id, status, reason, log (of a failure), notices (a broken checkpoint, say), `params_X` for
+    every knob (those that stood still too), epochs, best_epoch, `best_M` and `last_M` for every logged
+    metric M, seconds
     (trained), pc, pid, gpu, start, end (UTC), seed.
     """
     metrics = _metric_names(record.trials)
@@ -67,6 +69,7 @@ def trials_table(record: Record) -> pa.Table:
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("log", pa.string()),
+        pa.field("notices", pa.string()),
         *(pa.field(f"params_{name}", kind) for name, kind in types.items()),
         pa.field("epochs", pa.int64()),
         pa.field("best_epoch", pa.int64()),
@@ -130,6 +133,7 @@ def _trial_row(
         "status": trial.status,
         "reason": trial.reason,
         "log": trial.log,
+        "notices": "; ".join(trial.notices),
         **{f"params_{name}": params.get(name) for name in knobs},
         "epochs": len(trial.epochs),
         "best_epoch": best_epoch,

@@ -38,19 +38,28 @@ def sweep(config: SweepConfig) -> int:
     from sweeps import plan as planning
 
     plan = planning.make_plan(config)
-    print(planning.describe(plan), flush=True)
+    from sweeps import ending, engine, environment, folder, resume, winner
+
+    standing = resume.look(plan)
+    if standing.is_finished:
+        print(standing.text)
+        return 0
+    print(planning.describe(plan) + standing.text, flush=True)
     if config.dry_run:
         return 0
 
-    print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
-    from sweeps import ending, engine, folder, winner
-
-    with cluster.connect(plan.config) as offered:
-        print(offered.describe(), flush=True)
-        record = folder.create(plan, offered)
-        end = engine.fit(plan, record, offered)
-        test_scores = winner.crown(plan, record, offered, end)
-        return ending.say(plan, record, end, test_scores)
+    with folder.opened(plan) as record:
+        print(
+            "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
+        )
+        with cluster.connect(plan.config) as offered:
+            print(offered.describe(), flush=True)
+            environment.note(plan.folder, offered)
+            resume.begin_run(plan, record)
+            end = engine.fit(plan, record, offered)
+            test_scores = winner.crown(plan, record, offered, end)
+            resume.end_run(record, end.outcome)
+            return ending.say(plan, record, end, test_scores)
 
 
 if __name__ == "__main__":

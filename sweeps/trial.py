@@ -6,6 +6,9 @@ times slower when called from another) and keeps its process for the next trial.
 again by the next step. Several short `fit()` calls would lose the optimizer's state.
 
 A trial that raises is data: its exception goes to the driver as a result, and the process lives on.
+Wherever it begins, anew, after a retry, a lost process or a resumed sweep, it goes on from its newest
+whole checkpoint, and reports the last epoch of it again: whoever was asked whether the trial goes on
+may have been lost before he answered.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import importlib
 import math
 import os
 import platform
-import shutil
 import time
 import traceback
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ import greenlet
 import ray
 from ray import tune
 
-from training.config import RESUME_FILE, FitConfig, MetricNotLogged
+from sweeps import checkpoints
+from training.config import FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
     from training.fit import Epoch, Fit
@@ -43,6 +46,8 @@ class Job:
     """Module path of the trainable."""
     fixed: dict[str, Any]
     """Knobs that stand still."""
+    folder: str
+    """The sweep's folder, which all PCs must see when a checkpoint is written."""
     fit: FitConfig
     max_failures: int
     """Times that a trial which raised is tried again."""
@@ -55,7 +60,7 @@ class SweepTrial(tune.Trainable):
 
     Its config is `{"number": int, "params": {knob: value}}`. Each step returns one epoch: `epoch`,
     `score`, `metrics`, `seconds`, `place`; the last one has `done` and, when it went wrong, `status`
-    ("failed" or "diverged"), `reason` and `traceback`.
+    ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -65,7 +70,6 @@ class SweepTrial(tune.Trainable):
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
         self._next_config: dict[str, Any] | None = config
-        self._checkpoint: Path | None = None
         self._save_began: float | None = None
         self._save_error: Exception | None = None
 
@@ -85,7 +89,7 @@ class SweepTrial(tune.Trainable):
                 if (unsaved := self._save_error) is not None:
                     self._save_error = None
                     raise unsaved
-                return self._result(self._next_epoch())
+                return self._with_notices(self._result(self._next_epoch()))
             except MetricNotLogged as error:
                 failure = _failure(error)
             except KeyboardInterrupt:
@@ -96,30 +100,29 @@ class SweepTrial(tune.Trainable):
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure["is_user_error"] or self._failures > self._job.max_failures:
-                return {**failure, "place": self._place}
+                return self._with_notices({**failure, "place": self._place})
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write what a resume needs; keep a link to it for a retry in this process."""
-        self._save_began = time.perf_counter()
+        """Write what a resume needs. Tune's own folder, which it copies file by file, stays empty."""
         assert self._fit is not None, "Tune saves after a step"
+        if not self._fit.has_trained:
+            return
+        self._save_began = time.perf_counter()
         try:
-            self._fit.save(Path(checkpoint_dir))
+            checkpoints.write(self._folder, self._reported, self._fit.save)
         except Exception as error:  # a full disk, a hook of the user's: the next step tells of it
+            if checkpoints.disk_is_full(error, self._folder):
+                self._notices.append(f"no checkpoint of epoch {self._reported}: the disk is full")
+                return  # the one before it stands; the training is worth more than a second one
             self._save_error = error
             traceback.print_exc()
-        else:
-            self._keep(Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a checkpoint at the next step; from the start when it was not written whole."""
-        self._begin_if_new()
-        if (Path(checkpoint) / RESUME_FILE).is_file():
-            self._keep(Path(checkpoint))
+        """Nothing to do: a trial that begins looks for its checkpoints itself."""
 
     def cleanup(self) -> None:
-        """End the training and remove what this process wrote."""
+        """End the training."""
         self._end_run()
-        self._drop_checkpoint()
 
     def _begin_if_new(self) -> None:
         if self._next_config is not None:
@@ -128,8 +131,9 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
 
     def _begin(self, config: dict[str, Any]) -> None:
-        self._drop_checkpoint()
         self._params = config["params"]
+        self._folder = checkpoints.folder_of(Path(self._job.folder), config["number"])
+        self._notices: list[str] = []
         self._fit: Fit | None = None
         self._reported = 0
         self._failures = 0
@@ -152,9 +156,15 @@ class SweepTrial(tune.Trainable):
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         self._import_once()
         params = self._module.Params(**self._job.fixed, **self._params)
-        self._fit = self._fitting.Fit(self._module, params, self._job.fit, self._checkpoint)
+        checkpoint, faults = checkpoints.newest(self._folder)
+        if faults:
+            start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
+            self._notices.append(f"{'; '.join(faults)}: trains on {start}")
+        self._fit = self._fitting.Fit(self._module, params, self._job.fit, checkpoint)
         step = greenlet.getcurrent().parent
-        self._fit.run(lambda epoch: bool(step.switch(epoch)))
+        known = self._fit.last_epoch
+        if known is None or step.switch(known):
+            self._fit.run(lambda epoch: bool(step.switch(epoch)))
 
     def _import_once(self) -> None:
         """Import what training needs, once in the life of this process. Here, not in `setup`: a
@@ -185,11 +195,15 @@ class SweepTrial(tune.Trainable):
             "done": epoch.epoch >= self._job.fit.max_epochs,
         }
         if not math.isfinite(epoch.score):
-            reason = f"{self._job.fit.metric} was {epoch.score} in epoch {epoch.epoch}"
+            reason = why_diverged(self._job.fit.metric, epoch.epoch, epoch.score)
             return {**result, "done": True, "status": "diverged", "reason": reason}
         if not result["done"] and self._checkpoint_is_due(epoch.epoch):
             result[tune.result.SHOULD_CHECKPOINT] = True
         return result
+
+    def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
+        notices, self._notices = self._notices, []
+        return {**result, "notices": notices} if notices else result
 
     def _checkpoint_is_due(self, epoch: int) -> bool:
         if self._job.checkpoint_epochs is not None:
@@ -203,23 +217,6 @@ class SweepTrial(tune.Trainable):
         if self._save_began is not None:
             self._save_seconds = time.perf_counter() - self._save_began
             self._trained_seconds, self._save_began = 0.0, None
-
-    def _keep(self, folder: Path) -> None:
-        """Hard links: Tune removes its own copy, and a second one would cost disk. In Ray's folder
-        for what a trial leaves on its PC."""
-        self._drop_checkpoint()
-        kept = Path(self.logdir) / "last_checkpoint"
-        try:
-            shutil.copytree(folder, kept, copy_function=os.link)
-        except (OSError, shutil.Error):  # another file system
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(folder, kept)
-        self._checkpoint = kept
-
-    def _drop_checkpoint(self) -> None:
-        if self._checkpoint is not None:
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
-            self._checkpoint = None
 
     def _end_run(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
@@ -252,6 +249,11 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(error)),
         "is_user_error": is_user_error,
     }
+
+
+def why_diverged(metric: str, epoch: int, score: float) -> str:
+    """The reason of a trial whose metric was not finite."""
+    return f"{metric} was {score} in epoch {epoch}"
 
 
 def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:

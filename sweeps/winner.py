@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import ray
 import yaml
 from ray.exceptions import RayError
 
-from sweeps import cluster
+from sweeps import checkpoints, cluster
 from sweeps.engine import End, job_of
 from sweeps.plan import Plan
-from sweeps.record import Record
+from sweeps.record import Record, TrialRow
 from sweeps.trial import params_of, test_winner
 
-FOLDER = "best"
+FOLDER, PARAMS_FILE = "best", "params.yaml"
 
 
 def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dict[str, float]:
@@ -26,21 +28,46 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
         there is no winner, or when its model has no `test_step`.
     """
     best = record.best()
-    if best is None:
+    if best is None or end.outcome in ("error", "lost"):
         return {}
-    if best.checkpoint is None or not (Path(best.checkpoint) / "weights.pt").is_file():
-        print(f"The weights of trial {best.number} could not be saved: no best/, no test.", flush=True)
+    try:
+        weights = _weights(plan, record, best)
+    except OSError as error:
+        end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
-    _set_aside(plan, record)
-    if end.outcome in ("interrupted", "error"):
+    if weights is None:
+        print(f"The weights of trial {best.number} are gone: no {FOLDER}/, no test.", flush=True)
         return {}
+    known: dict[str, Any] = record.about.get("test", {})
+    if known.get("trial") == best.number:  # scored before the sweep was resumed
+        return {name: score for name, score in known.items() if name != "trial"}
+    return {} if end.outcome == "interrupted" else _test(plan, record, offered, best, weights)
+
+
+def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
+    """The folder `best/`, made from the winner's checkpoint; None when its weights are nowhere."""
+    folder = plan.folder / FOLDER
+    newest, _ = checkpoints.newest(checkpoints.folder_of(plan.folder, best.number))
+    if newest is not None and checkpoints.epoch_of(newest) >= (best.best_epoch(record.mode) or 0):
+        _set_aside(plan, record, best, newest)
+        return folder
+    with contextlib.suppress(OSError, yaml.YAMLError, TypeError, KeyError):
+        if yaml.safe_load((folder / PARAMS_FILE).read_text())["trial"] == best.number:
+            return folder
+    shutil.rmtree(folder, ignore_errors=True)  # of another trial, which is the best no more
+    return None
+
+
+def _test(
+    plan: Plan, record: Record, offered: cluster.Cluster, best: TrialRow, weights: Path
+) -> dict[str, float]:
     print(f"Scoring trial {best.number} on the test rows ...", flush=True)
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
         num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
     )
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(plan), dict(best.params), best.checkpoint))
+        scores: dict[str, float] = ray.get(task.remote(job_of(plan), dict(best.params), str(weights)))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}
@@ -48,21 +75,19 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
     return scores
 
 
-def _set_aside(plan: Plan, record: Record) -> None:
+def _set_aside(plan: Plan, record: Record, best: TrialRow, checkpoint: Path) -> None:
     """`best/weights.pt` and `best/params.yaml`, written beside and renamed."""
-    best = record.best()
-    assert best is not None
-    assert best.checkpoint is not None
     score, epoch = best.best_score(record.mode), best.best_epoch(record.mode)
     about = {
+        "trial": best.number,
         "trainable": plan.config.trainable,
         "params": params_of(job_of(plan), dict(best.params)),
     }
     partial = plan.folder / f".{FOLDER}.part"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    shutil.copy(Path(best.checkpoint) / "weights.pt", partial / "weights.pt")
-    (partial / "params.yaml").write_text(
+    shutil.copy(checkpoint / "weights.pt", partial / "weights.pt")
+    (partial / PARAMS_FILE).write_text(
         f"# trial {best.number}: {plan.config.metric} {score} in epoch {epoch}\n"
         + yaml.safe_dump(about, sort_keys=False)
     )

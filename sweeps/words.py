@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+GB = 10**9
+
 
 def short(value: Any) -> str:
     """A value in few characters."""
@@ -29,6 +31,15 @@ def place(path: Path) -> str:
 def command(*arguments: str) -> str:
     """A command of this program that can be typed as it stands."""
     return shlex.join([place(Path(sys.executable)), "-m", "sweeps.run", *arguments])
+
+
+def size(bytes_: float) -> str:
+    """`12 kB`, `3.4 MB`, `250 GB`: powers of ten, as disks are sold."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if bytes_ < 999.5:
+            return f"{bytes_:.3g} {unit}" if unit != "B" else f"{bytes_:.0f} B"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} TB"
 
 
 def duration(seconds: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,42 @@ def sweep(environment: dict[str, str]) -> Command:
         )
 
     return run
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 3 MB, of which a test may take all."""
+    yield from _mounted(tmp_path, "3m")
+
+
+@pytest.fixture
+def disk_of_100_mb(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 100 MB."""
+    yield from _mounted(tmp_path, "100m")
+
+
+def fill_up(disk: Path, leave: int = 0) -> Path:
+    """Write a file until no byte is free, but for those to leave."""
+    file = disk / "others"
+    try:
+        with file.open("wb", buffering=0) as content:
+            while (free := shutil.disk_usage(disk).free - leave) > 0:
+                content.write(bytes(min(free, 2**20)))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC  # noqa: PT017  (the whole block may raise it)
+    return file
+
+
+def _mounted(tmp_path: Path, size: str) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    done = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

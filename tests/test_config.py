@@ -11,7 +11,18 @@ import pytest
 import yaml
 
 from sweeps import flags
-from sweeps.config import GROUPS, MINIMUM, SweepConfig, check, docs, field_docs, flag, nearest, to_yaml
+from sweeps.config import (
+    GROUPS,
+    MINIMUM,
+    OF_ONE_RUN,
+    SweepConfig,
+    check,
+    docs,
+    field_docs,
+    flag,
+    nearest,
+    to_yaml,
+)
 
 FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
 
@@ -37,6 +48,10 @@ CHANGED = SweepConfig(
     address="10.0.0.1:6379",
     max_failures=2,
     checkpoint_epochs=4,
+    keep_checkpoints=3,
+    min_free_gb=0.25,
+    resume="results/again",
+    force=True,
     results_dir="/tmp/elsewhere",
     dashboard=False,
     dry_run=True,
@@ -72,7 +87,14 @@ def test_this_test_changes_every_field() -> None:
 
 @pytest.mark.parametrize("config", [SweepConfig(), CHANGED], ids=["defaults", "all changed"])
 def test_the_yaml_of_a_config_reads_back_as_the_config(config: SweepConfig, tmp_path: Path) -> None:
-    assert read_back(config, tmp_path) == config
+    of_one_run = {name: getattr(SweepConfig(), name) for name in OF_ONE_RUN}
+    assert read_back(config, tmp_path) == dataclasses.replace(config, **of_one_run)
+
+
+def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() -> None:
+    assert {"resume", "force", "dry_run"} <= OF_ONE_RUN <= set(FIELDS)
+    assert set(yaml.safe_load(to_yaml(CHANGED))) == set(FIELDS) - OF_ONE_RUN
+    assert "Going on" not in to_yaml(CHANGED), "nor a title with nothing below it"
 
 
 @pytest.mark.parametrize(
@@ -90,9 +112,10 @@ def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp
 
 def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     text = to_yaml(CHANGED)
-    assert list(yaml.safe_load(text)) == [name for names in GROUPS.values() for name in names]
+    kept = [name for names in GROUPS.values() for name in names if name not in OF_ONE_RUN]
+    assert list(yaml.safe_load(text)) == kept
     lines = text.splitlines()
-    for name, doc in docs().items():
+    for name, doc in ((name, docs()[name]) for name in kept):
         assert lines[next(i for i, line in enumerate(lines) if line.startswith(f"{name}:")) - 1] == f"# {doc}"
 
 
@@ -105,6 +128,9 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
         ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
         ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies behind the end; at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
+        ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
+        ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
+        ({"force": True}, "--force: only with --resume"),
         ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
         ({"name": "../up"}, "--name '../up': a folder's name of at most 100 letters"),
         ({"name": ".hidden"}, "--name '.hidden': a folder's name of at most 100 letters"),
@@ -131,6 +157,10 @@ def test_all_faults_are_found_at_once() -> None:
 def test_the_least_value_is_allowed(name: str) -> None:
     config = dataclasses.replace(SweepConfig(max_epochs=1, grace_epochs=1), **{name: int(MINIMUM[name])})
     assert check(config) == []
+
+
+def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
+    assert check(SweepConfig(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []
 
 
 def test_a_flag_is_the_field_with_dashes() -> None:

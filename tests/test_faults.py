@@ -204,24 +204,6 @@ def test_ctrl_c_leaves_a_whole_record(
     assert sum(row["epochs"] for row in rows) >= 5
 
 
-def test_kill_minus_9_leaves_a_record_that_reads(environment: dict[str, str], tmp_path: Path) -> None:
-    arguments = [
-        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-dashboard", *_into(tmp_path)),
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sweeps.run", *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _wait_for_epochs(tmp_path / "sweep", 5)
-    process.kill()
-    process.wait(timeout=30)
-    assert sum(len(trial.epochs) for trial in Record.read(tmp_path / "sweep").trials) >= 5
-
-
 def _into(folder: Path) -> tuple[str, ...]:
     return ("--results-dir", str(folder), "--name", "sweep")
 

@@ -42,6 +42,27 @@ class Noisy(Classifier):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)]
 
 
+class Impatient(Noisy):
+    """Lowers its learning rate as soon as the loss it watches does not fall by half."""
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, factor=0.3, patience=0, threshold=0.5
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
+class Planning(Noisy):
+    """Asks how many steps there will be, which has the data set up before the optimizers."""
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        steps = int(self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.3, total_steps=steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
 def trainable(build_model: Callable[[Any], pl.LightningModule] = digits_mlp.build_model) -> Any:
     """digits_mlp with another model."""
     return SimpleNamespace(
@@ -84,7 +105,9 @@ def metrics(epochs: list[Epoch]) -> dict[int, dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    "build_model", [digits_mlp.build_model, lambda params: Noisy()], ids=["sgd", "noisy"]
+    "build_model",
+    [digits_mlp.build_model, *(lambda params, kind=kind: kind() for kind in (Noisy, Impatient, Planning))],
+    ids=["sgd", "noisy", "plateau", "one cycle"],
 )
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_trial_that_goes_on_from_a_checkpoint_trains_as_one_that_was_never_interrupted(

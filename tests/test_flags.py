@@ -41,6 +41,11 @@ def test_a_flag_sets_its_field_in_its_type() -> None:
     assert parse([*typed, "--no-dashboard", "--dry-run"]) == expected
 
 
+def test_a_flag_of_yes_or_no_may_be_taken_back() -> None:
+    taken_back = ["--dry-run", "--no-dry-run", "--no-dashboard", "--dashboard", "--force", "--no-force"]
+    assert parse(taken_back) == SweepConfig()
+
+
 def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     path = yaml_file(tmp_path, "num_trials: 5\ndashboard: false\n")
     assert parse(["--config", path]) == SweepConfig(num_trials=5, dashboard=False)
@@ -118,6 +123,9 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),
         (["--params", "rows=null"], "--params rows=null: "),
         (["--num-trials"], "argument --num-trials: expected one argument"),
+        (["--resume"], "--resume: give the folder of a sweep, as in --resume results/NAME"),
+        (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),
+        (["--force"], "--force: only with --resume"),
         (["--config"], "--config: give a file, as in --config sweep.yaml"),
         (["stray"], "unrecognized arguments: stray"),
         (["--max-epochs", "0", "--grace-epochs", "0"], "--max-epochs 0: must be at least 1"),
@@ -135,6 +143,8 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("data_dir: /data\n", "data_dir: no such key."),
         ("num_trials: many\n", "--num-trials many: must be a whole number"),
         ("dashboard: 3\n", "dashboard 3: must be true or false"),
+        ("resume: results/s\n", "resume: of one call: give --resume"),
+        ("force: true\n", "force: of one call: give --force"),
         ("params: 3\n", "params 3: must be 'name: value' lines"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),
@@ -203,3 +213,109 @@ def test_help_names_every_flag_and_the_default_of_each(capsys: pytest.CaptureFix
 def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--num-trials", "many"]) == 2
     assert capsys.readouterr().err == "error: --num-trials many: must be a whole number\n"
+
+
+def sweep_in(
+    results: Path, name: str, text: str = "name: was\nresults_dir: /was\nnum_trials: 5\nseed: 3\n"
+) -> Path:
+    """The folder of a sweep with these settings."""
+    (results / name).mkdir(parents=True)
+    yaml_file(results / name, text)
+    return results / name
+
+
+@pytest.mark.parametrize("form", ["--resume {}", "--resume={}", "--resume {}/", "--resume {}/../s"])
+def test_a_resume_takes_the_settings_of_its_folder_and_its_place(form: str, tmp_path: Path) -> None:
+    """It may have been moved or renamed since."""
+    folder = sweep_in(tmp_path / "moved", "s")
+    expected = SweepConfig(
+        name="s", results_dir=str(tmp_path / "moved"), num_trials=5, seed=3, resume=str(folder)
+    )
+    assert parse(form.format(folder).split()) == expected
+
+
+def test_a_folder_to_resume_may_be_given_as_one_types_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = sweep_in(tmp_path / "results", "s")
+    monkeypatch.chdir(tmp_path)
+    assert parse(["--resume", "results/s"]).resume == str(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse(["--resume", "~/results/s"]).resume == str(folder)
+    monkeypatch.chdir(folder)
+    assert (parse(["--resume", "."]).name, parse(["--resume", "."]).resume) == ("s", str(folder))
+
+
+@pytest.mark.parametrize("order", ["folder first", "flags first"])
+def test_flags_win_over_the_settings_of_the_folder(order: str, tmp_path: Path) -> None:
+    resume = ["--resume", str(sweep_in(tmp_path, "s", "num_trials: 5\nparams:\n  width: 4\n  lr: 0.1\n"))]
+    given = ["--num-trials", "9", "--force", "--params", "width=8"]
+    config = parse([*resume, *given] if order == "folder first" else [*given, *resume])
+    assert (config.num_trials, config.force, config.params) == (9, True, {"width": 8, "lr": 0.1})
+
+
+def test_the_folder_of_a_sweep_may_be_renamed_to_anything(tmp_path: Path) -> None:
+    assert parse(["--resume", str(sweep_in(tmp_path, "best of May (kept)"))]).name == "best of May (kept)"
+
+
+def test_a_sweep_to_resume_brings_its_own_settings(tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path, "s")
+    expected = [f"--resume {folder}: it has its own settings; no --config beside it"]
+    assert faults("--resume", str(folder), "--config", str(folder / "sweep.yaml")) == expected
+    assert faults(f"--config={folder}/sweep.yaml", f"--resume={folder}") == expected
+
+
+def test_a_folder_that_is_not_there_is_answered_with_the_nearest_and_with_all_that_are(
+    tmp_path: Path,
+) -> None:
+    for name in ("digits-1", "fashion-7"):
+        sweep_in(tmp_path, name)
+    (tmp_path / "no-sweep").mkdir()
+    (fault,) = faults("--resume", f"{tmp_path}/fasion-7")
+    assert fault == (
+        f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'? "
+        f"Sweeps there are: {tmp_path}/digits-1, {tmp_path}/fashion-7."
+    )
+
+
+def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep_in(tmp_path / "results", "fashion-7")
+    monkeypatch.chdir(tmp_path)
+    (fault,) = faults("--resume", "fashion-7")
+    assert fault == (
+        "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'? "
+        "Sweeps there are: results/fashion-7."
+    )
+
+
+def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
+    for number in range(20):
+        sweep_in(tmp_path, f"s{number:02d}")
+    (fault,) = faults("--resume", f"{tmp_path}/x")
+    assert fault.count(str(tmp_path)) < 12
+    assert f"{tmp_path}/s19." in fault
+
+
+def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").mkdir()
+    assert faults("--resume", f"{tmp_path}/s") == [
+        f"--resume {tmp_path}/s: no sweep here: sweep.yaml is missing."
+    ]
+
+
+def test_settings_of_a_folder_that_can_not_be_read_are_named(tmp_path: Path) -> None:
+    (fault,) = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
+    assert "sweep.yaml: num_trails: no such key. Did you mean 'num_trials'?" in fault
+
+
+def test_the_settings_printed_of_a_resume_are_those_of_a_new_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sweep_in(tmp_path / "results", "s")
+    with pytest.raises(SystemExit):
+        parse(["--resume", str(folder), "--force", "--print-config"])
+    again = parse(["--config", yaml_file(tmp_path, capsys.readouterr().out)])
+    assert again == dataclasses.replace(parse(["--resume", str(folder)]), resume=None)

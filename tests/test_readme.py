@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import flags, registry
+from sweeps import flags, folder, registry, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.plan import describe, make_plan
 
@@ -64,6 +64,12 @@ def test_a_command_of_the_readme_makes_a_plan(
             flags.parse(tokens)
         assert not end.value.code
         assert capsys.readouterr().out
+        return
+    if "--resume" in tokens:
+        with folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
+            pass  # the driver died before the first trial
+        tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
+        assert "Going on with begun" in resume.look(make_plan(flags.parse(tokens))).text
         return
     assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
 
-from sweeps.record import JOURNAL, Record, Status
+from sweeps import record as module
+from sweeps.config import Knob
+from sweeps.journal import RecordUnreadable
+from sweeps.record import FORMAT, JOURNAL, Record, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDS = [status for status in get_args(Status) if status != "unfinished"]
@@ -42,8 +51,8 @@ def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
     record.place(0, {"pc": "pc1", "pid": 7, "gpu": ""})
     record.report(0, 1, 0.5, {"m": 0.5, "loss": 2.0}, 1.5)
-    (tmp_path / "checkpoint").mkdir()
-    record.checkpoint(0, str(tmp_path / "checkpoint"))
+    record.notice(0, "a checkpoint was broken")
+    record.notice(0, "the disk was full")
     record.end(0, status, "a reason", "logs/trial_0000.log")
     ended, live = Record.read(tmp_path).trials
     assert (ended.number, ended.status, ended.reason, ended.log) == (
@@ -53,12 +62,10 @@ def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
         "logs/trial_0000.log",
     )
     assert (ended.params, ended.seed, ended.place) == ({"lr": 0.1}, 0, {"pc": "pc1", "pid": 7, "gpu": ""})
-    assert ended.checkpoint == str(tmp_path / "checkpoint")
-    (tmp_path / "checkpoint").rmdir()
-    assert Record.read(tmp_path).trials[0].checkpoint is None, "dropped since"
+    assert ended.notices == record.trials[0].notices == ["a checkpoint was broken", "the disk was full"]
     assert ended.epochs == record.trials[0].epochs
     assert ended.end is not None
-    assert (live.number, live.status, live.end, live.seed) == (1, "unfinished", None, 1)
+    assert (live.number, live.status, live.end, live.seed, live.notices) == (1, "unfinished", None, 1, [])
 
 
 def test_what_is_read_equals_what_was_written(tmp_path: Path) -> None:
@@ -207,6 +214,269 @@ def test_a_record_without_a_last_whole_line_is_read_to_the_line_before(tmp_path:
     record.report(0, 2, 0.6, {}, 1.0)
     (tmp_path / JOURNAL).write_bytes((tmp_path / JOURNAL).read_bytes()[: len(whole) + 20])
     assert list(Record.read(tmp_path).trials[0].epochs) == [1]
+
+
+class Clock:
+    """Stands in for the `time` of the record."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that a test sets; half an hour from now, so that it is ahead of Optuna's."""
+    set_by_hand = Clock(round(time.time()) + 1800.0)
+    monkeypatch.setattr(module, "time", set_by_hand)
+    return set_by_hand
+
+
+def test_a_clock_that_is_set_back_does_not_change_who_was_first_at_a_rung(
+    clock: Clock, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=4)
+    record.report(2, 3, 0.2, {}, 1.0)
+    clock.now -= 3600
+    record.report(0, 3, 0.0, {}, 1.0)
+    record.report(3, 3, 0.3, {}, 1.0)
+    again = Record.reopen(tmp_path)  # and while the sweep stood still
+    clock.now -= 3600
+    again.report(1, 3, 0.1, {}, 1.0)
+    for seen in (again, Record.read(tmp_path)):
+        assert list(seen.scores_at(3)) == [2, 0, 3, 1]
+        times = [seen.trials[number].epochs[3].time for number in (2, 0, 3, 1)]
+        assert times == sorted(set(times))
+
+
+def test_epochs_of_the_same_moment_keep_the_order_in_which_they_came(clock: Clock, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=4)
+    for number in (3, 1, 2, 0):
+        record.report(number, 1, 0.5, {}, 1.0)
+    assert list(record.scores_at(1)) == list(Record.read(tmp_path).scores_at(1)) == [3, 1, 2, 0]
+
+
+def cut_behind(folder: Path, word: str) -> None:
+    """Leave of the journal what was written up to the last line with this word: there the driver died."""
+    lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+    last = max(index for index, line in enumerate(lines) if word.encode() in line)
+    assert last + 1 < len(lines)
+    (folder / JOURNAL).write_bytes(b"".join(lines[: last + 1]))
+
+
+@pytest.mark.parametrize("last_written", ['"status"', '"reason"', '"log"'])
+@pytest.mark.parametrize(
+    ("status", "reason", "log"), [("finished", "", None), ("failed", "another", "logs/other.log")]
+)
+def test_an_end_that_was_written_by_half_counts_for_nothing_and_leaves_no_trace(
+    last_written: str, status: Status, reason: str, log: str | None, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.end(0, "diverged", "m was nan in epoch 2", "logs/trial_0000.log")
+    cut_behind(tmp_path, last_written)
+    again = Record.reopen(tmp_path)
+    assert [(trial.number, trial.status, trial.end) for trial in again.live] == [(0, "unfinished", None)]
+    assert again.best() is None
+    again.report(0, 2, 0.75, {}, 1.0)
+    again.end(0, status, reason, log)
+    for seen in (again, Record.read(tmp_path)):
+        assert seen.live == []
+        (trial,) = seen.trials
+        assert (trial.status, trial.reason, trial.log) == (status, reason, log)
+        assert list(trial.epochs) == [1, 2]
+
+
+def test_an_epoch_that_was_written_by_half_is_written_again(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    cut_behind(tmp_path, "epoch:1")  # not yet what the dashboards plot
+    again = Record.reopen(tmp_path)
+    again.report(0, 1, 0.5, {}, 1.0)
+    again.report(0, 2, 0.75, {}, 1.0)
+    assert Record.read(tmp_path).trials[0].epochs == again.trials[0].epochs
+    assert again.trials[0].epochs[1].score == 0.5
+
+
+def test_a_torn_line_is_mended_before_the_record_is_written_on(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 8, "wor')
+    (tmp_path / f"{JOURNAL}.lock").symlink_to(tmp_path / JOURNAL)
+    again = Record.reopen(tmp_path)
+    assert not (tmp_path / f"{JOURNAL}.lock").is_symlink()
+    again.report(0, 2, 0.75, {}, 1.0)
+    assert list(Record.read(tmp_path).trials[0].epochs) == [1, 2]
+
+
+def test_looking_at_a_record_changes_nothing_of_it(tmp_path: Path) -> None:
+    """It may be of a sweep that runs: its last line may be on its way, its lock may be held."""
+    new_record(tmp_path, trials=1)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 8, "wor')
+    lock = tmp_path / f"{JOURNAL}.lock"
+    lock.symlink_to(tmp_path / JOURNAL)
+    before = (tmp_path / JOURNAL).read_bytes()
+    assert len(Record.read(tmp_path).trials) == 1
+    assert (tmp_path / JOURNAL).read_bytes() == before
+    assert lock.is_symlink()
+
+
+def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=2)
+    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
+    lines[3] = b"\x00" * len(lines[3])
+    damaged = b"".join([*lines[:3], lines[3] + b"\n", *lines[4:]])
+    (tmp_path / JOURNAL).write_bytes(damaged)
+    with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: damaged"):
+        Record.read(tmp_path)
+    with pytest.raises(RecordUnreadable, match="line 4 is damaged, and whole lines follow it"):
+        Record.reopen(tmp_path)
+    assert (tmp_path / JOURNAL).read_bytes() == damaged
+
+
+@pytest.mark.parametrize("opened", [Record.read, Record.reopen])
+def test_a_record_of_a_newer_program_is_refused(
+    opened: Callable[[Path], Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FORMAT", FORMAT + 1)
+    new_record(tmp_path, trials=1)
+    assert len(opened(tmp_path).trials) == 1
+    monkeypatch.setattr(module, "FORMAT", FORMAT)
+    newer = rf"newer version of this program \(format {FORMAT + 1}; this one knows {FORMAT}\): upgrade it"
+    with pytest.raises(RecordUnreadable, match=newer):
+        opened(tmp_path)
+
+
+def test_a_record_of_an_older_program_without_a_format_is_read(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=1).report(0, 1, 0.5, {}, 1.0)
+    lines = (tmp_path / JOURNAL).read_text().splitlines(keepends=True)
+    older = [line for line in lines if "format" not in json.loads(line).get("user_attr", {})]
+    assert len(older) == len(lines) - 1
+    (tmp_path / JOURNAL).write_text("".join(older))
+    assert list(Record.reopen(tmp_path).trials[0].epochs) == [1]
+
+
+def test_a_journal_of_another_program_is_refused(tmp_path: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL)))
+    storage.create_new_study([StudyDirection.MAXIMIZE], "of somebody else")
+    with pytest.raises(RecordUnreadable, match="an Optuna journal, but not the record of a sweep"):
+        Record.reopen(tmp_path)
+
+
+def test_a_folder_without_a_record_can_not_be_gone_on_with_and_gets_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no sweep here"):
+        Record.reopen(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+CHANGES: list[tuple[Knob, dict[str, BaseDistribution]]] = [
+    ("z", {"a": CategoricalDistribution(["x", "y", "z"])}),
+    ("y", {"a": CategoricalDistribution(["y"])}),
+    (0.5, {"a": FloatDistribution(0.0, 1.0)}),
+    (7, {}),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), CHANGES)
+def test_a_space_may_change_under_a_record(
+    value: Knob, words: dict[str, BaseDistribution], tmp_path: Path
+) -> None:
+    """With --force; Optuna refuses other choices for a knob of the same name in `ask`, not here."""
+    record = new_record(tmp_path)
+    record.begin({"a": "x", "b": 1}, {"a": CategoricalDistribution(["x", "y"])}, 0)
+    again = Record.reopen(tmp_path)
+    again.begin({"a": value}, words, 0)
+    for seen in (again, Record.read(tmp_path)):
+        assert [trial.params for trial in seen.trials] == [{"a": "x", "b": 1}, {"a": value}]
+
+
+def test_leaders_are_the_best_that_ended_well_the_best_first(tmp_path: Path) -> None:
+    record = scored(tmp_path, "min", [[0.3], [0.1], [0.2], [0.1], [math.nan]])
+    record.begin({"lr": 1.0}, {}, 0)
+    record.report(5, 1, 0.0, {}, 1.0)  # still trains
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.leaders(1) == [1]
+        assert seen.leaders(3) == [1, 3, 2]  # the earlier one first where they tie
+        assert seen.leaders(9) == [1, 3, 2, 0]
+
+
+def test_a_trial_that_went_wrong_leads_nobody(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=3)
+    ends: list[Status] = ["failed", "pruned", "diverged"]
+    for number, status in enumerate(ends):
+        record.report(number, 1, 1.0 - number / 10, {}, 1.0)
+        record.end(number, status)
+    assert record.leaders(3) == Record.read(tmp_path).leaders(3) == [1]
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("score", [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35])
+def test_a_trial_would_lead_exactly_when_it_leads_once_it_has_ended(
+    mode: str, count: int, score: float, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, mode, trials=4)
+    for number, other in ((0, 0.1), (3, 0.2), (2, 0.3)):  # one that ties is earlier or later
+        record.report(number, 1, other, {}, 1.0)
+        record.end(number, "finished")
+    record.report(1, 1, score, {}, 1.0)
+    expected = record.would_lead(1, count)
+    record.end(1, "pruned")
+    assert (1 in record.leaders(count)) is expected
+
+
+def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    assert not record.would_lead(0)
+    record.report(0, 1, math.nan, {}, 1.0)
+    assert not record.would_lead(0)
+    record.report(1, 1, -1e9, {}, 1.0)
+    assert record.would_lead(1)
+
+
+def test_a_sweep_has_run_for_as_long_as_each_of_its_runs_up_to_its_last_word(
+    clock: Clock, tmp_path: Path
+) -> None:
+    record, began = new_record(tmp_path), clock.now
+    assert record.used_s == 0
+    run1: dict[str, float] = {"started": began}
+    record.note("runs", [run1])
+    assert record.used_s == 0
+    record.begin({}, {}, 0)  # Optuna's own clock says when: before this run, it does not count
+    clock.now = began + 100
+    record.report(0, 1, 0.5, {}, 1.0)
+    assert record.used_s == pytest.approx(100)  # then it was killed
+    run2: dict[str, float] = {"started": began + 5_000, "ended": began + 5_600}
+    clock.now = began + 5_500
+    record = Record.reopen(tmp_path)
+    record.note("runs", [run1, run2])
+    record.report(0, 2, 0.5, {}, 1.0)
+    assert record.used_s == pytest.approx(100 + 600)  # what came behind the last trial counts too
+    run3 = {"started": began + 7_000}
+    record.note("runs", [run1, run2, run3])
+    assert record.used_s == pytest.approx(100 + 600)
+    clock.now = began + 7_030
+    record.end(0, "finished")
+    assert record.used_s == pytest.approx(100 + 600 + 30)
+    assert Record.read(tmp_path).used_s == pytest.approx(100 + 600, abs=1)  # Optuna's clock again
+
+
+def test_a_trial_that_began_counts_from_its_run_on(tmp_path: Path) -> None:
+    record, now = new_record(tmp_path), time.time()
+    record.note("runs", [{"started": now - 50}, {"started": now - 20}])
+    record.begin({}, {}, 0)
+    assert record.used_s == pytest.approx(20, abs=1)
+    record.end(0, "failed")
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.used_s == pytest.approx(20, abs=1)
+
+
+def test_a_record_of_before_there_were_runs_has_used_nothing(tmp_path: Path) -> None:
+    assert scored(tmp_path, "max", [[0.5]]).used_s == 0
 
 
 WRITER = """

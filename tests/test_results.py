@@ -37,6 +37,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
         "status": "string",
         "reason": "string",
         "log": "string",
+        "notices": "string",
         "params_lr": "double",
         "params_act": "string",
         "params_width": "int64",

@@ -174,3 +174,43 @@ def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
     scheduler = asha.build(SweepConfig(), new_record(tmp_path, "max", 1))
     result = {"done": True, "status": "failed", "reason": "ValueError: no"}
     assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_decided_is_rebuilt_from_the_record(
+    name: str, mode: Mode, seed: int, tmp_path: Path
+) -> None:
+    """Whatever came behind it, and in another process too: a resume asks for the last epoch of a trial."""
+    config = SweepConfig(max_epochs=16, grace_epochs=1, reduction_factor=2)
+    module = registry.find("scheduler", name)
+    record = new_record(tmp_path, mode, 20)
+    scheduler = module.build(config, record)
+    generator = random.Random(f"{name} {mode} {seed}")
+    reached = dict.fromkeys(range(20), 0)
+    decided: dict[tuple[int, int], bool] = {}
+    while reached:
+        number = generator.choice(list(reached)[:6])
+        epoch = reached[number] = reached[number] + 1
+        is_finite = generator.random() > 0.02
+        score = round(generator.gauss(0, 1), 1) if is_finite else math.nan
+        decision = decide(scheduler, record, number, epoch, score)
+        decided[number, epoch] = decision == TrialScheduler.STOP
+        assert module.ends_at(config, record, number, epoch) is decided[number, epoch]
+        if decided[number, epoch] or not is_finite or epoch == config.max_epochs:
+            del reached[number]
+    assert any(decided.values()) is (name != "none")
+    for seen in (record, Record.read(tmp_path)):
+        rebuilt = {key: module.ends_at(config, seen, *key) for key in decided}
+        assert rebuilt == decided
+
+
+def test_asha_ends_no_trial_at_an_epoch_that_it_has_not_reported(tmp_path: Path) -> None:
+    record = new_record(tmp_path, "max", 3)
+    scheduler = asha.build(SweepConfig(), record)
+    for number in range(2):
+        decide(scheduler, record, number, 3, 0.9)
+    assert not asha.ends_at(SweepConfig(), record, 2, 3)
+    record.report(2, 3, math.nan, {}, 1.0)
+    assert not asha.ends_at(SweepConfig(), record, 2, 3), "it diverged: nothing of the scheduler's"

@@ -96,7 +96,7 @@ class Play:
             if (config := self.propose()) is None:
                 self.end_oldest()
                 continue
-            assert config["number"] == len(self.record.trials) - 1
+            assert config["params"] == self.record.trials[config["number"]].params
             proposed.append(config["params"])
         return proposed
 
@@ -191,13 +191,82 @@ def test_a_searcher_rebuilt_from_the_record_goes_on_as_one_that_was_not_interrup
     shutil.copytree(tmp_path / "whole", tmp_path / "copy")
     resumed = Play.resumed(name, tmp_path / "copy", space, num_trials=20)
     assert [trial.number for trial in resumed.record.live] == [7, 8, 9]
+    assert resumed.run(3, slots=3) == [trial.params for trial in whole.record.live]
     assert resumed.run(8, slots=3) == whole.run(8, slots=3)
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_unfinished_trials_come_first_with_their_own_params_and_numbers(name: str, tmp_path: Path) -> None:
+    Play(name, tmp_path, FINITE, seed=3).run(7, slots=4)
+    resumed = Play.resumed(name, tmp_path, FINITE, seed=4)  # it would propose others
+    resumed.record.end(4, "failed")  # how it ended came to light
+    unfinished = {trial.number: trial.params for trial in Record.read(tmp_path).live}
+    assert list(unfinished) == [3, 5, 6]
+    resumed = Play.resumed(name, tmp_path, FINITE, seed=4)
+    resumed.searcher.slots = 4
+    given = [resumed.propose() for _ in range(4)]
+    assert {config["number"]: config["params"] for config in given[:3]} == unfinished
+    assert [config["number"] for config in given] == [3, 5, 6, 7]
+    assert len(resumed.record.trials) == 8, "only the last one was new"
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_unfinished_trials_that_wait_take_no_slots(name: str, tmp_path: Path) -> None:
+    """Another run may have fewer slots than the one that broke off."""
+    Play(name, tmp_path, FINITE).run(4, slots=4)
+    resumed = Play.resumed(name, tmp_path, FINITE)
+    resumed.searcher.slots = 2
+    assert [resumed.propose() is None for _ in range(4)] == [False, False, True, True]
+    resumed.end_oldest()
+    assert resumed.propose()["number"] == 2
+    assert resumed.propose() is None
+    for number in (3, 4):  # the last one that waits, then a new one
+        resumed.end_oldest()
+        assert resumed.propose()["number"] == number
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_no_point_of_an_unfinished_trial_is_proposed_again(name: str, tmp_path: Path) -> None:
+    Play(name, tmp_path, SMALL, num_trials=6).run(3, slots=3)
+    resumed = Play.resumed(name, tmp_path, SMALL, num_trials=6)
+    assert len(keys(resumed.run(6, slots=6))) == 6
+    assert len(resumed.record.trials) == 6
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("first", "then"), [(1, 6), (2, 4), (3, 5), (5, 6)])
+def test_a_grid_for_more_trials_begins_with_those_it_has_and_tries_each_point_once(
+    first: int, then: int, ended: bool, tmp_path: Path
+) -> None:
+    begun = Play("grid", tmp_path / "s", SMALL, seed=7, num_trials=first)
+    before = begun.run(first, slots=first)
+    assert begun.propose() is None
+    while ended and begun.record.live:
+        begun.end_oldest()
+    resumed = Play.resumed("grid", tmp_path / "s", SMALL, seed=7, num_trials=then)
+    resumed.run(then - first + (0 if ended else first), slots=6)
+    params = [dict(trial.params) for trial in resumed.record.trials]
+    assert params[:first] == before
+    assert len(params) == len(keys(params)) == then
+    at_once = Play("grid", tmp_path / "at_once", SMALL, seed=7, num_trials=then).run(then)
+    assert keys(params) == keys(at_once), "as if so many had been asked for from the start"
+    resumed.end_oldest()
+    assert resumed.propose() == Searcher.FINISHED
+
+
+def test_a_large_grid_for_many_more_trials_tries_what_it_would_have_from_the_start(tmp_path: Path) -> None:
+    """400 points: Python samples few of many in another way than many of many."""
+    Play("grid", tmp_path / "s", FINITE, num_trials=50).run(50, slots=50)
+    resumed = Play.resumed("grid", tmp_path / "s", FINITE, num_trials=120).run(120, slots=120)
+    at_once = Play("grid", tmp_path / "at_once", FINITE, num_trials=120).run(120, slots=120)
+    assert keys(resumed) == keys(at_once)
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_a_rebuilt_searcher_proposes_what_is_left_and_nothing_again(name: str, tmp_path: Path) -> None:
     before = Play(name, tmp_path, SMALL, num_trials=6).run(4, slots=2)
     resumed = Play.resumed(name, tmp_path, SMALL, num_trials=6)
+    assert resumed.run(2, slots=2) == before[2:]
     assert len(keys(before + resumed.run(2, slots=2))) == 6
     resumed.end_oldest()
     assert resumed.propose() == Searcher.FINISHED
@@ -345,6 +414,47 @@ def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other
 def test_tpe_draws_at_random_until_it_has_a_model(tmp_path: Path) -> None:
     drawn = Play("random", tmp_path / "random", CONTINUOUS).run(3)
     assert Play("tpe", tmp_path / "tpe", CONTINUOUS).run(3) == drawn
+
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "narrower": {"lr": tune.loguniform(0.1, 0.2), "width": tune.qlograndint(8, 64, 8)},
+    "coarser": {"lr": tune.quniform(0.1, 1.0, 0.1), "width": tune.qrandint(16, 64, 16)},
+    "a choice": {"lr": tune.choice([0.1, 0.2, 0.3]), "width": tune.choice([8, 16, 64])},
+    "another knob": {**CONTINUOUS, "activation": tune.choice(["relu", "gelu"])},
+    "one knob less": {"lr": tune.loguniform(1e-3, 1.0)},
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_tpe_goes_on_in_a_space_that_was_changed_without_the_trials_that_are_not_of_it(
+    change: str, tmp_path: Path
+) -> None:
+    before = Play("tpe", tmp_path, CONTINUOUS).run(12)
+    resumed = Play.resumed("tpe", tmp_path, CHANGED[change])
+    assert resumed.run(1) == before[-1:]
+    for params in resumed.run(6):
+        assert list(params) == list(CHANGED[change])
+        for name, domain in CHANGED[change].items():
+            values = domains.values_of(domain)
+            assert params[name] in values if values else domain.is_valid(params[name])
+
+
+def test_what_was_tried_outside_of_a_changed_space_teaches_tpe_nothing(tmp_path: Path) -> None:
+    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
+
+    def next_trial(width: int, sign: int) -> Any:
+        """After eight trials with scores of this sign of some of them, those with this width."""
+        play = Play("tpe", tmp_path / f"{width} {sign}", CONTINUOUS)
+        for number in range(16):
+            params = {**space.draw((9, number)), "width": width if number % 2 else 64}
+            play.record.begin(params, {}, 0)
+            score = score_of(params) * (sign if number % 2 else 1)
+            play.record.report(number, 1, score, {}, 1.0)
+            play.record.end(number, "pruned")
+        return play.propose()["params"]
+
+    assert next_trial(65, 1) == next_trial(65, -1)
+    assert next_trial(8, 1) != next_trial(8, -1)
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])

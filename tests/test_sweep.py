@@ -93,7 +93,9 @@ def test_the_winner_alone_is_kept_and_its_weights_are_those_of_its_best_epoch(
     inputs, labels = next(iter(digits_mlp.Digits(digits_mlp.Params()).val_dataloader()))
     accuracy = (model(inputs).argmax(1) == labels).float().mean().item()
     assert accuracy == pytest.approx(winner["best_val_acc"])
-    assert len(list((folder / "tune").glob("trial_*/checkpoint_*"))) == 1
+    assert [path.parent.name for path in (folder / "checkpoints").glob("trial_*/epoch_*")] == [
+        f"trial_{winner['id']:04d}"
+    ]
 
 
 def test_the_record_alone_gives_the_same_tables(trials: list[dict[str, object]], folder: Path) -> None:

@@ -14,7 +14,9 @@ import pytest
 import ray
 import torch
 
+from sweeps import checkpoints
 from sweeps.trial import Job, SweepTrial
+from tests.conftest import fill_up
 from training.config import FitConfig
 
 EPOCHS = 3
@@ -30,12 +32,12 @@ def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     ray.shutdown()
 
 
-def _job(trainable: str = "trainables.digits_mlp", **changes: Any) -> Job:
+def _job(trainable: str = "trainables.digits_mlp", folder: Path = Path("/none"), **changes: Any) -> Job:
     fixed = {"batch_size": 64} if trainable.endswith("digits_mlp") else {"slope": 1.0, "epoch_s": 0.0}
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
     fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=5)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
-    return Job(trainable=trainable, fixed=fixed, **settings)
+    return Job(trainable=trainable, fixed=fixed, folder=str(folder), **settings)
 
 
 Start = Callable[..., SweepTrial]
@@ -63,8 +65,8 @@ def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
     return [trial.train()["metrics"] for _ in range(epochs)]
 
 
-def _then(trial: SweepTrial, params: dict[str, Any]) -> SweepTrial:
-    assert trial.reset({"number": 1, "params": params})
+def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1) -> SweepTrial:
+    assert trial.reset({"number": number, "params": params})
     return trial
 
 
@@ -146,18 +148,74 @@ def test_gpu_memory_is_given_back_between_trials(start: Start) -> None:
     assert torch.cuda.memory_allocated() < 2**20
 
 
-def test_a_checkpoint_goes_on_where_it_was_written(
+def test_a_trial_goes_on_from_its_checkpoint_in_another_process(
     start: Start, alone: list[dict[str, float]], tmp_path: Path
 ) -> None:
-    first = start(_job(), SECOND)
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
     _train(first, 2)
-    first.save_checkpoint(str(tmp_path))
+    first.save_checkpoint("")
     second = start(_job(), FIRST)
     _train(second, 1)
-    _then(second, SECOND).load_checkpoint(str(tmp_path))
-    result = second.train()
+    second = start(job, SECOND)
+    known, result = second.train(), second.train()
+    assert (known["epoch"], known["metrics"], known["done"]) == (2, alone[1], False)
     assert (result["epoch"], result["metrics"]) == (3, alone[2])
     assert result["done"]
+    assert "notices" not in {**known, **result}
+
+
+def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
+    _train(first)
+    first.save_checkpoint("")
+    second = start(job, SECOND)
+    result = second.train()
+    assert (result["epoch"], result["metrics"], result["done"]) == (3, alone[2], True)
+    (checkpoint,) = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
+    written = (checkpoint / "resume.ckpt").stat()
+    second.save_checkpoint("")
+    assert (checkpoint / "resume.ckpt").stat() == written, "there is nothing new to save"
+
+
+def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
+    for _ in range(2):
+        first.train()
+        first.save_checkpoint("")
+    newest, before = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
+    content = bytearray((newest / "resume.ckpt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "resume.ckpt").write_bytes(content)
+    trial = start(job, SECOND)
+    known, result = trial.train(), trial.train()
+    assert (known["epoch"], result["epoch"], result["metrics"]) == (1, 2, alone[1])
+    (notice,) = known["notices"]
+    assert "epoch 2 is broken (resume.ckpt is not as it was written): trains on after epoch 1" in notice
+    (before / "manifest.json").unlink()
+    result = start(job, SECOND).train()
+    assert (result["epoch"], result["metrics"]) == (1, alone[0])
+    assert "trains on from its start" in result["notices"][0]
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(start: Start, small_disk: Path) -> None:
+    trial = start(_job(folder=small_disk), SECOND)
+    trial.train()
+    trial.save_checkpoint("")
+    fill_up(small_disk)
+    trial.train()
+    trial.save_checkpoint("")
+    assert [path.name for path in (small_disk / "checkpoints" / "trial_0000").iterdir()] == ["epoch_0001"]
+    result = trial.train()
+    assert result["epoch"] == 3
+    assert result["notices"] == ["no checkpoint of epoch 2: the disk is full"]
+    assert checkpoints.newest(checkpoints.folder_of(small_disk, 0))[0] is not None
 
 
 def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:
@@ -175,9 +233,9 @@ def test_a_retry_goes_on_from_the_last_checkpoint(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
-    trial = start(_job("tests.faulty.toy", max_failures=1), {"fault": "flaky"})
+    trial = start(_job("tests.faulty.toy", folder=tmp_path, max_failures=1), {"fault": "flaky"})
     assert trial.train()["epoch"] == 1
-    (tmp_path / "checkpoint").mkdir()
-    trial.save_checkpoint(str(tmp_path / "checkpoint"))
+    trial.save_checkpoint("")
     assert [trial.train()["epoch"] for _ in range(2)] == [2, 3]
     assert len((tmp_path / "flaky").read_text().splitlines()) == 2
+    assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["min", "max"]
 
-RESUME_FILE = "resume.ckpt"
-"""In a checkpoint's folder, written last: what training goes on from."""
-
 
 class MetricNotLogged(LookupError):
     """The model ended an epoch without logging the metric that it is to be judged by."""

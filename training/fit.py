@@ -23,11 +23,13 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training.config import RESUME_FILE, FitConfig, MetricNotLogged, Trainable, is_better
+from training.config import FitConfig, MetricNotLogged, Trainable, is_better
 
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
 ABOUT_FILE = "about.json"
+RESUME_FILE = "resume.ckpt"
+"""Optimizer, schedules and loop: what training goes on from."""
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 # The Trainer advises worker processes; these data sets are already tensors in this process.
@@ -50,11 +52,7 @@ class Epoch:
 
 
 class Fit:
-    """One training run.
-
-    Going on from a checkpoint trains as if there had been no break, but for two things of
-    Lightning's: ReduceLROnPlateau takes its step after the checkpoint of the same epoch, and a model
-    that asks for `trainer.estimated_stepping_batches` has its first shuffle drawn before our seed.
+    """One training run. Going on from a checkpoint trains as if there had been no break.
 
     Args:
         trainable: the module that says what to train.
@@ -69,6 +67,7 @@ class Fit:
         self.config = config
         self.best_score = math.nan
         self.best_weights: dict[str, torch.Tensor] = {}
+        self.last_metrics: Mapping[str, float] = {}
         self.first_epoch = 0
         self._checkpoint = checkpoint
         if checkpoint is not None:
@@ -78,6 +77,19 @@ class Fit:
         self._model = trainable.build_model(params)
         self._data = trainable.build_data(params)
         self._trainer: pl.Trainer | None = None
+
+    @property
+    def last_epoch(self) -> Epoch | None:
+        """The last epoch of the checkpoint that it goes on from, as it was reported (its time aside)."""
+        if not self.first_epoch:
+            return None
+        score = self.last_metrics[self.config.metric]
+        return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether there is more to save than the checkpoint that it goes on from."""
+        return self._trainer is not None
 
     def run(self, on_epoch: Callable[[Epoch], bool]) -> None:
         """Train until `max_epochs`, or until `on_epoch` answers False.
@@ -101,9 +113,13 @@ class Fit:
         """Write what a resume needs, and the weights of the best epoch, into `folder`."""
         assert self._trainer is not None, "nothing has been trained"
         torch.save(self.best_weights, folder / WEIGHTS_FILE)
-        about = {"score": self.best_score, "epochs": self._trainer.current_epoch + 1}
+        about = {
+            "score": self.best_score,
+            "epochs": self._trainer.current_epoch + 1,
+            "metrics": dict(self.last_metrics),
+        }
         (folder / ABOUT_FILE).write_text(json.dumps(about))
-        self._trainer.save_checkpoint(folder / RESUME_FILE)  # last: with it the checkpoint is whole
+        self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     def keep_if_best(self, score: float) -> None:
         """Hold the weights of the best epoch so far in CPU memory; with mixed precision they are fp32."""
@@ -117,6 +133,7 @@ class Fit:
     def _load_best(self, folder: Path) -> None:
         about = json.loads((folder / ABOUT_FILE).read_text())
         self.best_score, self.first_epoch = about["score"], about["epochs"]
+        self.last_metrics = about["metrics"]
         self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
 
 
@@ -169,9 +186,22 @@ class _EpochEnd(Checkpoint):
         self._on_epoch = on_epoch
         self._started = 0.0
 
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # The first epoch's order is drawn before `on_train_epoch_start`, that of the others after.
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        # A model that asks for `estimated_stepping_batches` has the first epoch's order drawn when its
+        # optimizers are made; others have it drawn behind `on_fit_start`.
         self._seed(self._fit.first_epoch)
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.train_dataloader is None:  # the order is not drawn yet
+            self._seed(self._fit.first_epoch)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Lightning steps these behind the checkpoint of an epoch, by metrics that are not in it.
+        epoch, metrics = self._fit.first_epoch, self._fit.last_metrics
+        for config in trainer.lr_scheduler_configs if epoch else []:
+            is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
+            if is_due and config.monitor is not None and config.monitor in metrics:
+                pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._fit.first_epoch:
@@ -188,6 +218,7 @@ class _EpochEnd(Checkpoint):
             raise MetricNotLogged(
                 f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
             )
+        self._fit.last_metrics = metrics
         self._fit.keep_if_best(metrics[name])
         seconds = time.perf_counter() - self._started
         epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)

@@ -32,6 +32,22 @@ def describe(config: SweepConfig) -> str:
     return f"asha: judged at epochs {epochs} (the end); about 1/{config.reduction_factor} go on"
 
 
+def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
+    """Whether the trial, which reported this epoch, was stopped there."""
+    at_rung = record.scores_at(epoch)
+    return number in at_rung and not _stays(config, record, number, epoch, at_rung[number])
+
+
+def _stays(config: SweepConfig, record: Record, number: int, epoch: int, score: float) -> bool:
+    if epoch not in rungs(config):
+        return True
+    at_rung = record.scores_at(epoch)
+    # Trained again after a lost process: judged again by what was there the first time.
+    score = at_rung.get(number, score)
+    before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
+    return goes_on(score, before, config.reduction_factor, record.mode)
+
+
 class Asha(FIFOScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
@@ -39,16 +55,11 @@ class Asha(FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self._config = config
         self._record = record
-        self._rungs = frozenset(rungs(config))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP or CONTINUE. Called before the record hears of the result."""
-        epoch, score, number = result.get("epoch"), result.get("score"), trial.config["number"]
-        if epoch not in self._rungs or score is None or not math.isfinite(score):
+        epoch, score = result.get("epoch"), result.get("score")
+        if epoch is None or score is None or not math.isfinite(score):
             return str(TrialScheduler.CONTINUE)
-        at_rung = self._record.scores_at(epoch)
-        # Trained again after a lost process: judged again by what was there the first time.
-        score = at_rung.get(number, score)
-        before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-        stays = goes_on(score, before, self._config.reduction_factor, self._record.mode)
+        stays = _stays(self._config, self._record, trial.config["number"], epoch, score)
         return str(TrialScheduler.CONTINUE if stays else TrialScheduler.STOP)

@@ -18,6 +18,8 @@ Propose = Callable[[int], Iterator[dict[str, Knob]]]
 class RecordSearcher(Searcher):
     """A Tune searcher that reads the record instead of keeping results of its own.
 
+    Trials that the record holds unfinished, of a run that broke off, come first.
+
     Args:
         record: what was tried, and how it went.
         space: the checked space.
@@ -34,18 +36,21 @@ class RecordSearcher(Searcher):
         self._propose = propose
         self._seed = seed
         self._words = space.distributions()
-        self._seen = {_key(trial.params) for trial in record.trials}
+        self._waiting = [trial.number for trial in record.live]
+        self._seen = {key_of(trial.params) for trial in record.trials}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is new."""
-        if len(self._record.live) >= self.slots:
+        if len(self._record.live) - len(self._waiting) >= self.slots:
             return None
+        if self._waiting:
+            return _config(self._record, self._waiting.pop(0))
         number = len(self._record.trials)
         for params in self._propose(number):
-            if (key := _key(params)) not in self._seen:
+            if (key := key_of(params)) not in self._seen:
                 self._seen.add(key)
                 self._record.begin(params, self._words, self._seed)
-                return {"number": number, "params": params}
+                return _config(self._record, number)
         return Searcher.FINISHED
 
     def on_trial_complete(
@@ -60,5 +65,10 @@ class RecordSearcher(Searcher):
         """Nothing to do: a resume rebuilds a searcher from the record."""
 
 
-def _key(params: Any) -> tuple[Any, ...]:
+def _config(record: Record, number: int) -> dict[str, Any]:
+    return {"number": number, "params": dict(record.trials[number].params)}
+
+
+def key_of(params: Any) -> tuple[Any, ...]:
+    """Params as something that a set can hold."""
     return tuple(sorted(params.items()))

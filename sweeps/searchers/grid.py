@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sweeps.config import Knob, SweepConfig, UserError
 from sweeps.domains import Form
 from sweeps.record import Record
-from sweeps.searchers._searcher import RecordSearcher
+from sweeps.searchers._searcher import RecordSearcher, key_of
 from sweeps.space import Space
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite"})
@@ -30,11 +30,17 @@ def check(space: Space) -> None:
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """The whole grid in order, or, with fewer trials than points, a seeded sample of it."""
+    """The whole grid in order, or, with fewer trials than points, a seeded sample of it.
+
+    The sample for more trials holds that for fewer: where --num-trials was raised, the rest comes
+    behind what the record has.
+    """
     points = list(space.grid())
     if config.num_trials is not None and config.num_trials < len(points):
-        chosen = random.Random(config.seed).sample(range(len(points)), config.num_trials)
-        points = [points[position] for position in sorted(chosen)]
+        order = random.Random(config.seed).sample(range(len(points)), len(points))
+        points = [points[position] for position in sorted(order[: config.num_trials])]
+    tried = {key_of(trial.params): dict(trial.params) for trial in record.trials}
+    points = [*tried.values(), *(point for point in points if key_of(point) not in tried)]
 
     def propose(number: int) -> Iterator[dict[str, Knob]]:
         return iter(points[number : number + 1])

@@ -44,7 +44,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     def propose(number: int) -> Iterator[dict[str, Knob]]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            told = [as_told(trial, fidelity, words) for trial in record.trials]
+            told = [as_told(trial, fidelity, words) for trial in record.trials if _is_in(trial, words)]
             yield from _draws(space, told, words, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
 
@@ -54,6 +54,16 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
 def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | None:
     """The highest of the epochs that `enough` trials have reached, None while there is none."""
     return next((epoch for epoch in fidelities if len(record.scores_at(epoch)) >= enough), None)
+
+
+def _is_in(trial: TrialRow, words: dict[str, BaseDistribution]) -> bool:
+    """Whether a trial is one of this space: not so when the space was changed under a sweep."""
+    params = {name: trial.params[name] for name in words if name in trial.params}
+    try:
+        create_trial(state=TrialState.RUNNING, params=params, distributions=words)
+    except ValueError:  # Optuna's check: a knob is missing, or not one of the values
+        return False
+    return True
 
 
 def as_told(trial: TrialRow, fidelity: int, words: dict[str, BaseDistribution]) -> FrozenTrial:

@@ -1,6 +1,6 @@
 """A trainable of a few milliseconds an epoch whose knob `fault` says how it goes wrong.
 
-Every attempt is written into the folder $TOY_ATTEMPTS: which trial, which process.
+Every attempt, and every epoch, is written into the folder $TOY_ATTEMPTS.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Toy(pl.LightningModule):
         if self.params.fault != "mute":
             self.log("score", score)
         self.log("other", 1.0)
+        _note("epochs", f"{self.params.slope} {self.current_epoch + 1}")
         if self.params.fault == "stops" and self.current_epoch == 1:
             self.trainer.should_stop = True
 
@@ -95,9 +96,9 @@ def attempts(folder: Path, fault: str) -> int:
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
-def _note(word: str) -> None:
+def _note(word: str, line: object = None) -> None:
     with (Path(os.environ["TOY_ATTEMPTS"]) / word).open("a") as file:
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{line or os.getpid()}\n")
 
 
 def _is_first(fault: str) -> bool:

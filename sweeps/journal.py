@@ -1,0 +1,89 @@
+"""The file under the record: Optuna's journal, a JSON line per change, written by one process.
+
+What a dying driver can leave behind is mended here, before the next one writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from optuna.storages.journal import JournalFileBackend
+
+JOURNAL = "record.journal"
+
+
+class RecordLost(Exception):
+    """The record can't be written any more: what follows would not be remembered."""
+
+
+class RecordUnreadable(ValueError):
+    """The record is damaged, or of a format that this version does not know."""
+
+
+class Journal(JournalFileBackend):
+    """Optuna's journal file; a line that can't be written whole is taken back, and is the last one."""
+
+    def __init__(self, file_path: str) -> None:
+        super().__init__(file_path)
+        self._path = Path(file_path)
+        self._lost: OSError | None = None
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        if self._lost is None:
+            size = self._path.stat().st_size
+            try:
+                super().append_logs(logs)
+                return
+            except OSError as error:
+                self._lost = error
+                with contextlib.suppress(OSError):
+                    os.truncate(self._path, size)
+        raise RecordLost(f"the record can't be written: {self._lost.strerror or self._lost} ({self._path})")
+
+
+def mend(path: Path) -> None:
+    """Cut off an end that is not whole, and remove a lock that nobody holds.
+
+    The next line would be glued to a torn one, and no program could read on (optuna/optuna#5138); a
+    lock that was left blocks 30 s (optuna/optuna#5921).
+
+    Raises:
+        RecordUnreadable: as `whole_bytes`.
+    """
+    if (whole := whole_bytes(path)) < path.stat().st_size:
+        os.truncate(path, whole)
+    with contextlib.suppress(FileNotFoundError):
+        Path(f"{path}.lock").unlink()
+
+
+def whole_bytes(path: Path) -> int:
+    """The length of the part that reads: all, but for an end that was torn off or never reached the disk.
+
+    Raises:
+        RecordUnreadable: whole lines follow a damaged one; to cut there would lose them.
+    """
+    whole, position, damaged = 0, 0, 0
+    with path.open("rb") as content:
+        for number, line in enumerate(content, start=1):
+            position += len(line)
+            if not _is_whole(line):
+                damaged = damaged or number
+            elif damaged:
+                raise RecordUnreadable(
+                    f"{path}: line {damaged} is damaged, and whole lines follow it; "
+                    "restore the file from a copy, or start a new sweep"
+                )
+            else:
+                whole = position
+    return whole
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,203 @@
+"""Go on with a sweep whose driver is gone: what may, what must not, and where each trial stands.
+
+Searchers and schedulers keep nothing (they read the record), so going on is a new Tune run over the
+old record. What is left to do here: say what has changed since, end the trials whose last word was
+spoken but not written down, and put the checkpoints in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+
+from sweeps import checkpoints, folder
+from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag
+from sweeps.identity import changes, identity
+from sweeps.journal import RecordLost, RecordUnreadable
+from sweeps.plan import Plan
+from sweeps.record import Record, Status, TrialRow
+from sweeps.trial import why_diverged
+from sweeps.words import command, count, duration, place, short
+
+NEVER = (*("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor"),)
+"""What the scores and rungs of the record mean: not even --force changes it."""
+RAISED = frozenset({"num_trials", "time_budget_hours"})
+"""What may be raised."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a sweep stands before it goes on."""
+
+    text: str
+    is_finished: bool
+
+
+def look(plan: Plan) -> Standing:
+    """How the sweep stands, in words; "" when it is new.
+
+    Raises:
+        UserError: it can't go on exactly, and why.
+    """
+    if plan.config.resume is None:
+        return Standing("", is_finished=False)
+    folder.refuse_if_running(plan.folder)
+    record = _read(plan)
+    before, config = record.about["identity"]["settings"], plan.config
+    _refuse_other_rungs(plan, before)
+    if _is_finished(record, config):
+        return Standing(_finished(plan, record), is_finished=True)
+    _refuse_less(config, before, record)
+    changed = changes(record.about["identity"], identity(plan), but=RAISED)
+    if changed and not config.force:
+        listed = "\n".join(f"  {line}" for line in changed)
+        raise UserError(
+            f"--resume {place(plan.folder)}: this changed since the sweep began, and trials before and "
+            f"after could not be compared:\n{listed}\n"
+            "Put it back, start a new sweep, or go on all the same with --force (the record will say so)."
+        )
+    return Standing(_unfinished(plan, record, changed), is_finished=False)
+
+
+def begin_run(plan: Plan, record: Record) -> None:
+    """Write that a run begins; where it goes on with others, put their trials in order first."""
+    now = identity(plan)
+    changed = changes(record.about["identity"], now) if record.about.get("runs") else []
+    run = {"started": time.time(), "changed": changed, "forced": plan.config.force}
+    record.note("runs", [*record.about.get("runs", []), run])
+    if changed:
+        record.note("identity", now)
+    record.note("outcome", "unfinished")
+    _write_ends(plan, record)
+    _order_checkpoints(plan, record)
+
+
+def end_run(record: Record, outcome: str) -> None:
+    """Write that a run ended, and how; where the record can't be written any more, nothing."""
+    *before, run = record.about["runs"]
+    with contextlib.suppress(RecordLost):
+        record.note("runs", [*before, {**run, "ended": time.time()}])
+        record.note("outcome", outcome)
+
+
+def _read(plan: Plan) -> Record:
+    try:
+        record = Record.read(plan.folder)
+    except (FileNotFoundError, RecordUnreadable) as error:
+        raise UserError(f"--resume {place(plan.folder)}: {error}") from None
+    if "identity" not in record.about:
+        raise UserError(
+            f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
+            f"repeat it: {command('--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
+        )
+    if not hasattr(plan.scheduler, "ends_at"):
+        raise UserError(
+            f"--resume {place(plan.folder)}: {plan.config.scheduler} defines no `ends_at`, so what it "
+            "decided can't be rebuilt from the record"
+        )
+    return record
+
+
+def _is_finished(record: Record, config: SweepConfig) -> bool:
+    asked = record.about["identity"]["settings"]["num_trials"]
+    return record.about.get("outcome") == "finished" and (config.num_trials or 0) <= asked
+
+
+def _refuse_other_rungs(plan: Plan, before: dict[str, object]) -> None:
+    faults = [
+        f"{flag(name)} {short(getattr(plan.config, name))}: the sweep began with {short(before[name])}"
+        for name in NEVER
+        if getattr(plan.config, name) != before[name]
+    ]
+    if faults:
+        reason = "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep."
+        raise UserError("\n".join([*faults, reason]))
+
+
+def _refuse_less(config: SweepConfig, before: dict[str, object], record: Record) -> None:
+    for name in sorted(RAISED):
+        old, new = before[name], getattr(config, name)
+        if isinstance(old, int | float) and new is not None and new < old:
+            raise UserError(f"{flag(name)} {new:g}: may only be raised; the sweep has {old}")
+    used, budget = record.used_s, config.time_budget_hours
+    if budget is not None and used >= budget * 3600:
+        raise UserError(
+            f"--time-budget-hours {budget:g}: used up (the sweep ran {duration(used)}); raise it, "
+            f"for example to {math.ceil(used / 3600 + budget):g}"
+        )
+
+
+def _finished(plan: Plan, record: Record) -> str:
+    ended = len(record.trials) - len(record.live)
+    text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. It is in {place(plan.folder)}."
+    if ended >= plan.space.size():
+        return f"{text}\nIts space has no more points."
+    more = ("--resume", place(plan.folder), "--num-trials", str(2 * len(record.trials)))
+    return f"{text}\nFor more trials: {command(*more)}"
+
+
+def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
+    ended = len(record.trials) - len(record.live)
+    to_come = max(0, (plan.config.num_trials or 0) - len(record.trials))
+    lines = [f"\n\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {to_come} to come"]
+    lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in record.live]
+    lines += [f"Changed since it began: {line}" for line in changed]
+    return "\n".join(lines)
+
+
+def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
+    """In words; whether the checkpoint is whole is checked when the trial begins."""
+    ended = _how_it_ended(plan, record, trial)
+    if ended is not None and not _leads(plan, record, trial, ended[0]):
+        return f"has ended after epoch {max(trial.epochs)}"
+    there = checkpoints.all_of(checkpoints.folder_of(plan.folder, trial.number))
+    there = [path for path in there if checkpoints.epoch_of(path) in trial.epochs]
+    if not there:
+        again = f" ({count(len(trial.epochs), 'epoch')} again)" if trial.epochs else ""
+        return f"starts from its first epoch{again}"
+    epoch = checkpoints.epoch_of(there[0])
+    repeated = max(trial.epochs) - epoch
+    return f"goes on after epoch {epoch}" + (f" ({count(repeated, 'epoch')} again)" if repeated else "")
+
+
+def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, str] | None:
+    """How a trial ended whose end was not written any more; None when it did not."""
+    config, last = plan.config, max(trial.epochs, default=0)
+    if not last:
+        return None
+    if not math.isfinite(score := trial.epochs[last].score):
+        return "diverged", why_diverged(str(config.metric), last, score)
+    if last == config.max_epochs:
+        return "finished", ""
+    return ("pruned", "") if plan.scheduler.ends_at(config, record, trial.number, last) else None
+
+
+def _write_ends(plan: Plan, record: Record) -> None:
+    """Write the ends that the driver knew and did not come to write.
+
+    One that leads needs its weights too: it begins once more, from its checkpoint, and ends by itself.
+    """
+    for trial in record.live:
+        if (ended := _how_it_ended(plan, record, trial)) is None:
+            continue
+        if not _leads(plan, record, trial, ended[0]):
+            record.end(trial.number, *ended)
+
+
+def _leads(plan: Plan, record: Record, trial: TrialRow, status: Status) -> bool:
+    return status != "diverged" and record.would_lead(trial.number, plan.config.keep_checkpoints)
+
+
+def _order_checkpoints(plan: Plan, record: Record) -> None:
+    """Remove those that nobody needs, and any that is ahead of the record."""
+    checkpoints.tidy(plan.folder)
+    leaders = set(record.leaders(plan.config.keep_checkpoints))
+    for trial in record.trials:
+        of_trial = checkpoints.folder_of(plan.folder, trial.number)
+        if trial.status != "unfinished" and trial.number not in leaders:
+            checkpoints.remove(of_trial)
+        for path in checkpoints.all_of(of_trial):
+            if checkpoints.epoch_of(path) not in trial.epochs:
+                checkpoints.remove(path)

@@ -1,0 +1,202 @@
+"""The disk under the results: a sweep pauses before it is full, says so once, and goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sweeps import checkpoints, disk
+from sweeps.disk import Disk
+from sweeps.words import size
+
+MB = 10**6
+
+
+class FakeDisk:
+    """Free space that changes while a sweep waits: the last of these stays."""
+
+    def __init__(self, *free_mb: float) -> None:
+        self._free: Iterator[float] = iter(free_mb)
+        self._now = next(self._free)
+        self.waited = 0
+
+    def free(self, folder: Path) -> int:
+        return int(self._now * MB)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.waited += 1
+        assert self.waited < 100, "waits for ever"
+        self._now = next(self._free, self._now)
+
+
+Waits = Callable[..., tuple[list[str], int]]
+
+
+@pytest.fixture
+def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """`waits(0.5, 2.0)` is what was said, and how often the disk was looked at again, while these were
+    free."""
+
+    def wait(
+        *free_mb: float, over_after: int = 99, checkpoint: int = 0, slots: int = 2
+    ) -> tuple[list[str], int]:
+        fake, said = FakeDisk(*free_mb), list[str]()
+        monkeypatch.setattr(disk.time, "sleep", fake.sleep)
+        under = Disk(tmp_path, 0.001, slots, fake.free)
+        if checkpoint:
+            written(tmp_path, 3, 1, checkpoint)
+            under.measure(3)
+        under.wait(said.append, lambda: fake.waited >= over_after)
+        return said, fake.waited
+
+    return wait
+
+
+def written(sweep: Path, trial: int, epoch: int, bytes_: int) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "shards").mkdir()
+        with (folder / "shards" / "weights.pt").open("wb") as file:
+            file.truncate(bytes_)
+
+    checkpoints.write(checkpoints.folder_of(sweep, trial), epoch, fill)
+
+
+@pytest.mark.parametrize("free_mb", [1.0, 50.0])
+def test_with_space_nothing_waits_and_nothing_is_said(free_mb: float, waits: Waits) -> None:
+    assert waits(free_mb) == ([], 0)
+
+
+def test_a_pause_is_said_once_and_so_is_its_end(waits: Waits, tmp_path: Path) -> None:
+    said, waited = waits(0.5, 0.6, 0.7, 0.9, 1.5)
+    assert waited == 4
+    assert said == [
+        f"PAUSED: 500 kB free on the disk of {tmp_path}, 1 MB wanted. Free some space and the sweep goes "
+        "on; Ctrl-C ends it, to be resumed.",
+        "Going on: 1.5 MB free.",
+    ]
+
+
+def test_a_sweep_that_is_over_waits_no_longer_and_does_not_go_on(waits: Waits) -> None:
+    said, waited = waits(0.5, over_after=3)
+    assert waited == 3
+    assert [line.split(":")[0] for line in said] == ["PAUSED"]
+
+
+def test_a_sweep_that_is_over_already_does_not_even_say_so(waits: Waits) -> None:
+    assert waits(0.5, over_after=0) == ([], 0)
+
+
+def test_each_slot_may_be_about_to_write_the_largest_checkpoint(waits: Waits) -> None:
+    assert waits(1.29, over_after=1, checkpoint=150_000)[1] == 1
+    assert "1.3 MB wanted" in waits(1.29, over_after=1, checkpoint=150_000)[0][0]
+    assert waits(1.31, checkpoint=150_000) == ([], 0)
+    assert waits(1.31, over_after=1, checkpoint=150_000, slots=3)[1] == 1
+
+
+def test_the_largest_checkpoint_of_any_trial_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeDisk(0.0)
+    monkeypatch.setattr(disk.time, "sleep", fake.sleep)
+    under = Disk(tmp_path, 0.0, 1, fake.free)
+    for trial, epoch, bytes_ in ((0, 1, 300_000), (1, 1, 800_000), (2, 1, 100_000)):
+        written(tmp_path, trial, epoch, bytes_)
+        under.measure(trial)
+    under.measure(7)  # it has none
+    said: list[str] = []
+    under.wait(said.append, lambda: bool(said))
+    assert "800 kB wanted" in said[0]
+    written(tmp_path, 2, 2, 900_000)
+    under.measure(2)  # the newest one of a trial
+    said.clear()
+    under.wait(said.append, lambda: bool(said))
+    assert "900 kB wanted" in said[0]
+
+
+def test_nothing_left_free_for_others_is_no_pause(tmp_path: Path) -> None:
+    said: list[str] = []
+    Disk(tmp_path, 0.0, 4, FakeDisk(0.0).free).wait(said.append, lambda: False)
+    assert said == []
+
+
+def test_the_real_disk_is_asked_where_no_other_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk.time, "sleep", lambda seconds: None)
+    said: list[str] = []
+    Disk(tmp_path, 0.0, 1).wait(said.append, lambda: False)
+    assert said == []
+    Disk(tmp_path, 1e9, 1).wait(said.append, lambda: bool(said))
+    assert "1e+06 TB wanted" in said[0]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, fake = Clock(), FakeDisk(2.0, 1.5)
+    monkeypatch.setattr(disk, "time", clock)
+    under = Disk(tmp_path, 1.0, 1, fake.free)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a").write_bytes(bytes(3000))
+    (tmp_path / "b").write_bytes(bytes(1000))
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert under.in_words == f"disk {size(4000 + len(str(tmp_path / 'nowhere')))} taken, 2 MB free"
+    (tmp_path / "b").write_bytes(bytes(900_000))
+    fake.sleep(1)
+    assert under.in_words.startswith("disk 4.0"), "a walk through many files is not for every second"
+    assert under.in_words.endswith("taken, 1.5 MB free")
+    clock.now += 10
+    assert under.in_words.startswith("disk 903 kB taken")
+
+
+def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(disk, "time", clock)
+    walks = []
+
+    def slow(folder: Path) -> int:
+        walks.append(clock.now)
+        clock.now += 2
+        return 0
+
+    monkeypatch.setattr(disk, "_bytes_of", slow)
+    under = Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free)
+    for _ in range(400):
+        assert under.in_words
+        clock.now += 1
+    assert [later - earlier for earlier, later in pairwise(walks)] == [202.0]
+
+
+def test_files_that_go_meanwhile_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(bytes(1000))
+    monkeypatch.setattr(disk.os, "walk", lambda folder: [(str(folder), [], ["a", "gone"])])
+    assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words == "disk 1 kB taken, 2 MB free"
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "words"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (1234, "1.23 kB"),
+        (999_499, "999 kB"),
+        (999_600, "1 MB"),
+        (12_345_678, "12.3 MB"),
+        (250e9, "250 GB"),
+        (3.4e12, "3.4 TB"),
+        (0.4, "0 B"),
+    ],
+)
+def test_a_size_is_in_powers_of_ten_and_three_digits(bytes_: float, words: str) -> None:
+    assert size(bytes_) == words

@@ -1,0 +1,116 @@
+"""A sweep whose driver is killed at any moment goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweeps import results
+from sweeps.record import Record
+from tests.conftest import Command
+from tests.killing import Murderer, check_whole
+
+TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--max-epochs", "9", "--params", "epoch_s=0.05")
+RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
+GRID = (*TOY, "--search-space", "tests.faulty.slopes_grid", "--searcher", "grid", "--scheduler", "none")
+TPE = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "tpe", "--num-trials", "10")
+DIGITS = ("--trainable", "digits_mlp", "--num-trials", "8", "--max-epochs", "9", "--no-dashboard")
+OF_THE_RUN = ["pid", "start", "end", "seconds"]
+"""Columns that tell of a process or a clock."""
+
+
+def seeded() -> random.Random:
+    """Moments that differ from run to run; $KILL_SEED repeats them."""
+    seed = int(os.environ.get("KILL_SEED", random.randrange(10**6)))
+    print(f"KILL_SEED={seed}")
+    return random.Random(seed)
+
+
+def murderer(
+    folder: Path, arguments: tuple[str, ...], environment: dict[str, str], most_bytes: int
+) -> Murderer:
+    diary = folder.parent / "attempts"
+    diary.mkdir()
+    return Murderer(folder, arguments, {**environment, "TOY_ATTEMPTS": str(diary)}, seeded(), most_bytes)
+
+
+def epochs_trained(folder: Path) -> int:
+    return len((folder.parent / "attempts" / "epochs").read_text().splitlines())
+
+
+def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int) -> None:
+    """The toy's score is known, and so is how many epochs a kill may cost: of two trials, the epoch
+    that was trained and not reported, and the one reported whose checkpoint was not yet written."""
+    record = Record.read(folder)
+    check_whole(record, num_trials, rungs, max_epochs=9)
+    for trial in record.trials:
+        for epoch, row in trial.epochs.items():
+            assert row.score == pytest.approx(float(trial.params["slope"]) * epoch)
+    reported = sum(len(trial.epochs) for trial in record.trials)
+    assert reported <= epochs_trained(folder) <= reported + kills * 2 * 2
+    best = record.best()
+    assert best is not None
+    assert best.params["slope"] == max(trial.params["slope"] for trial in record.trials)
+    assert torch.load(folder / "best" / "weights.pt", weights_only=True)
+    assert record.about["outcome"] == "finished"
+    assert record.about["test"]["trial"] == best.number
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rungs"), [(RANDOM, [3]), (GRID, [])], ids=["asha x random", "none x grid"]
+)
+def test_kills_at_random_moments_lose_nothing(
+    arguments: tuple[str, ...], rungs: list[int], environment: dict[str, str], tmp_path: Path
+) -> None:
+    killer = murderer(tmp_path / "sweep", (*arguments, "--checkpoint-epochs", "1"), environment, 6_000)
+    done = killer.run(kills=2)
+    assert done.returncode == 0, done.stdout
+    assert "Traceback" not in done.stdout
+    check_toys(killer.folder, 10, rungs, killer.kills)
+
+
+def test_a_sweep_killed_three_times_decides_and_ends_as_one_that_was_not(
+    sweep: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """asha x tpe, one trial at a time, on a CPU."""
+    one_at_a_time = (*DIGITS, "--max-concurrent", "1", "--seed", "3")
+    whole = sweep(*one_at_a_time, "--name", "whole", "--results-dir", str(tmp_path))
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    (tmp_path / "killed").mkdir()
+    killer = murderer(tmp_path / "killed" / "sweep", one_at_a_time, environment, 5_000)
+    done = killer.run(kills=3)
+    assert done.returncode == 0, done.stdout
+    check_whole(Record.read(killer.folder), 8, [3], max_epochs=9)
+    ours, theirs = results.load(killer.folder), results.load(tmp_path / "whole")
+    assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
+    time_columns = ["seconds", "time"]
+    assert ours.epochs.drop_columns(time_columns).equals(theirs.epochs.drop_columns(time_columns))
+    assert ours.about["test"] == theirs.about["test"]
+    best = [
+        torch.load(folder / "best" / "weights.pt", weights_only=True)
+        for folder in (killer.folder, tmp_path / "whole")
+    ]
+    assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
+
+
+@pytest.mark.slow
+def test_fifty_kills(environment: dict[str, str], tmp_path: Path) -> None:
+    """Of sweeps one after the other, of every kind in turn."""
+    every_kind = itertools.cycle([(RANDOM, 10, [3]), (TPE, 10, [3]), (GRID, 10, [])])
+    kills = 0
+    for turn, (arguments, num_trials, rungs) in enumerate(every_kind):
+        if kills >= 50:
+            break
+        folder = tmp_path / f"sweep-{turn}" / "sweep"
+        folder.parent.mkdir()
+        killer = murderer(folder, (*arguments, "--checkpoint-epochs", "1"), environment, 4_000)
+        done = killer.run(kills=10)
+        kills += killer.kills
+        print(f"sweep {turn}: {killer.kills} kills, {kills} in all", flush=True)
+        assert done.returncode == 0, done.stdout
+        check_toys(folder, num_trials, rungs, killer.kills)

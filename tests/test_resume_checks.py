@@ -1,0 +1,509 @@
+"""What a resume refuses, what it says, and how it puts trials and checkpoints in order; without Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import checkpoints, environment, folder, resume
+from sweeps import record as record_module
+from sweeps.config import CONFIG_FILE, SweepConfig, UserError, to_yaml
+from sweeps.journal import RecordLost
+from sweeps.plan import Plan, make_plan
+from sweeps.record import Record
+from sweeps.schedulers import asha
+
+SLOPES = "tests.faulty.slopes"
+TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRIC = 'score'\n"
+
+
+def config(results: Path, **changes: Any) -> SweepConfig:
+    """A sweep of toys judged at epochs 1 and 3, to train 9."""
+    base = SweepConfig(
+        name="s",
+        trainable="tests.faulty.toy",
+        search_space=SLOPES,
+        results_dir=str(results),
+        gpus_per_trial=0,
+        num_trials=6,
+        max_epochs=9,
+        grace_epochs=1,
+        time_budget_hours=2.0,
+        min_free_gb=0.0,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+class Sweep:
+    """A sweep written by hand, as a driver would have left it."""
+
+    def __init__(self, results: Path, **changes: Any) -> None:
+        self.plan = make_plan(config(results, **changes))
+        self.folder = self.plan.folder
+        with folder.opened(self.plan) as self.record:
+            resume.begin_run(self.plan, self.record)
+
+    def trial(self, *scores: float, ended: Any = None) -> int:
+        """One that reported these scores, an epoch each."""
+        number = len(self.record.trials)
+        self.record.begin({"slope": 0.1 + number / 100}, self.plan.space.distributions(), 0)
+        for epoch, score in enumerate(scores, start=1):
+            self.record.report(number, epoch, score, {"score": score}, 1.0)
+        if ended is not None:
+            self.record.end(number, ended)
+        return number
+
+    def checkpoint(self, number: int, *epochs: int) -> None:
+        of_trial = checkpoints.folder_of(self.folder, number)
+        for epoch in epochs:
+            checkpoints.write(of_trial, epoch, lambda into: (into / "weights.pt").touch())
+
+    def on_disk(self) -> dict[int, list[int]]:
+        """Trial to the epochs of which there are checkpoints."""
+        found = {}
+        for of_trial in sorted((self.folder / checkpoints.FOLDER).glob("*")):
+            epochs = [checkpoints.epoch_of(path) for path in checkpoints.all_of(of_trial)]
+            found[int(of_trial.name.removeprefix("trial_"))] = epochs
+        return found
+
+    def to_resume(self, **changes: Any) -> Plan:
+        """The plan of `--resume`, with these flags."""
+        asked = dataclasses.replace(self.plan.config, resume=str(self.folder), **changes)
+        return make_plan(asked)
+
+    def look(self, **changes: Any) -> resume.Standing:
+        return resume.look(self.to_resume(**changes))
+
+    def resumed(self, **changes: Any) -> Record:
+        """The record after the beginning of another run."""
+        plan = self.to_resume(**changes)
+        resume.look(plan)
+        with folder.opened(plan) as record:
+            resume.begin_run(plan, record)
+        return record
+
+    def refuses(self, match: str, **changes: Any) -> None:
+        before = (self.folder / "record.journal").read_bytes()
+        with pytest.raises(UserError, match=match):
+            self.look(**changes)
+        assert (self.folder / "record.journal").read_bytes() == before
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    return Sweep(tmp_path)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user's package with a trainable and a scheduler of its own."""
+    name = f"user_{tmp_path.name}"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "model.py").write_text(TOY)
+    (tmp_path / name / "pruner.py").write_text("from sweeps.schedulers.none import build, describe\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+# What is refused.
+
+OTHER: dict[str, dict[str, Any]] = {
+    "--metric other: the sweep began with score": {"metric": "other", "mode": "max"},
+    "--mode min: the sweep began with max": {"mode": "min"},
+    "--scheduler none: the sweep began with asha": {"scheduler": "none"},
+    "--max-epochs 27: the sweep began with 9": {"max_epochs": 27},
+    "--max-epochs 8: the sweep began with 9": {"max_epochs": 8},
+    "--grace-epochs 3: the sweep began with 1": {"grace_epochs": 3},
+    "--reduction-factor 2: the sweep began with 3": {"reduction_factor": 2},
+}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("fault", OTHER)
+def test_what_the_scores_and_rungs_mean_is_never_changed(fault: str, force: bool, sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    reason = "scored and pruned by that, and can't be judged anew: start a new sweep"
+    sweep.refuses(rf"(?s)^{fault}\n.*{reason}", **OTHER[fault], force=force)
+
+
+def test_another_trainable_is_another_sweep(sweep: Sweep, package: str) -> None:
+    sweep.refuses(
+        rf"--trainable {package}\.model: the sweep began with tests\.faulty\.toy",
+        trainable=f"{package}.model",
+        force=True,
+    )
+
+
+def test_all_that_can_not_be_changed_is_named_at_once(sweep: Sweep) -> None:
+    with pytest.raises(UserError) as raised:
+        sweep.look(max_epochs=27, grace_epochs=3)
+    assert [line.split(":")[0] for line in str(raised.value).splitlines()[:2]] == [
+        "--max-epochs 27",
+        "--grace-epochs 3",
+    ]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_trials_and_hours_may_only_be_raised(force: bool, sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    sweep.refuses(r"--num-trials 5: may only be raised; the sweep has 6", num_trials=5, force=force)
+    sweep.refuses(
+        r"--time-budget-hours 1.5: may only be raised; the sweep has 2", time_budget_hours=1.5, force=force
+    )
+
+
+@pytest.mark.parametrize("hours", [2.0, 2.5, None])
+def test_hours_may_be_raised_or_taken_away(hours: float | None, sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    assert not sweep.look(time_budget_hours=hours).is_finished
+
+
+def test_a_sweep_without_a_limit_may_get_one(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, time_budget_hours=None)
+    sweep.trial(0.1)
+    assert not sweep.look(time_budget_hours=0.5).is_finished
+
+
+def test_a_budget_that_is_used_up_is_refused_until_it_is_raised(sweep: Sweep) -> None:
+    now = time.time()
+    sweep.record.note("runs", [{"started": now - 9000, "ended": now}])  # two hours and a half of two
+    fault = r"--time-budget-hours 2: used up \(the sweep ran 2 h 30 min\); raise it, for example to 5$"
+    sweep.refuses(fault)
+    sweep.refuses(r"--time-budget-hours 2.5: used up", time_budget_hours=2.5)
+    assert not sweep.look(time_budget_hours=2.6).is_finished
+    assert not sweep.look(time_budget_hours=None).is_finished
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"seed": 1}, "--seed: 0 -> 1"),
+        ({"searcher": "random"}, r"--searcher: tpe -> random(\n  sweeps/searchers/.*: its code){2}"),
+        ({"precision": "32"}, "--precision: auto -> 32"),
+        ({"cpus_per_trial": 2}, "--cpus-per-trial: 1 -> 2"),
+        ({"max_concurrent": 1}, "--max-concurrent: not set -> 1"),
+        ({"params": {"epoch_s": 0.5}}, r"--params: \{\} -> \{'epoch_s': 0.5\}"),
+    ],
+)
+def test_a_changed_setting_is_refused_and_named_unless_forced(
+    changes: dict[str, Any], line: str, sweep: Sweep
+) -> None:
+    sweep.trial(0.1)
+    refused = "this changed since the sweep began, and trials before and after could not be compared"
+    sweep.refuses(rf"--resume .*: {refused}:\n  {line}\nPut it back, .* --force \(the record", **changes)
+    standing = sweep.look(**changes, force=True)
+    assert not standing.is_finished
+    assert re.search(rf"\nChanged since it began: {line.partition('(')[0]}", standing.text)
+
+
+def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
+    from ray import tune
+
+    sweep.trial(0.1)
+    plan = sweep.to_resume()
+    wider = dataclasses.replace(plan.space, domains={"slope": tune.uniform(0.1, 2.0)})
+    with pytest.raises(UserError, match=r"\n  knob slope: 0\.1 to 1\S* -> 0\.1 to 2"):
+        resume.look(dataclasses.replace(plan, space=wider))
+    forced = sweep.to_resume(force=True)
+    assert "knob slope" in resume.look(dataclasses.replace(forced, space=wider)).text
+
+
+def test_changed_code_is_refused_unless_forced(tmp_path: Path, package: str) -> None:
+    sweep = Sweep(tmp_path, trainable=f"{package}.model")
+    sweep.trial(0.1)
+    assert not sweep.look().is_finished
+    (tmp_path / package / "model.py").write_text(TOY + "WIDTH = 8\n")
+    sweep.refuses(rf"\n  {package}/model\.py: its code\n")
+    assert f"{package}/model.py: its code" in sweep.look(force=True).text
+
+
+def test_another_version_of_a_package_is_refused_unless_forced(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.trial(0.1)
+    before = environment.versions()["torch"]
+    other = {**environment.versions(), "torch": "99.0"}
+    monkeypatch.setattr(environment, "versions", lambda: other)
+    sweep.refuses(rf"\n  torch: {before.replace('+', '.')} -> 99\.0\n")
+    assert "99.0" in sweep.look(force=True).text
+
+
+def test_where_a_sweep_runs_and_lies_may_change(sweep: Sweep, tmp_path: Path) -> None:
+    sweep.trial(0.1)
+    sweep.folder.rename(tmp_path / "moved")
+    plan = make_plan(
+        dataclasses.replace(
+            sweep.plan.config,
+            resume=str(tmp_path / "moved"),
+            name="moved",
+            dashboard=False,
+            address="10.0.0.1:6379",
+        )
+    )
+    assert "Going on with moved" in resume.look(plan).text
+
+
+def test_a_record_of_before_there_was_a_resume_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    old = config(tmp_path)
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / CONFIG_FILE).write_text(to_yaml(old))
+    Record.create(tmp_path / "s", "s", "max", {"metric": "score", "fixed": {}})
+    plan = make_plan(dataclasses.replace(old, resume=str(tmp_path / "s")))
+    with pytest.raises(
+        UserError, match=r"could not resume yet; repeat it: .*--config .*sweep.yaml --name NEW"
+    ):
+        resume.look(plan)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
+    force: bool, tmp_path: Path, package: str
+) -> None:
+    sweep = Sweep(tmp_path, scheduler=f"{package}.pruner")
+    sweep.refuses(
+        rf"{package}\.pruner defines no `ends_at`, so what it decided can't be rebuilt", force=force
+    )
+
+
+def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_module, "FORMAT", record_module.FORMAT - 1)
+    sweep.refuses(
+        r"--resume .*: of a newer version of this program \(format 1; this one knows 0\)", force=True
+    )
+
+
+def test_a_damaged_record_is_refused_and_left_as_it_is(sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    journal = sweep.folder / "record.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:4], b"\x00\n", *lines[4:]]))
+    sweep.refuses(r"--resume .*record.journal: damaged", force=True)
+
+
+def test_a_folder_that_has_lost_its_record_is_refused(sweep: Sweep) -> None:
+    (sweep.folder / "record.journal").unlink()
+    with pytest.raises(UserError, match=r"--resume .*no sweep here \(record.journal is missing\)"):
+        sweep.look()
+
+
+def test_a_sweep_that_runs_is_refused(sweep: Sweep) -> None:
+    with folder.opened(sweep.to_resume()):
+        sweep.refuses(r"s: this sweep is running already, in process \d+$", force=True)
+    assert not sweep.look().is_finished
+
+
+# What is said.
+
+
+def test_a_finished_sweep_says_so_and_how_to_get_more_trials(sweep: Sweep) -> None:
+    for _ in range(6):
+        sweep.trial(0.1, ended="pruned")
+    resume.end_run(sweep.record, "finished")
+    standing = sweep.look()
+    assert standing.is_finished
+    assert "s is finished: 6 trials ended" in standing.text
+    assert "--num-trials 12" in standing.text
+
+
+@pytest.mark.parametrize("outcome", ["out of time", "interrupted", "lost"])
+def test_a_sweep_that_ended_otherwise_is_not_finished(outcome: str, sweep: Sweep) -> None:
+    sweep.trial(0.1, ended="pruned")
+    resume.end_run(sweep.record, outcome)
+    assert not sweep.look().is_finished
+
+
+def test_a_finished_sweep_goes_on_with_more_trials(sweep: Sweep) -> None:
+    for _ in range(6):
+        sweep.trial(0.1, ended="pruned")
+    resume.end_run(sweep.record, "finished")
+    standing = sweep.look(num_trials=9)
+    assert not standing.is_finished
+    assert "Going on with s: 6 trials ended, 3 to come" in standing.text
+    record = sweep.resumed(num_trials=9)
+    assert record.about["outcome"] == "unfinished", "so that it can be resumed again"
+    assert record.about["identity"]["settings"]["num_trials"] == 9
+    sweep.refuses("--num-trials 8: may only be raised; the sweep has 9", num_trials=8)
+
+
+def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
+    sweep.trial(0.9, 0.9, 0.9, ended="pruned")
+    sweep.trial(*[0.9] * 5)
+    sweep.checkpoint(1, 4)
+    sweep.trial(*[0.9] * 4)
+    sweep.checkpoint(2, 4)
+    sweep.trial(0.9, 0.9)
+    sweep.trial()
+    sweep.trial(0.1)
+    assert sweep.look(num_trials=8).text.strip().splitlines() == [
+        "Going on with s: 1 trial ended, 2 to come",
+        "  trial 1 goes on after epoch 4 (1 epoch again)",
+        "  trial 2 goes on after epoch 4",
+        "  trial 3 starts from its first epoch (2 epochs again)",
+        "  trial 4 starts from its first epoch",
+        "  trial 5 has ended after epoch 1",
+    ]
+
+
+def test_a_checkpoint_ahead_of_the_record_is_not_gone_on_from(sweep: Sweep) -> None:
+    sweep.trial(0.9, 0.9)
+    sweep.checkpoint(0, 2, 3)
+    assert "trial 0 goes on after epoch 2" in sweep.look().text
+
+
+# How a run begins.
+
+
+def statuses(record: Record) -> dict[int, str]:
+    return {trial.number: trial.status for trial in record.trials}
+
+
+def test_an_end_that_was_not_written_any_more_is_written(sweep: Sweep) -> None:
+    sweep.trial(*[0.9] * 9, ended="finished")
+    sweep.trial(0.95, math.nan)  # diverged
+    sweep.trial(*[0.8] * 9)  # at its last epoch, and does not lead
+    sweep.trial(0.1)  # pruned at the first rung
+    sweep.trial(0.9, 0.5, 0.1)  # at the second one
+    sweep.trial(0.9, 0.1)  # between two rungs: still trains
+    sweep.trial()
+    record = sweep.resumed(num_trials=7)
+    expected = ["finished", "diverged", "finished", "pruned", "pruned", "unfinished", "unfinished"]
+    assert statuses(record) == dict(enumerate(expected))
+    assert record.trials[1].reason == "score was nan in epoch 2"
+    assert [trial.reason for trial in record.trials if trial.number != 1] == [""] * 6
+    assert statuses(Record.read(sweep.folder)) == statuses(record)
+
+
+def test_a_trial_that_stays_at_a_rung_goes_on(sweep: Sweep) -> None:
+    sweep.trial(*[0.2] * 9, ended="finished")
+    sweep.trial(0.5)
+    sweep.trial(0.6)
+    sweep.trial(0.1)
+    assert list(statuses(sweep.resumed()).values()) == ["finished", "unfinished", "unfinished", "pruned"]
+
+
+def test_without_pruning_a_trial_ends_at_its_last_epoch_only(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, scheduler="none")
+    sweep.trial(0.9, ended="finished")
+    sweep.trial(*[0.5] * 9)
+    sweep.trial(*[0.1] * 8)
+    assert statuses(sweep.resumed()) == {0: "finished", 1: "finished", 2: "unfinished"}
+
+
+@pytest.mark.parametrize("scores", [[0.6] * 6 + [0.9, 0.6, 0.6], [0.5, 0.5, 0.6]], ids=["finished", "pruned"])
+@pytest.mark.parametrize("kept", [[], [1], [2, 3]])
+def test_a_trial_that_would_lead_begins_once_more_because_its_weights_are_needed(
+    kept: list[int], scores: list[float], sweep: Sweep
+) -> None:
+    sweep.trial(0.3, 0.3, 0.7, ended="failed")  # ranks at the rungs, and leads nobody
+    sweep.trial(*[0.2] * 9, ended="finished")
+    number = sweep.trial(*scores)
+    sweep.checkpoint(number, *kept)
+    assert statuses(sweep.resumed())[number] == "unfinished"
+    assert sweep.on_disk().get(number, []) == kept[::-1], "from there it goes on"
+
+
+def test_of_trials_that_would_lead_as_many_begin_once_more_as_are_kept(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, keep_checkpoints=2, scheduler="none")
+    for score in (0.5, 0.4):
+        sweep.trial(score, ended="finished")
+    sweep.trial(*[0.3] * 9)
+    sweep.trial(*[0.45] * 9)
+    sweep.trial(*[0.4] * 9)  # the earlier one leads where they tie
+    assert list(statuses(sweep.resumed()).values())[2:] == ["finished", "unfinished", "finished"]
+
+
+def test_one_that_diverged_ends_without_any_weights(sweep: Sweep) -> None:
+    sweep.trial(0.9, math.inf)
+    record = sweep.resumed()
+    assert (record.trials[0].status, record.trials[0].reason) == ("diverged", "score was inf in epoch 2")
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_the_checkpoints_of_ended_trials_are_removed_but_for_those_of_the_leaders(
+    keep: int, tmp_path: Path
+) -> None:
+    sweep = Sweep(tmp_path, keep_checkpoints=keep, scheduler="none")
+    for score in (0.3, 0.5, 0.4, 0.1):
+        sweep.checkpoint(sweep.trial(score, ended="finished"), 1)
+    sweep.checkpoint(sweep.trial(0.9, ended="failed"), 1)
+    sweep.checkpoint(sweep.trial(0.01), 1)  # goes on
+    sweep.resumed()
+    assert sweep.on_disk() == {**{number: [1] for number in sorted([1, 2, 0][:keep])}, 5: [1]}
+
+
+def test_checkpoints_ahead_of_the_record_are_removed(sweep: Sweep) -> None:
+    """The record lost its last lines: to go on behind them would leave epochs out of it."""
+    sweep.trial(0.9, 0.9, 0.9, 0.9)
+    sweep.checkpoint(0, 4, 5)
+    sweep.trial()
+    sweep.checkpoint(1, 2)
+    sweep.resumed()
+    assert sweep.on_disk() == {0: [4], 1: []}
+
+
+def test_what_killed_writers_have_left_is_removed(sweep: Sweep) -> None:
+    sweep.trial(0.9, 0.9)
+    sweep.checkpoint(0, 2)
+    left = checkpoints.folder_of(sweep.folder, 0) / ".epoch_0003.pc1.17"
+    left.mkdir()
+    sweep.resumed()
+    assert not left.exists()
+    assert sweep.on_disk() == {0: [2]}
+
+
+def test_each_run_is_noted_with_what_changed_and_whether_it_was_forced(sweep: Sweep) -> None:
+    sweep.trial(0.9)
+    sweep.resumed()
+    record = sweep.resumed(seed=1, num_trials=8, force=True)
+    first, second, third = record.about["runs"]
+    assert (first["changed"], first["forced"]) == (second["changed"], second["forced"]) == ([], False)
+    assert third["forced"] is True
+    assert sorted(third["changed"]) == ["--num-trials: 6 -> 8", "--seed: 0 -> 1"]
+    assert first["started"] <= second["started"] <= third["started"]
+    assert Record.read(sweep.folder).about["runs"] == record.about["runs"]
+
+
+def test_what_was_forced_once_need_not_be_forced_again(sweep: Sweep) -> None:
+    sweep.trial(0.9)
+    sweep.resumed(seed=1, force=True)
+    assert not sweep.look(seed=1).is_finished
+    sweep.refuses("--seed: 1 -> 0", seed=0)
+
+
+def test_the_end_of_a_run_is_noted(sweep: Sweep) -> None:
+    before = time.time()
+    resume.end_run(sweep.record, "interrupted")
+    record = Record.read(sweep.folder)
+    assert record.about["outcome"] == "interrupted"
+    assert before <= record.about["runs"][-1]["ended"] <= time.time()
+
+
+class Full:
+    """A record that can't be written any more."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.about = about
+
+    def note(self, key: str, value: Any) -> None:
+        raise RecordLost("no space")
+
+
+def test_a_run_whose_record_was_lost_ends_without_another_error() -> None:
+    resume.end_run(Full({"runs": [{"started": 1.0}]}), "lost")  # type: ignore[arg-type]
+
+
+def test_a_plan_of_another_process_finds_the_same_code(sweep: Sweep) -> None:
+    """What happens to be imported here (these tests) is no part of it."""
+    code = sweep.record.about["identity"]["code"]
+    assert "tests/faulty/toy.py" in code
+    assert "sweeps/schedulers/asha.py" in code
+    assert not [name for name in code if Path(name).stem == __name__.rpartition(".")[2]]
+    assert asha.__name__ in sys.modules
