@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweeps.config import CONFIG_FILE, UserError
-from sweeps.engine import End
 from sweeps.plan import Plan
 from sweeps.record import Record, TrialRow
+from sweeps.stopping import End
 from sweeps.words import command, count, place, short
 
 INTERRUPTED = 130

@@ -12,9 +12,10 @@ import yaml
 from ray.exceptions import RayError
 
 from sweeps import checkpoints, cluster
-from sweeps.engine import End, job_of
+from sweeps.engine import job_of
 from sweeps.plan import Plan
 from sweeps.record import Record, TrialRow
+from sweeps.stopping import End
 from sweeps.trial import params_of, test_winner
 
 FOLDER, PARAMS_FILE = "best", "params.yaml"

@@ -1,0 +1,60 @@
+"""Why and when a sweep ends before its last trial."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ray.tune import Stopper
+
+
+class End(Stopper):
+    """Why and when a sweep ends before its last trial."""
+
+    def __init__(
+        self,
+        time_budget_hours: float | None,
+        used_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
+        self.outcome = "finished"
+        """finished, out of time, interrupted, error, or lost (the record can't be written)."""
+        self.error = ""
+        """A user's mistake that showed only in training, or why the record was lost."""
+
+    def stop(self, outcome: str, error: str = "") -> None:
+        """Stop all trials at the next turn of Tune's loop."""
+        self.outcome, self.error = outcome, error
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """No trial by itself."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether the sweep is to end now."""
+        if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
+            self.outcome = "out of time"
+        return self.outcome != "finished"
+
+
+@contextlib.contextmanager
+def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
+    """The first Ctrl-C (or SIGTERM) ends the sweep in order, the second one at once."""
+
+    def on_signal(number: int, frame: Any) -> None:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        end.stop("interrupted")
+        say("Stopping; the record is safe. Ctrl-C again to leave at once.")
+
+    before = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
