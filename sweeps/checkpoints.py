@@ -13,13 +13,15 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 KEPT = 2
 """Of a trial that trains: the newest one, and one to fall back to."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SCRAP_BYTES = 16 * 2**20
 """With less than this free, a disk counts as full."""
 
@@ -52,14 +54,21 @@ def write(folder: Path, epoch: int, fill: Callable[[Path], None]) -> Path:
         files = {str(file.relative_to(part)): _facts(file) for file in _files(part)}
         (part / MANIFEST).write_text(json.dumps(files))
         for path in (*part.rglob("*"), part):
-            _sync(path)
+            sync(path)
         target = folder / f"epoch_{epoch:04d}"
-        remove(target)
-        part.rename(target)
+        for path in all_of(folder):
+            if epoch_of(path) >= epoch:  # broken, as this trial went on from before it
+                remove(path)
+        try:
+            part.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(part)  # a process that was given up has just written the same
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _sync(folder)
+    sync(folder)
     keep_newest(folder, KEPT)
     return target
 
@@ -108,8 +117,7 @@ def keep_newest(folder: Path, count: int) -> None:
 
 def remove(path: Path) -> None:
     """Remove a checkpoint, or all of a trial. Renamed first: what stands under its name is whole."""
-    gone = path.with_name(f".{path.name}.gone")
-    shutil.rmtree(gone, ignore_errors=True)
+    gone = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.rename(gone)
     except FileNotFoundError:
@@ -127,13 +135,18 @@ def tidy(sweep: Path) -> None:
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
+        return True
     there = next(path for path in (folder, *folder.parents) if path.exists())
     return shutil.disk_usage(there).free < _SCRAP_BYTES
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, what caused it, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _facts(file: Path) -> list[object]:
@@ -146,7 +159,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Down to the disk: a rename may outlive a power cut that the content did not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

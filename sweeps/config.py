@@ -26,6 +26,21 @@ Knob = bool | int | float | str
 """A value of a knob, as it stands in Params, in a space and in the record."""
 
 
+FLOAT = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+"""YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes the text '1e-3', which would be read back as a number."""
+
+
+_Dumper.add_implicit_resolver(*FLOAT)
+
+
 class UserError(Exception):
     """A mistake that the user can mend: printed without a traceback, exit status 2."""
 
@@ -174,7 +189,7 @@ def to_yaml(config: SweepConfig) -> str:
         kept = [name for name in names if name not in OF_ONE_RUN]
         lines += [f"# {title}"] if kept else []
         for name in kept:
-            entry = yaml.safe_dump({name: getattr(config, name)}, sort_keys=False).rstrip()
+            entry = yaml.dump({name: getattr(config, name)}, Dumper=_Dumper, sort_keys=False).rstrip()
             lines += [f"# {docs()[name]}", entry]
         lines += [""] if kept else []
     return "\n".join(lines)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps.config import CONFIG_FILE, UserError
+from sweeps.config import CONFIG_FILE, DATA_DIR_VARIABLE, UserError
 from sweeps.plan import Plan
 from sweeps.record import Record, TrialRow
 from sweeps.stopping import End
@@ -45,8 +47,10 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
         return f"Repeat     {command(*again)}"
     more: tuple[str, ...] = ()
+    if any(argument.startswith("--data-dir") for argument in sys.argv):
+        more = ("--data-dir", os.environ[DATA_DIR_VARIABLE])
     if end.outcome == "out of time":
-        more = ("--time-budget-hours", f"{math.ceil(20 * record.used_s / 3600) / 10:g}")
+        more += ("--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}")
     return f"Go on      {command('--resume', place(plan.folder), *more)}"
 
 

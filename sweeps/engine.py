@@ -12,8 +12,10 @@ from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import checkpoints, cluster
+from sweeps import cluster
+from sweeps.checkpoints import causes, disk_is_full
 from sweeps.disk import Disk
+from sweeps.journal import RecordLost
 from sweeps.keeper import RecordKeeper
 from sweeps.plan import Plan
 from sweeps.progress import SweepReporter
@@ -43,7 +45,6 @@ def job_of(plan: Plan) -> Job:
     )
     return Job(
         trainable=plan.trainable.__name__,
-        fixed=dict(plan.space.fixed),
         folder=str(plan.folder),
         fit=fit,
         max_failures=config.max_failures,
@@ -55,8 +56,10 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
     slots = cluster.slots(config, offered.pcs)
-    end = End(config.time_budget_hours, record.used_s)
+    end = End(config.time_budget_hours, record.elapsed_s)
     disk = Disk(plan.folder, config.min_free_gb, slots)
+    for trial in record.live:
+        disk.measure(trial.number)
     reporter = SweepReporter(config, record, disk)
     to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
     if to_train > 0:
@@ -120,7 +123,12 @@ def _why_lost(error: BaseException, folder: Path) -> str | None:
     """Why nothing can be written any more; None when it is another kind of error."""
     if not folder.is_dir():
         return f"{folder} is gone"
-    return f"the disk of {folder} is full" if checkpoints.disk_is_full(error, folder) else None
+    for cause in causes(error):
+        if isinstance(cause, RecordLost):
+            return str(cause)
+        if isinstance(cause, OSError) and str(cause.filename or "").startswith(str(folder)):
+            return f"{cause.filename} can't be written: {cause.strerror}"
+    return f"the disk of {folder} is full" if disk_is_full(error, folder) else None
 
 
 def _trial_name(trial: Trial) -> str:

@@ -21,6 +21,7 @@ from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 from sweeps.config import (
     CONFIG_FILE,
     DATA_DIR_VARIABLE,
+    FLOAT,
     GROUPS,
     OF_ONE_RUN,
     Knob,
@@ -54,7 +55,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
             raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
         files = [_settings_of(resumed[-1], files)]
     for path in files:
-        content = _read_yaml(path)
+        content = _read_yaml(path, "--resume" if resumed else "--config")
         params = {**content.get("params", {}), **params}
     try:
         # The files first: jsonargparse lets the later one win, file or flag.
@@ -78,12 +79,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
+    """Knows more numbers than YAML 1.1 does."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+_Loader.add_implicit_resolver(*FLOAT)
 
 
 class _Parser(ArgumentParser):
@@ -200,7 +199,7 @@ def _settings_of(sweep: str, files: Sequence[str]) -> str:
     if settings.is_file():
         return str(settings)
     beside, results = (
-        sorted(str(path.parent) for path in place.glob(f"*/{CONFIG_FILE}"))
+        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}"))
         for place in (settings.parent.parent, Path("results"))
     )
     known = beside or results
@@ -226,17 +225,17 @@ def _refuse_unknown_flags(tokens: Iterable[str]) -> None:
         raise UserError("\n".join([*faults, "All flags: python -m sweeps.run --help"]))
 
 
-def _read_yaml(path: str) -> Mapping[str, Any]:
+def _read_yaml(path: str, name: str) -> Mapping[str, Any]:
     """A file of settings, its keys and its params checked."""
     try:
         content = yaml.load(Path(path).read_text(), _Loader)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--config {path}: cannot be read ({reason})") from None
+        raise UserError(f"{name} {path}: cannot be read ({reason})") from None
     except yaml.YAMLError as error:
-        raise UserError(f"--config {path}: not YAML: {error}") from None
+        raise UserError(f"{name} {path}: not YAML: {error}") from None
     if not isinstance(content, Mapping):
-        raise UserError(f"--config {path}: must hold settings as 'key: value' lines")
+        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
     faults = [
         f"{path}: {key}: no such key.{nearest(str(key), docs())}" for key in content if key not in docs()
     ]
@@ -257,6 +256,8 @@ def _read_yaml(path: str) -> Mapping[str, Any]:
             for name, value in params.items()
             if not isinstance(value, bool | int | float | str)
         ]
+    if faults and name == "--resume":
+        faults.append("A newer version of this program may have written that: upgrade this one.")
     if faults:
         raise UserError("\n".join(faults))
     return content

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sweeps.checkpoints import sync
 from sweeps.config import CONFIG_FILE, UserError, to_yaml
 from sweeps.identity import identity
-from sweeps.journal import RecordLost
+from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.words import command, place
@@ -27,21 +28,21 @@ def opened(plan: Plan) -> Iterator[Record]:
     A new folder in which nothing was tried is removed when the user's mistake ends the sweep.
 
     Raises:
-        UserError: the folder can't be written, or another process runs the sweep.
+        UserError: the folder can't be written or read, or another process runs the sweep.
     """
+    resumes = plan.config.resume is not None
     with contextlib.ExitStack() as stack:
         try:
-            if plan.config.resume is None:
+            if not resumes:
                 _create(plan)
             stack.enter_context(_locked(plan.folder))
             record = Record.reopen(plan.folder)
-            write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
-        except OSError as error:
-            raise UserError(f"{plan.folder}: {error}") from None
+        except (OSError, RecordUnreadable) as error:
+            raise UserError(f"{'--resume ' if resumes else ''}{place(plan.folder)}: {error}") from None
         try:
             yield record
         except UserError:
-            if plan.config.resume is None and not record.trials:
+            if not resumes and not record.trials:
                 shutil.rmtree(plan.folder, ignore_errors=True)
             raise
         except RecordLost as error:
@@ -52,23 +53,20 @@ def opened(plan: Plan) -> Iterator[Record]:
             raise
 
 
-def refuse_if_running(folder: Path) -> None:
-    """Raise a UserError when another process runs the sweep."""
-    with _locked(folder):
-        pass
-
-
 def write(path: Path, text: str) -> None:
-    """Write a small file beside and rename it: it is never half."""
+    """Write a small file beside and rename it: it is never half, not even after a power cut."""
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
+    sync(part)
     part.replace(path)
+    sync(path.parent)
 
 
 def _create(plan: Plan) -> None:
     """The whole folder appears at once, under its name."""
     config = plan.config
-    part = plan.folder.with_name(f".{plan.folder.name}.{os.getpid()}.part")
+    part = plan.folder.with_name(f".{plan.folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # of a driver that died here
     part.mkdir(parents=True)
     try:
         about = {
@@ -77,12 +75,13 @@ def _create(plan: Plan) -> None:
             "metric": config.metric,
             "seed": config.seed,
             "max_epochs": config.max_epochs,
-            "fixed": dict(plan.space.fixed),
             "identity": identity(plan),
         }
-        (part / CONFIG_FILE).write_text(to_yaml(config), encoding="utf-8")
+        write(part / CONFIG_FILE, to_yaml(config))
         Record.create(part, str(config.name), str(config.mode), about)
+        sync(part)
         part.rename(plan.folder)
+        sync(plan.folder.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -97,7 +96,8 @@ def _locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             raise UserError(f"{folder}: this sweep is running already, in process {lock.read()}") from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        with contextlib.suppress(OSError):  # a full disk: who holds it is not known then, and that is all
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
         yield

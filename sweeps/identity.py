@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import hashlib
 import importlib.util
-import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps import domains, environment
+from sweeps import domains, environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.plan import Plan
 from sweeps.words import short
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""settings, space (knob to its domain in words), code (file to checksum) and versions."""
+"""settings, data (in words), space (knob to its domain in words), code (file to checksum), versions."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -32,6 +33,7 @@ def identity(plan: Plan) -> Identity:
     """What `plan` would train with, here and now."""
     return {
         "settings": settings(plan.config),
+        "data": {"data": plan.data},
         "space": {name: _in_words(domain) for name, domain in plan.space.domains.items()},
         "code": _code(plan),
         "versions": environment.versions(),
@@ -47,7 +49,7 @@ def settings(config: SweepConfig) -> dict[str, Any]:
 def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) -> list[str]:
     """What differs, a line each; settings in `but` may."""
     lines = []
-    for part, titled in (("settings", flag), ("space", "knob {}".format), ("versions", str)):
+    for part, titled in (("settings", flag), ("data", str), ("space", "knob {}".format), ("versions", str)):
         for name, old, new in _differing(before[part], now[part]):
             if not (part == "settings" and name in but):
                 lines.append(f"{titled(name)}: {_shown(old)} -> {_shown(new)}")
@@ -65,16 +67,25 @@ def _shown(value: Any) -> str:
 
 
 def _in_words(domain: Any) -> str:
+    """A domain, exactly: two that differ read differently."""
     form = domains.form(domain)
     if form == "sample_from":
-        return f"sample_from {_checksum(inspect.getsource(domain.func).encode())}"
+        return form  # the file of the space is compared
     if form == "normal":
-        return f"normal {vars(domain.get_sampler())}"
+        sampler = domain.get_sampler()
+        step = getattr(sampler, "q", None)
+        return f"normal {vars(sampler.get_sampler() if step else sampler)}{_by(step)}"
     if isinstance(domain, Mapping) or hasattr(domain, "categories"):
-        return domains.describe(domain)
-    (low, high), step = domains.bounds(domain), domains.step_of(domain)
-    by = f" in steps of {step}" if step else ""
-    return f"{low} to {high}{by}" + (", log scale" if domains.is_log(domain) else "")
+        kind = "grid of" if form == "grid_search" else "one of"
+        return f"{kind} {', '.join(map(repr, domains.values_of(domain) or []))}"
+    low, high = domains.bounds(domain)
+    return f"{low} to {high}{_by(domains.step_of(domain))}" + (
+        ", log scale" if domains.is_log(domain) else ""
+    )
+
+
+def _by(step: float | None) -> str:
+    return f" in steps of {step}" if step else ""
 
 
 def _code(plan: Plan) -> dict[str, str]:
@@ -84,33 +95,46 @@ def _code(plan: Plan) -> dict[str, str]:
     for module in (plan.searcher, plan.scheduler):
         files[_file_name(module.__name__)] = Path(str(module.__file__))
     files |= _with_what_it_imports(plan.trainable.__name__)
+    if any(domains.form(domain) == "sample_from" for domain in plan.space.domains.values()):
+        space = registry.find("search_space", str(plan.config.search_space))
+        files |= _with_what_it_imports(space.__name__)
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
 
 
-def _with_what_it_imports(trainable: str) -> dict[str, Path]:
-    """The files of a module and of all that it imports of its own package, wherever the import stands;
-    by the text alone, so that it is the same in every process."""
-    package = trainable.partition(".")[0]
+def _with_what_it_imports(module: str) -> dict[str, Path]:
+    """The files of a module and of all that it imports of its own package, wherever the import stands.
+
+    By the text alone: what happens to be imported differs from process to process, and an import in a
+    `try` may be one that fails here.
+    """
+    package = module.partition(".")[0]
     files: dict[str, Path] = {}
     seen: set[str] = set()
-    waiting = [trainable]
+    waiting = [module]
     while waiting:
         name = waiting.pop()
         if name.partition(".")[0] != package or name in seen:
             continue
         seen.add(name)
-        try:
-            spec = importlib.util.find_spec(name)
-        except ModuleNotFoundError:
+        if (path := _file_of(name)) is None:
             continue  # a name that is no module: `from package.module import thing`
-        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-            continue
-        path = Path(spec.origin)
         is_package = path.stem == "__init__"
         files[_file_name(f"{name}.__init__" if is_package else name)] = path
         home = name if is_package else name.rpartition(".")[0]
-        waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), home)]
+        with contextlib.suppress(SyntaxError):
+            waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), home)]
     return dict(sorted(files.items()))
+
+
+def _file_of(name: str) -> Path | None:
+    """The file of a module below a package that is imported; nothing else is imported for it."""
+    package, *inner = name.split(".")
+    for place in sys.modules[package].__path__:
+        below = Path(place, *inner)
+        for path in (below.with_name(f"{below.name}.py"), below / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
 
 
 def _imports(tree: ast.AST, home: str) -> Iterator[str]:

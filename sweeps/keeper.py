@@ -22,6 +22,7 @@ from sweeps.disk import Disk
 from sweeps.record import Record, Status
 from sweeps.results import write_tables
 from sweeps.stopping import End
+from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from sweeps.words import count
 
 TABLES_EVERY_S = 60
@@ -45,6 +46,7 @@ class RecordKeeper(Callback):
         self._folder = folder
         self._disk = disk
         self._say = say
+        self._save_faults: dict[int, str] = {}
         self._tables_written = time.monotonic()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,8 +76,12 @@ class RecordKeeper(Callback):
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
-        """Learn how much space one takes. (It is not Tune's own: that is an empty folder.)"""
-        self._disk.measure(trial.config["number"])
+        """Learn how much space one takes, or why it could not be written. (Tune's own folder of it is
+        empty but for that.)"""
+        number, fault = trial.config["number"], Path(checkpoint.path) / FAULT_FILE
+        self._disk.measure(number)
+        if fault.is_file():
+            self._save_faults[number] = fault.read_text()
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended."""
@@ -84,9 +90,17 @@ class RecordKeeper(Callback):
             return
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
+        reason = result.get("reason", "")
+        if status in ("finished", "pruned") and self._lacks_weights(number):
+            fault = self._save_faults.get(number, DISK_IS_FULL)
+            if fault == DISK_IS_FULL:
+                # Not ended: a resume begins it once more, from the checkpoint that it has.
+                self.end.stop("lost", f"the weights of trial {number} can't be written: {fault}")
+                return
+            status, reason = "failed", f"its weights can't be saved: {fault}"
         log = self._write_log(number, result.pop("traceback", None))
         before = self._record.leaders(self._config.keep_checkpoints)
-        self._record.end(number, status, result.get("reason", ""), log)
+        self._record.end(number, status, reason, log)
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
             self.end.stop("error", result["reason"])
@@ -113,6 +127,14 @@ class RecordKeeper(Callback):
             write_tables(self._record, self._folder)
             self._tables_written = time.monotonic()
 
+    def _lacks_weights(self, number: int) -> bool:
+        """Whether it is among the best and has no checkpoint of its best epoch."""
+        best = self._record.trials[number].best_epoch(self._record.mode)
+        if best is None or not self._record.would_lead(number, self._config.keep_checkpoints):
+            return False
+        there = checkpoints.all_of(checkpoints.folder_of(self._folder, number))
+        return not there or checkpoints.epoch_of(there[0]) < best
+
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
 
@@ -120,10 +142,14 @@ class RecordKeeper(Callback):
         if text is None:
             return None
         log = Path("logs") / f"trial_{number:04d}.log"
-        (self._folder / "logs").mkdir(exist_ok=True)
         trial = self._record.trials[number]
         content = f"params {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
-        (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
+        try:
+            (self._folder / "logs").mkdir(exist_ok=True)
+            (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:  # Tune would take it for a lost process, and train the trial again
+            self._say(f"The log of trial {number} can't be written: {error}")
+            return None
         return str(log)
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from typing import Any
 
 from ray.tune import CLIReporter
@@ -33,7 +32,6 @@ class SweepReporter(CLIReporter):
         self._config = config
         self._record = record
         self._disk = disk
-        self._began = time.time() - record.used_s
         # A file has no width: room for every column, and no line cut short.
         self.console = console or Console(width=None if sys.stdout.isatty() else 160)
         self._live: Live | None = None
@@ -54,7 +52,7 @@ class SweepReporter(CLIReporter):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:
-        status = summary(self._record, self._config, time.time() - self._began)
+        status = summary(self._record, self._config, self._record.elapsed_s)
         status += f"; {self._disk.in_words}"
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:
@@ -80,11 +78,12 @@ class SweepReporter(CLIReporter):
         table.add_column("epoch", justify="right")
         table.add_column(str(self._config.metric), justify="right")
         table.add_column("best", justify="right")
-        knobs = list(self._record.trials[0].params) if self._record.trials else []
+        rows = self._rows(whole)
+        knobs = list(dict.fromkeys(name for trial in rows for name in trial.params))
         for name in knobs:
             table.add_column(name, justify="right")
         best = self._record.best()
-        for trial in self._rows(whole):
+        for trial in rows:
             word = "training" if trial.status == "unfinished" and not whole else trial.status
             table.add_row(*self._cells(trial, word, knobs), style="bold" if trial is best else None)
         hidden = len(self._record.trials) - table.row_count

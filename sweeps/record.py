@@ -52,6 +52,8 @@ class EpochRow:
     seconds: float
     time: float
     """When it was reported, seconds since 1970."""
+    elapsed_s: float = 0.0
+    """How long the sweep had run by then, all its runs together."""
 
 
 @dataclass
@@ -60,10 +62,12 @@ class TrialRow:
 
     number: int
     params: Mapping[str, Knob]
-    """Swept knobs only; those that stand still are the same for all."""
+    """Swept knobs."""
     seed: int
     start: float
     """Seconds since 1970."""
+    fixed: Mapping[str, Knob] = field(default_factory=dict)
+    """Knobs that stood still; with the swept ones, all that the trial trains with."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -103,6 +107,7 @@ class Record:
         self._live: dict[int, TrialRow] = {}
         self._ranks: list[tuple[float, int]] = []
         self._last_report = 0.0
+        self._run_began: float | None = None
         self.trials: list[TrialRow] = []
         about = storage.get_study_user_attrs(study_id)
         self.about: dict[str, Any] = dict(about)
@@ -113,6 +118,8 @@ class Record:
         for moment, trial, epoch in sorted(reports, key=lambda report: report[0]):
             self._rank_epoch(trial, epoch)
             self._last_report = moment
+        said = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
+        self._elapsed_before_s: float = max([*said, about.get("elapsed_s", 0.0)])
 
     @classmethod
     def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
@@ -182,15 +189,14 @@ class Record:
         return self._scores.get(epoch, {})
 
     @property
-    def used_s(self) -> float:
-        """Seconds that the sweep has run, each run up to its last word."""
-        words = [moment for trial in self.trials for moment in _moments(trial)]
-        runs = self.about.get("runs", [])
-        used = 0.0
-        for run, following in zip(runs, [*runs[1:], {"started": math.inf}], strict=False):
-            said = [moment for moment in words if run["started"] <= moment < following["started"]]
-            used += max([*said, run.get("ended", 0.0), run["started"]]) - run["started"]
-        return used
+    def elapsed_s(self) -> float:
+        """How long the sweep has run: all runs before, each up to its last word, and this one."""
+        of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
+        return self._elapsed_before_s + of_this_run
+
+    def start_clock(self) -> None:
+        """A run begins: the time that passes counts from here."""
+        self._run_began = time.monotonic()
 
     def best(self) -> TrialRow | None:
         """The best trial that ended well (finished or pruned), by its best epoch; earliest wins ties."""
@@ -206,20 +212,28 @@ class Record:
         rank = self._rank(self.trials[number])
         return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
-    def begin(self, params: Mapping[str, Knob], words: Mapping[str, BaseDistribution], seed: int) -> TrialRow:
+    def begin(
+        self,
+        params: Mapping[str, Knob],
+        words: Mapping[str, BaseDistribution],
+        seed: int,
+        fixed: Mapping[str, Knob] | None = None,
+    ) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
 
         Args:
             params: the swept knobs.
             words: Optuna's distribution of each knob that has one; the dashboards show those.
             seed: the seed that the trial trains with.
+            fixed: the knobs that stand still.
         """
-        trial = TrialRow(number=len(self.trials), params=dict(params), seed=seed, start=time.time())
+        still = dict(fixed or {})
+        trial = TrialRow(len(self.trials), dict(params), seed, time.time(), still)
         template = create_trial(
             state=TrialState.RUNNING,
             params={name: params[name] for name in words},
             distributions=dict(words),
-            user_attrs={"params": dict(params), "seed": seed},
+            user_attrs={"params": dict(params), "fixed": still, "seed": seed},
         )
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
         self.trials.append(trial)
@@ -242,9 +256,9 @@ class Record:
             return
         # A clock that is set back must not change who was first at a rung.
         self._last_report = max(time.time(), self._last_report + 1e-6)
-        row = EpochRow(score, dict(metrics), seconds, self._last_report)
+        row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s)
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
-        content: Any = {"score": score, "metrics": row.metrics, "seconds": seconds, "time": row.time}
+        content: Any = vars(row)
         self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
         self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
         trial.epochs[epoch] = row
@@ -299,6 +313,7 @@ class Record:
         trial = TrialRow(
             number=frozen.number,
             params=attributes["params"],
+            fixed=attributes.get("fixed", {}),
             seed=attributes["seed"],
             start=_seconds(frozen.datetime_start) or 0.0,
             end=_seconds(frozen.datetime_complete),
@@ -317,11 +332,6 @@ class Record:
             self._live[trial.number] = trial
         else:
             self._settle(trial)
-
-
-def _moments(trial: TrialRow) -> list[float]:
-    ended = [] if trial.end is None else [trial.end]
-    return [trial.start, *(row.time for row in trial.epochs.values()), *ended]
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -29,7 +29,7 @@ class Sweep:
 
     folder: Path
     about: Mapping[str, Any]
-    """sweep, trainable, metric, mode, seed, fixed, runs (when each began and ended, and what had changed),
+    """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed),
     outcome (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores)."""
     trials: pa.Table
     """A row per trial; see `trials_table`."""
@@ -56,9 +56,9 @@ def trials_table(record: Record) -> pa.Table:
     (trained), pc, pid, gpu, start, end (UTC), seed.
     """
     metrics = _metric_names(record.trials)
-    fixed = record.about.get("fixed", {})
-    knobs = dict.fromkeys([*(name for trial in record.trials for name in trial.params), *fixed])
-    rows = [_trial_row(trial, record.mode, fixed, knobs, metrics) for trial in record.trials]
+    swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
+    knobs = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
+    rows = [_trial_row(trial, record.mode, knobs, metrics) for trial in record.trials]
     types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in knobs}
     for name in (name for name, kind in types.items() if pa.types.is_string(kind)):
         for row in rows:  # of mixed types: 64 and "all"
@@ -122,12 +122,12 @@ def write_tables(record: Record, folder: Path) -> None:
 
 
 def _trial_row(
-    trial: TrialRow, mode: str, fixed: Mapping[str, Any], knobs: Iterable[str], metrics: Mapping[str, str]
+    trial: TrialRow, mode: str, knobs: Iterable[str], metrics: Mapping[str, str]
 ) -> dict[str, Any]:
     best_epoch = trial.best_epoch(mode)
     best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
     last = trial.epochs[max(trial.epochs)].metrics if trial.epochs else {}
-    params = {**fixed, **trial.params}
+    params = {**trial.fixed, **trial.params}
     return {
         "id": trial.number,
         "status": trial.status,

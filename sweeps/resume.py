@@ -13,15 +13,15 @@ import time
 from dataclasses import dataclass
 
 from sweeps import checkpoints, folder
-from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag
+from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag, to_yaml
 from sweeps.identity import changes, identity
-from sweeps.journal import RecordLost, RecordUnreadable
+from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record, Status, TrialRow
 from sweeps.trial import why_diverged
 from sweeps.words import command, count, duration, place, short
 
-NEVER = (*("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor"),)
+NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
 """What the scores and rungs of the record mean: not even --force changes it."""
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
@@ -35,16 +35,13 @@ class Standing:
     is_finished: bool
 
 
-def look(plan: Plan) -> Standing:
-    """How the sweep stands, in words; "" when it is new.
+def look(plan: Plan, record: Record) -> Standing:
+    """How a sweep stands, in words.
 
     Raises:
         UserError: it can't go on exactly, and why.
     """
-    if plan.config.resume is None:
-        return Standing("", is_finished=False)
-    folder.refuse_if_running(plan.folder)
-    record = _read(plan)
+    _refuse_unknown_past(plan, record)
     before, config = record.about["identity"]["settings"], plan.config
     _refuse_other_rungs(plan, before)
     if _is_finished(record, config):
@@ -64,29 +61,26 @@ def look(plan: Plan) -> Standing:
 def begin_run(plan: Plan, record: Record) -> None:
     """Write that a run begins; where it goes on with others, put their trials in order first."""
     now = identity(plan)
-    changed = changes(record.about["identity"], now) if record.about.get("runs") else []
+    changed = changes(record.about["identity"], now)
     run = {"started": time.time(), "changed": changed, "forced": plan.config.force}
     record.note("runs", [*record.about.get("runs", []), run])
     if changed:
         record.note("identity", now)
+    folder.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
+    record.start_clock()
     _write_ends(plan, record)
     _order_checkpoints(plan, record)
 
 
 def end_run(record: Record, outcome: str) -> None:
     """Write that a run ended, and how; where the record can't be written any more, nothing."""
-    *before, run = record.about["runs"]
     with contextlib.suppress(RecordLost):
-        record.note("runs", [*before, {**run, "ended": time.time()}])
+        record.note("elapsed_s", record.elapsed_s)
         record.note("outcome", outcome)
 
 
-def _read(plan: Plan) -> Record:
-    try:
-        record = Record.read(plan.folder)
-    except (FileNotFoundError, RecordUnreadable) as error:
-        raise UserError(f"--resume {place(plan.folder)}: {error}") from None
+def _refuse_unknown_past(plan: Plan, record: Record) -> None:
     if "identity" not in record.about:
         raise UserError(
             f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
@@ -97,7 +91,6 @@ def _read(plan: Plan) -> Record:
             f"--resume {place(plan.folder)}: {plan.config.scheduler} defines no `ends_at`, so what it "
             "decided can't be rebuilt from the record"
         )
-    return record
 
 
 def _is_finished(record: Record, config: SweepConfig) -> bool:
@@ -121,7 +114,7 @@ def _refuse_less(config: SweepConfig, before: dict[str, object], record: Record)
         old, new = before[name], getattr(config, name)
         if isinstance(old, int | float) and new is not None and new < old:
             raise UserError(f"{flag(name)} {new:g}: may only be raised; the sweep has {old}")
-    used, budget = record.used_s, config.time_budget_hours
+    used, budget = record.elapsed_s, config.time_budget_hours
     if budget is not None and used >= budget * 3600:
         raise UserError(
             f"--time-budget-hours {budget:g}: used up (the sweep ran {duration(used)}); raise it, "
@@ -149,8 +142,7 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
 
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
     """In words; whether the checkpoint is whole is checked when the trial begins."""
-    ended = _how_it_ended(plan, record, trial)
-    if ended is not None and not _leads(plan, record, trial, ended[0]):
+    if _how_it_ended(plan, record, trial) is not None:
         return f"has ended after epoch {max(trial.epochs)}"
     there = checkpoints.all_of(checkpoints.folder_of(plan.folder, trial.number))
     there = [path for path in there if checkpoints.epoch_of(path) in trial.epochs]
@@ -163,31 +155,28 @@ def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
 
 
 def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, str] | None:
-    """How a trial ended whose end was not written any more; None when it did not."""
+    """How a trial ended whose end was not written any more; None when it goes on.
+
+    One that would lead goes on in any case: its weights are needed too, so it begins once more from its
+    checkpoint, and ends by itself.
+    """
     config, last = plan.config, max(trial.epochs, default=0)
     if not last:
         return None
     if not math.isfinite(score := trial.epochs[last].score):
         return "diverged", why_diverged(str(config.metric), last, score)
+    if record.would_lead(trial.number, config.keep_checkpoints):
+        return None
     if last == config.max_epochs:
         return "finished", ""
     return ("pruned", "") if plan.scheduler.ends_at(config, record, trial.number, last) else None
 
 
 def _write_ends(plan: Plan, record: Record) -> None:
-    """Write the ends that the driver knew and did not come to write.
-
-    One that leads needs its weights too: it begins once more, from its checkpoint, and ends by itself.
-    """
+    """Write the ends that the driver knew and did not come to write."""
     for trial in record.live:
-        if (ended := _how_it_ended(plan, record, trial)) is None:
-            continue
-        if not _leads(plan, record, trial, ended[0]):
+        if (ended := _how_it_ended(plan, record, trial)) is not None:
             record.end(trial.number, *ended)
-
-
-def _leads(plan: Plan, record: Record, trial: TrialRow, status: Status) -> bool:
-    return status != "diverged" and record.would_lead(trial.number, plan.config.keep_checkpoints)
 
 
 def _order_checkpoints(plan: Plan, record: Record) -> None:

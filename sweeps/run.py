@@ -40,15 +40,15 @@ def sweep(config: SweepConfig) -> int:
     plan = planning.make_plan(config)
     from sweeps import ending, engine, environment, folder, resume, winner
 
-    standing = resume.look(plan)
-    if standing.is_finished:
-        print(standing.text)
+    print(planning.describe(plan), flush=True)
+    if config.resume is None and config.dry_run:
         return 0
-    print(planning.describe(plan) + standing.text, flush=True)
-    if config.dry_run:
-        return 0
-
     with folder.opened(plan) as record:
+        if config.resume is not None:
+            standing = resume.look(plan, record)
+            print(standing.text, flush=True)
+            if standing.is_finished or config.dry_run:
+                return 0
         print(
             "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
         )

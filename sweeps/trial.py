@@ -13,6 +13,7 @@ may have been lost before he answered.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -34,6 +35,10 @@ from training.config import FitConfig, MetricNotLogged
 if TYPE_CHECKING:
     from training.fit import Epoch, Fit
 
+FAULT_FILE = "fault"
+"""In the folder that Tune keeps of a checkpoint: why it could not be written. A trial that is done
+has no next step to tell of it."""
+DISK_IS_FULL = "the disk is full"
 CHECKPOINT_SHARE = 0.02
 """Part of the training time that checkpoints may cost when no period is given."""
 
@@ -44,8 +49,6 @@ class Job:
 
     trainable: str
     """Module path of the trainable."""
-    fixed: dict[str, Any]
-    """Knobs that stand still."""
     folder: str
     """The sweep's folder, which all PCs must see when a checkpoint is written."""
     fit: FitConfig
@@ -58,9 +61,10 @@ class Job:
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
-    Its config is `{"number": int, "params": {knob: value}}`. Each step returns one epoch: `epoch`,
-    `score`, `metrics`, `seconds`, `place`; the last one has `done` and, when it went wrong, `status`
-    ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
+    Its config is `{"number": int, "params": {knob: value}, "fixed": {knob: value}, "seed": int}`, the
+    fixed knobs being those that stand still. Each step returns one epoch: `epoch`, `score`, `metrics`,
+    `seconds`, `place`; the last one has `done` and, when it went wrong, `status` ("failed" or
+    "diverged"), `reason` and `traceback`. `notices` are texts for the user.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -110,11 +114,15 @@ class SweepTrial(tune.Trainable):
         self._save_began = time.perf_counter()
         try:
             checkpoints.write(self._folder, self._reported, self._fit.save)
-        except Exception as error:  # a full disk, a hook of the user's: the next step tells of it
-            if checkpoints.disk_is_full(error, self._folder):
-                self._notices.append(f"no checkpoint of epoch {self._reported}: the disk is full")
+        except Exception as error:  # a full disk, a hook of the user's
+            is_full = checkpoints.disk_is_full(error, self._folder)
+            with contextlib.suppress(OSError):
+                fault = DISK_IS_FULL if is_full else _first_line(error)
+                (Path(checkpoint_dir) / FAULT_FILE).write_text(fault)
+            if is_full:
+                self._notices.append(f"no checkpoint of epoch {self._reported}: {DISK_IS_FULL}")
                 return  # the one before it stands; the training is worth more than a second one
-            self._save_error = error
+            self._save_error = error  # the next step raises it
             traceback.print_exc()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
@@ -131,7 +139,8 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
 
     def _begin(self, config: dict[str, Any]) -> None:
-        self._params = config["params"]
+        self._params = {**config["fixed"], **config["params"]}
+        self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
         self._folder = checkpoints.folder_of(Path(self._job.folder), config["number"])
         self._notices: list[str] = []
         self._fit: Fit | None = None
@@ -155,15 +164,15 @@ class SweepTrial(tune.Trainable):
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         self._import_once()
-        params = self._module.Params(**self._job.fixed, **self._params)
+        params = self._module.Params(**self._params)
         checkpoint, faults = checkpoints.newest(self._folder)
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
-        self._fit = self._fitting.Fit(self._module, params, self._job.fit, checkpoint)
+        self._fit = self._fitting.Fit(self._module, params, self._fit_config, checkpoint)
         step = greenlet.getcurrent().parent
         known = self._fit.last_epoch
-        if known is None or step.switch(known):
+        if known is None or (step.switch(known) and not self._fit.has_ended):
             self._fit.run(lambda epoch: bool(step.switch(epoch)))
 
     def _import_once(self) -> None:
@@ -236,19 +245,22 @@ class SweepTrial(tune.Trainable):
 def _failure(error: BaseException) -> dict[str, Any]:
     """What the driver hears of an exception."""
     is_user_error = isinstance(error, MetricNotLogged)
+    return {
+        "done": True,
+        "status": "failed",
+        "reason": str(error) if is_user_error else _first_line(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "is_user_error": is_user_error,
+    }
+
+
+def _first_line(error: BaseException) -> str:
     try:
         text = str(error).strip()
     except Exception:  # a user's exception whose own __str__ raises
         text = "(its message can't be read)"
     lines = text.encode(errors="backslashreplace").decode().splitlines()
-    reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return {
-        "done": True,
-        "status": "failed",
-        "reason": text if is_user_error else reason[:500],
-        "traceback": "".join(traceback.format_exception(error)),
-        "is_user_error": is_user_error,
-    }
+    return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
 
 
 def why_diverged(metric: str, epoch: int, score: float) -> str:
@@ -261,16 +273,8 @@ def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, flo
     import training.fit
 
     module = importlib.import_module(job.trainable)
-    scores: dict[str, float] = training.fit.test(
-        module, module.Params(**job.fixed, **params), job.fit, Path(weights)
-    )
+    scores: dict[str, float] = training.fit.test(module, module.Params(**params), job.fit, Path(weights))
     return scores
-
-
-def params_of(job: Job, swept: dict[str, Any]) -> dict[str, Any]:
-    """All params of a trial, in the order of the trainable's Params."""
-    module = importlib.import_module(job.trainable)
-    return dataclasses.asdict(module.Params(**job.fixed, **swept))
 
 
 def _gpu() -> str:

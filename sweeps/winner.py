@@ -13,10 +13,11 @@ from ray.exceptions import RayError
 
 from sweeps import checkpoints, cluster
 from sweeps.engine import job_of
+from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record, TrialRow
 from sweeps.stopping import End
-from sweeps.trial import params_of, test_winner
+from sweeps.trial import test_winner
 
 FOLDER, PARAMS_FILE = "best", "params.yaml"
 
@@ -42,7 +43,15 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
     known: dict[str, Any] = record.about.get("test", {})
     if known.get("trial") == best.number:  # scored before the sweep was resumed
         return {name: score for name, score in known.items() if name != "trial"}
-    return {} if end.outcome == "interrupted" else _test(plan, record, offered, best, weights)
+    if end.outcome == "interrupted":
+        return {}
+    scores = _test(plan, offered, best, weights)
+    try:
+        if scores:
+            record.note("test", {"trial": best.number, **scores})
+    except RecordLost as error:
+        end.stop("lost", str(error))
+    return scores
 
 
 def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
@@ -59,20 +68,19 @@ def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
     return None
 
 
-def _test(
-    plan: Plan, record: Record, offered: cluster.Cluster, best: TrialRow, weights: Path
-) -> dict[str, float]:
+def _test(plan: Plan, offered: cluster.Cluster, best: TrialRow, weights: Path) -> dict[str, float]:
     print(f"Scoring trial {best.number} on the test rows ...", flush=True)
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
         num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
     )
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(plan), dict(best.params), str(weights)))
+        scores: dict[str, float] = ray.get(
+            task.remote(job_of(plan), {**best.fixed, **best.params}, str(weights))
+        )
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}
-    record.note("test", {"trial": best.number, **scores})
     return scores
 
 
@@ -82,7 +90,7 @@ def _set_aside(plan: Plan, record: Record, best: TrialRow, checkpoint: Path) -> 
     about = {
         "trial": best.number,
         "trainable": plan.config.trainable,
-        "params": params_of(job_of(plan), dict(best.params)),
+        "params": {**best.fixed, **best.params},
     }
     partial = plan.folder / f".{FOLDER}.part"
     shutil.rmtree(partial, ignore_errors=True)
@@ -92,5 +100,7 @@ def _set_aside(plan: Plan, record: Record, best: TrialRow, checkpoint: Path) -> 
         f"# trial {best.number}: {plan.config.metric} {score} in epoch {epoch}\n"
         + yaml.safe_dump(about, sort_keys=False)
     )
+    for path in (*partial.iterdir(), partial):
+        checkpoints.sync(path)
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
     partial.rename(plan.folder / FOLDER)

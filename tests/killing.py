@@ -45,12 +45,12 @@ class Murderer:
             if not self._kill_once():
                 break
             self.kills += 1
-            seen = self._check_nothing_is_lost(seen)
+            seen = self.check_nothing_is_lost(seen)
             self._check_no_ended_trial_trains(seen, again)
         output = self.folder.parent / "last-run.txt"
         with output.open("w") as file:
             done = subprocess.run(
-                self._command(),
+                self.command(),
                 cwd=ROOT,
                 env=self.environment,
                 stdout=file,
@@ -58,11 +58,12 @@ class Murderer:
                 timeout=MOST_RUN_S,
                 check=False,
             )
-        self._check_nothing_is_lost(seen)
+        self.check_nothing_is_lost(seen)
         self._check_no_ended_trial_trains(seen, again)
         return subprocess.CompletedProcess(done.args, done.returncode, output.read_text())
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
+        """What a user would type now."""
         begun = (self.folder / JOURNAL).is_file()
         new = [*self.arguments, "--name", self.folder.name, "--results-dir", str(self.folder.parent)]
         arguments = ["--resume", str(self.folder)] if begun else new
@@ -77,7 +78,7 @@ class Murderer:
         growth = math.inf if early else self.generator.randrange(self.most_bytes)
         with (self.folder.parent / "killed-runs.txt").open("a") as output:
             driver = subprocess.Popen(
-                self._command(), cwd=ROOT, env=self.environment, stdout=output, stderr=subprocess.STDOUT
+                self.command(), cwd=ROOT, env=self.environment, stdout=output, stderr=subprocess.STDOUT
             )
         began = time.monotonic()
         while driver.poll() is None:
@@ -95,7 +96,7 @@ class Murderer:
         print(self.log[-1], flush=True)
         return True
 
-    def _check_nothing_is_lost(self, before: dict[int, TrialRow]) -> dict[int, TrialRow]:
+    def check_nothing_is_lost(self, before: dict[int, TrialRow]) -> dict[int, TrialRow]:
         """Every trial and epoch that was in the record is there as it was; what has ended, for good."""
         if not (self.folder / JOURNAL).is_file():
             assert not before

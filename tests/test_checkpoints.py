@@ -77,6 +77,28 @@ def test_a_name_appears_only_when_its_checkpoint_is_whole(trial: Path) -> None:
     assert seen == [["epoch_0001"]]
 
 
+def test_a_broken_one_does_not_take_the_place_of_one_to_fall_back_to(trial: Path) -> None:
+    five, nine = written(trial, 5, 9)
+    (nine / "weights.pt").write_text("broken")
+    assert checkpoints.newest(trial)[0] == five
+    (six,) = written(trial, 6)  # the trial went on from 5
+    assert checkpoints.all_of(trial) == [six, five]
+
+
+def test_a_process_that_was_given_up_may_write_the_same_at_the_same_time(trial: Path) -> None:
+    def as_another_does(folder: Path) -> None:
+        fill()(folder)
+        (trial / "epoch_0002").mkdir()
+        (trial / "epoch_0002" / "weights.pt").write_text("weights")
+
+    (one,) = written(trial, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "remove", lambda path: None)  # it comes between this and the renaming
+        checkpoints.write(trial, 2, as_another_does)
+    assert names(trial) == ["epoch_0001", "epoch_0002"]
+    assert checkpoints.fault(one) is None
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_a_write_that_raises_leaves_nothing_and_the_one_before_it(trial: Path, error: BaseException) -> None:
     def break_off(folder: Path) -> None:

@@ -307,7 +307,8 @@ def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pyte
 
 
 def test_settings_of_a_folder_that_can_not_be_read_are_named(tmp_path: Path) -> None:
-    (fault,) = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
+    fault, advice = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
+    assert "newer version" in advice
     assert "sweep.yaml: num_trails: no such key. Did you mean 'num_trials'?" in fault
 
 

@@ -144,14 +144,6 @@ def test_another_process_that_has_imported_other_modules_finds_the_same(package:
     assert stored(here) == there
 
 
-def a_third(config: Any) -> float:
-    return float(config["slope"]) / 3
-
-
-def a_half(config: Any) -> float:
-    return float(config["slope"]) / 2
-
-
 DOMAINS: dict[str, tuple[Any, Any, str]] = {
     "bounds": (tune.uniform(0.1, 1.0), tune.uniform(0.1, 2.0), "0.1 to 1.0 -> 0.1 to 2.0"),
     "a bound by little": (tune.uniform(0, 1), tune.uniform(0, 1.0000001), "0 to 1 -> 0 to 1.0000001"),
@@ -171,8 +163,13 @@ DOMAINS: dict[str, tuple[Any, Any, str]] = {
     "order of choices": (tune.choice([1, 2]), tune.choice([2, 1]), "one of 1, 2 -> one of 2, 1"),
     "a grid": (tune.grid_search([1, 2]), tune.grid_search([1]), "grid of 1, 2 -> grid of 1"),
     "form": (tune.grid_search([1, 2]), tune.choice([1, 2]), "grid of 1, 2 -> one of 1, 2"),
-    "a function": (tune.sample_from(a_third), tune.sample_from(a_half), "sample_from "),
+    "choices of another type": (
+        tune.choice([1, 2]),
+        tune.choice(["1", "2"]),
+        "one of 1, 2 -> one of '1', '2'",
+    ),
     "a mean": (tune.randn(0.0, 1.0), tune.randn(1.0, 1.0), "normal "),
+    "steps of a normal": (tune.qrandn(0.0, 1.0, 0.5), tune.qrandn(0.0, 1.0, 0.25), "normal "),
     "a spread": (tune.randn(0.0, 1.0), tune.randn(0.0, 2.0), "normal "),
 }
 
@@ -189,6 +186,40 @@ def test_a_changed_domain_is_named_and_the_same_one_is_not(change: str, package:
     (line,) = changes(was, identity(with_domain(plan, after)))
     assert line.startswith(f"knob slope: {words}")
     assert changes(was, identity(with_domain(plan, before))) == []
+
+
+def test_of_a_function_in_a_space_the_file_is_compared(package: Path) -> None:
+    """A partial, a lambda: their text can't be had."""
+    text = (
+        "from functools import partial\nfrom ray import tune\ndef half(top, spec):\n    return top / 2\n"
+        "SPACE = {'slope': tune.sample_from(partial(half, 1.0))}\n"
+    )
+    (package / "drawn.py").write_text(text)
+    settings_ = dataclasses.replace(
+        plan_of(package).config, search_space=f"{package.name}.drawn", searcher="random"
+    )
+    before = stored(identity(make_plan(settings_)))
+    assert changes(before, identity(make_plan(settings_))) == []
+    (package / "drawn.py").write_text(text.replace("/ 2", "/ 3"))
+    assert changes(before, identity(make_plan(settings_))) == [f"{package.name}/drawn.py: its code"]
+
+
+def test_an_import_that_fails_here_is_no_hindrance(package: Path) -> None:
+    (package / "optional").mkdir()
+    (package / "optional" / "__init__.py").write_text("raise ImportError('needs CUDA')\n")
+    (package / "optional" / "kernels.py").write_text("x = 1\n")
+    with (package / "_deep.py").open("a") as file:
+        file.write(
+            f"try:\n    from {package.name}.optional.kernels import x\nexcept ImportError:\n    x = 0\n"
+        )
+    code = identity(plan_of(package))["code"]
+    assert f"{package.name}/optional/kernels.py" in code
+
+
+def test_other_data_is_named(package: Path) -> None:
+    plan = plan_of(package)
+    other = dataclasses.replace(plan, data="20 rows")
+    assert changes(identity(plan), identity(other)) == [f"data: {plan.data} -> 20 rows"]
 
 
 def test_a_knob_that_came_or_went_is_named(package: Path) -> None:

@@ -69,7 +69,9 @@ def test_a_command_of_the_readme_makes_a_plan(
         with folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
             pass  # the driver died before the first trial
         tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
-        assert "Going on with begun" in resume.look(make_plan(flags.parse(tokens))).text
+        plan = make_plan(flags.parse(tokens))
+        with folder.opened(plan) as record:
+            assert "Going on with begun" in resume.look(plan, record).text
         return
     assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
 

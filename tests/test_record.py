@@ -225,6 +225,9 @@ class Clock:
     def time(self) -> float:
         return self.now
 
+    def monotonic(self) -> float:
+        return self.now
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -441,42 +444,29 @@ def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None
 def test_a_sweep_has_run_for_as_long_as_each_of_its_runs_up_to_its_last_word(
     clock: Clock, tmp_path: Path
 ) -> None:
-    record, began = new_record(tmp_path), clock.now
-    assert record.used_s == 0
-    run1: dict[str, float] = {"started": began}
-    record.note("runs", [run1])
-    assert record.used_s == 0
-    record.begin({}, {}, 0)  # Optuna's own clock says when: before this run, it does not count
-    clock.now = began + 100
+    record = new_record(tmp_path, trials=1)
+    clock.now += 1_000  # planning and starting Ray do not count
+    record.start_clock()
+    clock.now += 100
     record.report(0, 1, 0.5, {}, 1.0)
-    assert record.used_s == pytest.approx(100)  # then it was killed
-    run2: dict[str, float] = {"started": began + 5_000, "ended": began + 5_600}
-    clock.now = began + 5_500
+    clock.now += 50  # then it was killed
     record = Record.reopen(tmp_path)
-    record.note("runs", [run1, run2])
+    clock.now += 5_000
+    assert record.elapsed_s == pytest.approx(100)
+    record.start_clock()
+    clock.now += 10
     record.report(0, 2, 0.5, {}, 1.0)
-    assert record.used_s == pytest.approx(100 + 600)  # what came behind the last trial counts too
-    run3 = {"started": began + 7_000}
-    record.note("runs", [run1, run2, run3])
-    assert record.used_s == pytest.approx(100 + 600)
-    clock.now = began + 7_030
-    record.end(0, "finished")
-    assert record.used_s == pytest.approx(100 + 600 + 30)
-    assert Record.read(tmp_path).used_s == pytest.approx(100 + 600, abs=1)  # Optuna's clock again
-
-
-def test_a_trial_that_began_counts_from_its_run_on(tmp_path: Path) -> None:
-    record, now = new_record(tmp_path), time.time()
-    record.note("runs", [{"started": now - 50}, {"started": now - 20}])
-    record.begin({}, {}, 0)
-    assert record.used_s == pytest.approx(20, abs=1)
-    record.end(0, "failed")
-    for seen in (record, Record.read(tmp_path)):
-        assert seen.used_s == pytest.approx(20, abs=1)
+    clock.now += 20
+    assert record.elapsed_s == pytest.approx(130)
+    record.note("elapsed_s", record.elapsed_s)  # it ended in order
+    assert Record.read(tmp_path).elapsed_s == pytest.approx(130)
+    assert [row.elapsed_s for row in Record.read(tmp_path).trials[0].epochs.values()] == pytest.approx(
+        [100, 110]
+    )
 
 
 def test_a_record_of_before_there_were_runs_has_used_nothing(tmp_path: Path) -> None:
-    assert scored(tmp_path, "max", [[0.5]]).used_s == 0
+    assert scored(tmp_path, "max", [[0.5]]).elapsed_s == 0
 
 
 WRITER = """

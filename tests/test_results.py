@@ -17,9 +17,9 @@ from sweeps.record import Record
 def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
     """Three trials: one finished, one failed before its first epoch, one that still trains."""
     params = params or [{"lr": 0.1, "act": "relu"}, {"lr": 0.2, "act": "gelu"}, {"lr": 0.3, "act": "relu"}]
-    record = Record.create(folder, "s", "max", {"metric": "acc", "fixed": {"width": 8, "bias": True}})
+    record = Record.create(folder, "s", "max", {"metric": "acc"})
     for number, of_trial in enumerate(params):
-        record.begin(of_trial, {}, seed=5)
+        record.begin(of_trial, {}, seed=5, fixed={"width": 8, "bias": True})
         record.place(number, {"pc": "pc1", "pid": 100 + number, "gpu": ""})
     record.report(0, 1, 0.5, {"acc": 0.5, "loss": 2.0}, 1.0)
     record.report(0, 2, 0.7, {"acc": 0.7, "loss": 1.5}, 1.5)
@@ -135,17 +135,17 @@ def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
 
 
 def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "fixed": {"depth": None}})
-    record.begin({"lr": 0.1}, {}, 0)
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    record.begin({"lr": 0.1}, {}, 0, fixed={"depth": None})  # type: ignore[dict-item]
     assert results.trials_table(record)["params_depth"].to_pylist() == [None]
 
 
 def test_an_empty_record_makes_empty_tables(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "fixed": {"width": 8}})
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     results.write_tables(record, tmp_path)
     sweep = results.load(tmp_path)
     assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (0, 0)
-    assert {"id", "status", "params_width"} <= set(sweep.trials.column_names)
+    assert {"id", "status", "epochs"} <= set(sweep.trials.column_names)
 
 
 def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
 from sweeps import results
-from sweeps.record import Record
-from tests.conftest import Command
+from sweeps.record import Record, TrialRow
+from tests.conftest import ROOT, Command
+from tests.dying import POINTS
 from tests.killing import Murderer, check_whole
 
 TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--max-epochs", "9", "--params", "epoch_s=0.05")
 RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
 GRID = (*TOY, "--search-space", "tests.faulty.slopes_grid", "--searcher", "grid", "--scheduler", "none")
 TPE = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "tpe", "--num-trials", "10")
+ENDS = (*TOY, "--search-space", "tests.faulty.ends", "--searcher", "grid", "--scheduler", "none")
 DIGITS = ("--trainable", "digits_mlp", "--num-trials", "8", "--max-epochs", "9", "--no-dashboard")
 OF_THE_RUN = ["pid", "start", "end", "seconds"]
 """Columns that tell of a process or a clock."""
@@ -96,6 +100,37 @@ def test_a_sweep_killed_three_times_decides_and_ends_as_one_that_was_not(
         for folder in (killer.folder, tmp_path / "whole")
     ]
     assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
+
+
+@pytest.mark.slow
+def test_a_driver_that_dies_between_any_two_writes_loses_nothing(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """One sweep that dies at each point in turn, with trials that lead, and that end by themselves."""
+    killer = murderer(tmp_path / "sweep", (*ENDS, "--checkpoint-epochs", "1"), environment, 0)
+    seen: dict[int, TrialRow] = {}
+    for point in POINTS:
+        command = killer.command()
+        command[1:3] = ["-m", "tests.dying", point]
+        died = subprocess.run(command, cwd=ROOT, env=killer.environment, capture_output=True, text=True)
+        assert died.returncode == -signal.SIGKILL, f"{point}: {died.stdout}{died.stderr}"
+        print(f"killed when {point}", flush=True)
+        seen = killer.check_nothing_is_lost(seen)
+    done = killer.run(kills=0)
+    assert done.returncode == 0, done.stdout
+    record = Record.read(killer.folder)
+    assert [list(trial.epochs) for trial in record.trials] == [[1, 2]] * 2 + [list(range(1, 10))] * 2
+    assert [trial.status for trial in record.trials] == ["finished"] * 4
+    assert [trial.reason for trial in record.trials[:2]] == ["ended by itself after epoch 2"] * 2
+    for trial in record.trials:
+        for epoch, row in trial.epochs.items():
+            assert row.score == pytest.approx(float(trial.params["slope"]) * epoch)
+    assert epochs_trained(killer.folder) <= 22 + 2 * len(POINTS)
+    assert record.about["outcome"] == "finished"
+    assert record.about["test"]["trial"] == 3
+    tested = (tmp_path / "attempts" / "tested").read_text().splitlines()
+    assert len(tested) == 2, "two batches, once: not again behind the last kill"
+    assert [path.parent.name for path in (killer.folder / "checkpoints").glob("*/epoch_*")] == ["trial_0003"]
 
 
 @pytest.mark.slow

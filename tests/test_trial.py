@@ -20,6 +20,7 @@ from tests.conftest import fill_up
 from training.config import FitConfig
 
 EPOCHS = 3
+SEED = 5
 FIRST = {"lr": 0.05, "momentum": 0.9, "hidden": 16}
 SECOND = {"lr": 0.3, "momentum": 0.2, "hidden": 32}
 
@@ -33,11 +34,10 @@ def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _job(trainable: str = "trainables.digits_mlp", folder: Path = Path("/none"), **changes: Any) -> Job:
-    fixed = {"batch_size": 64} if trainable.endswith("digits_mlp") else {"slope": 1.0, "epoch_s": 0.0}
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
-    fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=5)
+    fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
-    return Job(trainable=trainable, fixed=fixed, folder=str(folder), **settings)
+    return Job(trainable=trainable, folder=str(folder), **settings)
 
 
 Start = Callable[..., SweepTrial]
@@ -53,7 +53,7 @@ def start() -> Iterator[Start]:
             def setup(self, config: dict[str, Any], **shared: Any) -> None:
                 super().setup(config, job=job)
 
-        begun.append(Trial({"number": 0, "params": params}))
+        begun.append(Trial({"number": 0, "params": params, "fixed": {}, "seed": SEED}))
         return begun[-1]
 
     yield begin
@@ -66,7 +66,7 @@ def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
 
 
 def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1) -> SweepTrial:
-    assert trial.reset({"number": number, "params": params})
+    assert trial.reset({"number": number, "params": params, "fixed": {}, "seed": SEED})
     return trial
 
 
@@ -179,6 +179,22 @@ def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
     written = (checkpoint / "resume.ckpt").stat()
     second.save_checkpoint("")
     assert (checkpoint / "resume.ckpt").stat() == written, "there is nothing new to save"
+
+
+def test_training_that_had_ended_by_itself_does_not_go_on_after_a_resume(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    job = _job("tests.faulty.toy", folder=tmp_path)
+    first = start(job, {"fault": "stops"})
+    results = [first.train() for _ in range(3)]
+    assert [result.get("epoch") for result in results] == [1, 2, None]
+    first.save_checkpoint("")
+    second = start(job, {"fault": "stops"})
+    known, end = second.train(), second.train()
+    assert (known["epoch"], known["score"]) == (2, 2.0)
+    assert (end["done"], end["status"], end["reason"]) == (True, "finished", "ended by itself after epoch 2")
+    assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2"]
 
 
 def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(

@@ -68,6 +68,10 @@ class Fit:
         self.best_score = math.nan
         self.best_weights: dict[str, torch.Tensor] = {}
         self.last_metrics: Mapping[str, float] = {}
+        self.epochs = 0
+        """Epochs that have ended."""
+        self.has_ended = False
+        """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
         self.first_epoch = 0
         self._checkpoint = checkpoint
         if checkpoint is not None:
@@ -115,7 +119,8 @@ class Fit:
         torch.save(self.best_weights, folder / WEIGHTS_FILE)
         about = {
             "score": self.best_score,
-            "epochs": self._trainer.current_epoch + 1,
+            "epochs": self.epochs,
+            "has_ended": self._trainer.should_stop,
             "metrics": dict(self.last_metrics),
         }
         (folder / ABOUT_FILE).write_text(json.dumps(about))
@@ -132,8 +137,8 @@ class Fit:
 
     def _load_best(self, folder: Path) -> None:
         about = json.loads((folder / ABOUT_FILE).read_text())
-        self.best_score, self.first_epoch = about["score"], about["epochs"]
-        self.last_metrics = about["metrics"]
+        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
+        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
         self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
 
 
@@ -218,7 +223,7 @@ class _EpochEnd(Checkpoint):
             raise MetricNotLogged(
                 f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
             )
-        self._fit.last_metrics = metrics
+        self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
         self._fit.keep_if_best(metrics[name])
         seconds = time.perf_counter() - self._started
         epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)

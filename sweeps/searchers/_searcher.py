@@ -35,6 +35,7 @@ class RecordSearcher(Searcher):
         self._record = record
         self._propose = propose
         self._seed = seed
+        self._fixed = space.fixed
         self._words = space.distributions()
         self._waiting = [trial.number for trial in record.live]
         self._seen = {key_of(trial.params) for trial in record.trials}
@@ -49,7 +50,7 @@ class RecordSearcher(Searcher):
         for params in self._propose(number):
             if (key := key_of(params)) not in self._seen:
                 self._seen.add(key)
-                self._record.begin(params, self._words, self._seed)
+                self._record.begin(params, self._words, self._seed, self._fixed)
                 return _config(self._record, number)
         return Searcher.FINISHED
 
@@ -66,7 +67,13 @@ class RecordSearcher(Searcher):
 
 
 def _config(record: Record, number: int) -> dict[str, Any]:
-    return {"number": number, "params": dict(record.trials[number].params)}
+    trial = record.trials[number]
+    return {
+        "number": number,
+        "params": dict(trial.params),
+        "fixed": dict(trial.fixed),
+        "seed": trial.seed,
+    }
 
 
 def key_of(params: Any) -> tuple[Any, ...]:

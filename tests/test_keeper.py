@@ -1,0 +1,132 @@
+"""What the keeper of the record does when the weights of a trial could not be saved."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.tune import Checkpoint
+from ray.tune.result import SHOULD_CHECKPOINT
+
+from sweeps import checkpoints
+from sweeps.config import SweepConfig
+from sweeps.disk import Disk
+from sweeps.engine import _why_lost
+from sweeps.journal import RecordLost
+from sweeps.keeper import RecordKeeper
+from sweeps.record import Record
+from sweeps.stopping import End
+from sweeps.trial import DISK_IS_FULL, FAULT_FILE
+
+END = 3
+
+
+class Keeping:
+    """A keeper, and what Tune tells it."""
+
+    def __init__(self, folder: Path, keep_checkpoints: int = 1) -> None:
+        self.folder = folder
+        self.record = Record.create(folder, "s", "max", {"metric": "m"})
+        self.end = End(None)
+        self.said: list[str] = []
+        config = SweepConfig(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
+        disk = Disk(folder, 0, 1)
+        self.keeper = RecordKeeper(config, self.record, folder, self.end, disk, self.said.append)
+
+    def train(
+        self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
+    ) -> bool:
+        """A trial from its first epoch to its end; whether its weights were asked for at the end."""
+        number = self.record.begin({"lr": score}, {}, 0).number
+        asked = False
+        trial = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
+        for epoch in range(1, END + 1):
+            trial.last_result = {
+                **{"epoch": epoch, "score": score * epoch, "metrics": {}, "seconds": 1.0, "place": {}},
+                "done": epoch == END,
+                **(more if epoch == END else {}),
+            }
+            self.keeper.on_trial_result(epoch, [], trial, trial.last_result)  # type: ignore[arg-type]
+            asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
+        if asked and save is not None:
+            checkpoints.write(checkpoints.folder_of(self.folder, number), END, save)
+        if asked and fault:
+            (self.folder / f"of_tune_{number}").mkdir()
+            (self.folder / f"of_tune_{number}" / FAULT_FILE).write_text(fault)
+            saved = Checkpoint(str(self.folder / f"of_tune_{number}"))
+            self.keeper.on_checkpoint(END, [], trial, saved)  # type: ignore[arg-type]
+        self.keeper.on_trial_complete(END, [], trial)  # type: ignore[arg-type]
+        return asked
+
+    def kept(self) -> list[str]:
+        return sorted(path.parent.name for path in (self.folder / "checkpoints").glob("trial_*/epoch_*"))
+
+
+def weights(folder: Path) -> None:
+    (folder / "weights.pt").write_text("weights")
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Keeping:
+    return Keeping(tmp_path)
+
+
+def test_the_weights_of_those_that_lead_are_kept_and_of_no_other(tmp_path: Path) -> None:
+    keeping = Keeping(tmp_path, keep_checkpoints=2)
+    asked = [keeping.train(score, weights) for score in (0.2, 0.5, 0.1, 0.9)]
+    assert asked == [True, True, False, True]
+    assert keeping.kept() == ["trial_0001", "trial_0003"]
+    assert keeping.record.leaders(2) == [3, 1]
+
+
+@pytest.mark.parametrize("fault", ["", DISK_IS_FULL], ids=["nobody knows why", "a full disk"])
+def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, keeping: Keeping) -> None:
+    """The sweep ends instead, and a resume begins that trial once more."""
+    keeping.train(0.2, weights)
+    keeping.train(0.5, fault=fault)
+    assert [trial.status for trial in keeping.record.trials] == ["finished", "unfinished"]
+    assert keeping.end.outcome == "lost"
+    assert keeping.end.error == f"the weights of trial 1 can't be written: {DISK_IS_FULL}"
+    assert keeping.kept() == ["trial_0000"]
+
+
+def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> None:
+    keeping.train(0.2, weights)
+    keeping.train(0.5, fault="ValueError: no pickle")
+    ended = keeping.record.trials[1]
+    assert (ended.status, ended.reason) == ("failed", "its weights can't be saved: ValueError: no pickle")
+    assert keeping.end.outcome == "finished"
+    assert keeping.kept() == ["trial_0000"]
+    assert keeping.record.leaders(1) == [0]
+
+
+def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping: Keeping) -> None:
+    (keeping.folder / "logs").write_text("a file where the folder should be")
+    keeping.train(0.5, status="failed", reason="ValueError: no", traceback="Traceback ...")
+    assert keeping.record.trials[0].status == "failed"
+    assert keeping.record.trials[0].log is None
+    assert "The log of trial 0 can't be written" in keeping.said[0]
+
+
+def wrapped(cause: BaseException) -> RuntimeError:
+    """As Tune wraps what a callback raises."""
+    error = RuntimeError("Traceback ...")
+    error.__context__ = cause
+    return error
+
+
+def test_why_nothing_can_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    lost = RecordLost("the record can't be written: Input/output error (record.journal)")
+    assert _why_lost(wrapped(lost), tmp_path) == str(lost)
+    read_only = OSError(errno.EROFS, "Read-only file system", str(tmp_path / "tune" / "x.json"))
+    assert _why_lost(wrapped(read_only), tmp_path) == (
+        f"{tmp_path / 'tune' / 'x.json'} can't be written: Read-only file system"
+    )
+    assert _why_lost(wrapped(OSError(errno.ENOSPC, "full")), tmp_path) == f"the disk of {tmp_path} is full"
+    assert _why_lost(wrapped(ValueError("a bug")), tmp_path) is None
+    assert _why_lost(wrapped(OSError(errno.EROFS, "elsewhere", "/proc/x")), tmp_path) is None
+    assert _why_lost(wrapped(ValueError("a bug")), tmp_path / "gone") == f"{tmp_path / 'gone'} is gone"
