@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
@@ -31,13 +33,16 @@ def folder_of(sweep: Path, number: int) -> Path:
     return sweep / FOLDER / f"trial_{number:04d}"
 
 
-def write(folder: Path, epoch: int, fill: Callable[[Path], None]) -> Path:
+def write(
+    folder: Path, epoch: int, fill: Callable[[Path], None], of: Mapping[str, Any] | None = None
+) -> Path:
     """Write a checkpoint; drop those that are older than the last `KEPT`.
 
     Args:
         folder: of the trial.
         epoch: the last epoch that was trained, 1-based.
         fill: writes the files of the checkpoint into the folder that it is given.
+        of: what the trial trains with; one with other params never goes on from it.
 
     Raises:
         FileNotFoundError: the folder of the sweep is not on this PC.
@@ -52,7 +57,7 @@ def write(folder: Path, epoch: int, fill: Callable[[Path], None]) -> Path:
     try:
         fill(part)
         files = {str(file.relative_to(part)): _facts(file) for file in _files(part)}
-        (part / MANIFEST).write_text(json.dumps(files))
+        (part / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
         for path in (*part.rglob("*"), part):
             sync(path)
         target = folder / f"epoch_{epoch:04d}"
@@ -84,27 +89,37 @@ def epoch_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("epoch_"))
 
 
-def newest(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint of a trial, and what is wrong with those that are newer."""
+def newest(
+    folder: Path, of: Mapping[str, Any] | None = None, at_most: float = math.inf
+) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint of a trial, and what is wrong with those that are newer.
+
+    Args:
+        folder: of the trial.
+        of: what the trial trains with.
+        at_most: the last epoch that is known.
+    """
     faults: list[str] = []
-    for checkpoint in all_of(folder):
-        found = fault(checkpoint)
+    for checkpoint in (path for path in all_of(folder) if epoch_of(path) <= at_most):
+        found = fault(checkpoint, of)
         if found is None:
             return checkpoint, faults
         faults.append(f"the checkpoint of epoch {epoch_of(checkpoint)} is broken ({found})")
     return None, faults
 
 
-def fault(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint; None when it is as it was written."""
+def fault(checkpoint: Path, of: Mapping[str, Any] | None = None) -> str | None:
+    """What is wrong with a checkpoint; None when it is as it was written, by the trial that is meant."""
     try:
-        files: dict[str, list[object]] = json.loads((checkpoint / MANIFEST).read_text())
-        for name, facts in files.items():
+        manifest = json.loads((checkpoint / MANIFEST).read_text())
+        if of is not None and manifest["of"] != of:
+            return "it is of a trial with other params"
+        for name, facts in manifest["files"].items():
             if _facts(checkpoint / name) != facts:
                 return f"{name} is not as it was written"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         return f"it can't be read: {error}"
     return None
 
@@ -122,7 +137,10 @@ def remove(path: Path) -> None:
         path.rename(gone)
     except FileNotFoundError:
         return
-    shutil.rmtree(gone, ignore_errors=True)
+    if gone.is_dir():
+        shutil.rmtree(gone, ignore_errors=True)
+    else:
+        gone.unlink()
 
 
 def tidy(sweep: Path) -> None:

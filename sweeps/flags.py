@@ -199,11 +199,15 @@ def _settings_of(sweep: str, files: Sequence[str]) -> str:
     if settings.is_file():
         return str(settings)
     beside, results = (
-        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}"))
+        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}") if path.is_file())
         for place in (settings.parent.parent, Path("results"))
     )
     known = beside or results
-    what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "no such folder"
+    what = "no such folder"
+    if settings.parent.exists():
+        what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "not a folder"
+    if (settings.parent / "record.journal").is_file():
+        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in record.journal, `identity`"
     shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
     raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
 

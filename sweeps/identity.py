@@ -53,7 +53,10 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
         for name, old, new in _differing(before[part], now[part]):
             if not (part == "settings" and name in but):
                 lines.append(f"{titled(name)}: {_shown(old)} -> {_shown(new)}")
-    lines += [f"{name}: its code" for name, _, _ in _differing(before["code"], now["code"])]
+    other_searcher = before["settings"]["searcher"] != now["settings"]["searcher"]
+    for name, _, _ in _differing(before["code"], now["code"]):
+        if not (other_searcher and name.startswith("sweeps/searchers/")):
+            lines.append(f"{name}: its code")
     return lines
 
 

@@ -45,19 +45,24 @@ class Journal(JournalFileBackend):
         raise RecordLost(f"the record can't be written: {self._lost.strerror or self._lost} ({self._path})")
 
 
-def mend(path: Path) -> None:
+def mend(path: Path) -> int:
     """Cut off an end that is not whole, and remove a lock that nobody holds.
 
     The next line would be glued to a torn one, and no program could read on (optuna/optuna#5138); a
     lock that was left blocks 30 s (optuna/optuna#5921).
 
+    Returns:
+        Bytes cut off.
+
     Raises:
         RecordUnreadable: as `whole_bytes`.
     """
-    if (whole := whole_bytes(path)) < path.stat().st_size:
+    whole, size = whole_bytes(path), path.stat().st_size
+    if whole < size:
         os.truncate(path, whole)
     with contextlib.suppress(FileNotFoundError):
         Path(f"{path}.lock").unlink()
+    return size - whole
 
 
 def whole_bytes(path: Path) -> int:
@@ -84,6 +89,6 @@ def whole_bytes(path: Path) -> int:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
-    except ValueError:
+        return line.endswith(b"\n") and isinstance(json.loads(line)["op_code"], int)
+    except (ValueError, LookupError, TypeError):
         return False

@@ -42,13 +42,13 @@ class SweepReporter(CLIReporter):
         return CLIReporter, ()
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
-        """Redraw, or print where there is nothing to redraw; a pipe that closed ends no sweep."""
-        with contextlib.suppress(BrokenPipeError):
+        """Redraw, or print where there is nothing to redraw; a closed pipe or terminal ends no sweep."""
+        with contextlib.suppress(OSError):
             self._show(done)
 
     def say(self, text: str) -> None:
         """A line that stays, above the table."""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:

@@ -23,7 +23,7 @@ from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend
+from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend, whole_bytes
 
 if TYPE_CHECKING:
     from sweeps.config import Knob
@@ -108,6 +108,8 @@ class Record:
         self._ranks: list[tuple[float, int]] = []
         self._last_report = 0.0
         self._run_began: float | None = None
+        self.cut_bytes = 0
+        """Of the end of the file that was torn, when it was opened to go on."""
         self.trials: list[TrialRow] = []
         about = storage.get_study_user_attrs(study_id)
         self.about: dict[str, Any] = dict(about)
@@ -141,14 +143,15 @@ class Record:
         """
         path = folder / JOURNAL
         if not path.is_file():
-            raise FileNotFoundError(f"{folder}: no sweep here ({JOURNAL} is missing)")
+            raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is missing")
         try:
             storage = JournalStorage(Journal(str(path)))
-        except ValueError as error:  # json.JSONDecodeError is one
+        except (ValueError, LookupError, TypeError) as error:
+            whole_bytes(path)  # says which line is damaged, if one is
             raise RecordUnreadable(f"{path}: damaged ({error})") from None
         studies = storage.get_all_studies()
         if not studies:
-            raise FileNotFoundError(f"{folder}: the sweep ended before its record began")
+            raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is empty")
         about = studies[0].user_attrs
         if "mode" not in about:
             raise RecordUnreadable(f"{path}: an Optuna journal, but not the record of a sweep")
@@ -167,9 +170,16 @@ class Record:
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or of a newer version.
         """
-        if (folder / JOURNAL).is_file():
-            mend(folder / JOURNAL)
-        return cls.read(folder)
+        cut_bytes = mend(folder / JOURNAL) if (folder / JOURNAL).is_file() else 0
+        record = cls.read(folder)
+        record.cut_bytes = cut_bytes
+        for trial in record.trials:
+            if list(trial.epochs) != list(range(1, len(trial.epochs) + 1)):
+                raise RecordUnreadable(
+                    f"{folder / JOURNAL}: lines are missing (trial {trial.number} has epochs "
+                    f"{', '.join(map(str, trial.epochs))}); restore the file from a copy"
+                )
+        return record
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles all that it is given; a copy reads the same journal, and never writes."""

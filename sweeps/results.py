@@ -55,7 +55,7 @@ def trials_table(record: Record) -> pa.Table:
     metric M, seconds
     (trained), pc, pid, gpu, start, end (UTC), seed.
     """
-    metrics = _metric_names(record.trials)
+    metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
     knobs = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
     rows = [_trial_row(trial, record.mode, knobs, metrics) for trial in record.trials]
@@ -91,7 +91,7 @@ def trials_table(record: Record) -> pa.Table:
 
 def epochs_table(record: Record) -> pa.Table:
     """A row per reported epoch: id (of the trial), epoch, every logged metric, seconds, time (UTC)."""
-    metrics = _metric_names(record.trials)
+    metrics = _metric_names(record)
     fields = [
         pa.field("id", pa.int64()),
         pa.field("epoch", pa.int64()),
@@ -149,9 +149,12 @@ def _trial_row(
     }
 
 
-def _metric_names(trials: Iterable[TrialRow]) -> dict[str, str]:
-    """Logged name to column; a metric called like a column of ours gets `_logged` behind it."""
-    names = dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
+def _metric_names(record: Record) -> dict[str, str]:
+    """Logged name to column, also of a record without an epoch; a metric called like a column of ours
+    gets `_logged` behind it."""
+    judged = [record.about["metric"]] if "metric" in record.about else []
+    logged = (name for trial in record.trials for row in trial.epochs.values() for name in row.metrics)
+    names = dict.fromkeys([*judged, *logged])
     return {name: f"{name}_logged" if name in ("id", "epoch", "seconds", "time") else name for name in names}
 
 

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import checkpoints, folder
+from sweeps import checkpoints, folder, winner
 from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
@@ -44,7 +44,7 @@ def look(plan: Plan, record: Record) -> Standing:
     _refuse_unknown_past(plan, record)
     before, config = record.about["identity"]["settings"], plan.config
     _refuse_other_rungs(plan, before)
-    if _is_finished(record, config):
+    if _is_finished(record, config) and not winner.is_lost(plan, record):
         return Standing(_finished(plan, record), is_finished=True)
     _refuse_less(config, before, record)
     changed = changes(record.about["identity"], identity(plan), but=RAISED)
@@ -95,7 +95,8 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
 
 def _is_finished(record: Record, config: SweepConfig) -> bool:
     asked = record.about["identity"]["settings"]["num_trials"]
-    return record.about.get("outcome") == "finished" and (config.num_trials or 0) <= asked
+    has_more = (config.num_trials or 0) > asked
+    return record.about.get("outcome") == "finished" and not has_more
 
 
 def _refuse_other_rungs(plan: Plan, before: dict[str, object]) -> None:
@@ -132,26 +133,29 @@ def _finished(plan: Plan, record: Record) -> str:
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
-    ended = len(record.trials) - len(record.live)
-    to_come = max(0, (plan.config.num_trials or 0) - len(record.trials))
-    lines = [f"\n\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {to_come} to come"]
+    ended, unfinished = len(record.trials) - len(record.live), len(record.live)
+    wanted = min(plan.config.num_trials or 0, plan.space.size())
+    lines = [
+        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {unfinished} unfinished, "
+        f"{max(0, round(wanted - len(record.trials)))} to come"
+    ]
+    if record.cut_bytes:
+        lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
     lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in record.live]
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
 
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
-    """In words; whether the checkpoint is whole is checked when the trial begins."""
     if _how_it_ended(plan, record, trial) is not None:
         return f"has ended after epoch {max(trial.epochs)}"
-    there = checkpoints.all_of(checkpoints.folder_of(plan.folder, trial.number))
-    there = [path for path in there if checkpoints.epoch_of(path) in trial.epochs]
-    if not there:
-        again = f" ({count(len(trial.epochs), 'epoch')} again)" if trial.epochs else ""
-        return f"starts from its first epoch{again}"
-    epoch = checkpoints.epoch_of(there[0])
-    repeated = max(trial.epochs) - epoch
-    return f"goes on after epoch {epoch}" + (f" ({count(repeated, 'epoch')} again)" if repeated else "")
+    of_trial = checkpoints.folder_of(plan.folder, trial.number)
+    newest, faults = checkpoints.newest(of_trial, {**trial.fixed, **trial.params}, len(trial.epochs))
+    epoch = checkpoints.epoch_of(newest) if newest else 0
+    again = len(trial.epochs) - epoch
+    notes = [f"{count(again, 'epoch')} again"] if again else []
+    start = f"goes on after epoch {epoch}" if epoch else "starts from its first epoch"
+    return start + (f" ({'; '.join([*notes, *faults])})" if notes or faults else "")
 
 
 def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, str] | None:
@@ -180,13 +184,18 @@ def _write_ends(plan: Plan, record: Record) -> None:
 
 
 def _order_checkpoints(plan: Plan, record: Record) -> None:
-    """Remove those that nobody needs, and any that is ahead of the record."""
+    """Remove those that nobody needs, and what the record does not know: it is an older copy, then, and
+    what will be tried under these numbers is something else."""
     checkpoints.tidy(plan.folder)
-    leaders = set(record.leaders(plan.config.keep_checkpoints))
-    for trial in record.trials:
-        of_trial = checkpoints.folder_of(plan.folder, trial.number)
-        if trial.status != "unfinished" and trial.number not in leaders:
+    leaders = record.leaders(plan.config.keep_checkpoints)
+    known = {checkpoints.folder_of(plan.folder, trial.number): trial for trial in record.trials}
+    for of_trial in sorted((plan.folder / checkpoints.FOLDER).glob("trial_*")):
+        trial = known.get(of_trial)
+        if trial is None:
+            print(f"{of_trial.name} is not in the record: its checkpoints are removed", flush=True)
+        if trial is None or (trial.status != "unfinished" and trial.number not in leaders):
             checkpoints.remove(of_trial)
+            continue
         for path in checkpoints.all_of(of_trial):
             if checkpoints.epoch_of(path) not in trial.epochs:
                 checkpoints.remove(path)

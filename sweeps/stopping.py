@@ -10,6 +10,9 @@ from typing import Any
 
 from ray.tune import Stopper
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a system that shuts down, a terminal that is closed."""
+
 
 class End(Stopper):
     """Why and when a sweep ends before its last trial."""
@@ -44,7 +47,7 @@ class End(Stopper):
 
 @contextlib.contextmanager
 def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
-    """The first Ctrl-C (or SIGTERM) ends the sweep in order, the second one at once."""
+    """The first Ctrl-C ends the sweep in order, the second one at once."""
 
     def on_signal(number: int, frame: Any) -> None:
         for name, handler in before.items():
@@ -52,7 +55,7 @@ def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
         end.stop("interrupted")
         say("Stopping; the record is safe. Ctrl-C again to leave at once.")
 
-    before = {name: signal.signal(name, on_signal) for name in (signal.SIGINT, signal.SIGTERM)}
+    before = {name: signal.signal(name, on_signal) for name in STOPS}
     try:
         yield
     finally:

@@ -113,7 +113,7 @@ class SweepTrial(tune.Trainable):
             return
         self._save_began = time.perf_counter()
         try:
-            checkpoints.write(self._folder, self._reported, self._fit.save)
+            checkpoints.write(self._folder, self._reported, self._fit.save, self._params)
         except Exception as error:  # a full disk, a hook of the user's
             is_full = checkpoints.disk_is_full(error, self._folder)
             with contextlib.suppress(OSError):
@@ -165,7 +165,7 @@ class SweepTrial(tune.Trainable):
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         self._import_once()
         params = self._module.Params(**self._params)
-        checkpoint, faults = checkpoints.newest(self._folder)
+        checkpoint, faults = checkpoints.newest(self._folder, self._params)
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")

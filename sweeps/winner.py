@@ -54,10 +54,19 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
     return scores
 
 
+def is_lost(plan: Plan, record: Record) -> bool:
+    """Whether `best/` is not there, and can be made."""
+    best = record.best()
+    if best is None or (plan.folder / FOLDER).is_dir():
+        return False
+    return bool(checkpoints.all_of(checkpoints.folder_of(plan.folder, best.number)))
+
+
 def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
     """The folder `best/`, made from the winner's checkpoint; None when its weights are nowhere."""
     folder = plan.folder / FOLDER
-    newest, _ = checkpoints.newest(checkpoints.folder_of(plan.folder, best.number))
+    of_trial = checkpoints.folder_of(plan.folder, best.number)
+    newest, _ = checkpoints.newest(of_trial, {**best.fixed, **best.params})
     if newest is not None and checkpoints.epoch_of(newest) >= (best.best_epoch(record.mode) or 0):
         _set_aside(plan, record, best, newest)
         return folder

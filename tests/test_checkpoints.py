@@ -60,7 +60,7 @@ def test_a_checkpoint_holds_what_was_filled_in_under_the_name_of_its_epoch(
 
 def test_the_manifest_covers_every_file_in_sub_folders_too(trial: Path) -> None:
     (checkpoint,) = written(trial, 1)
-    manifest = json.loads((checkpoint / MANIFEST).read_text())
+    manifest = json.loads((checkpoint / MANIFEST).read_text())["files"]
     assert sorted(manifest) == ["shards/0.bin", "weights.pt"]
     assert [size for size, _ in manifest.values()] == [256 * 64, len("weights of epoch 1")]
 
@@ -75,6 +75,15 @@ def test_a_name_appears_only_when_its_checkpoint_is_whole(trial: Path) -> None:
     written(trial, 1)
     checkpoints.write(trial, 2, look)
     assert seen == [["epoch_0001"]]
+
+
+def test_a_checkpoint_of_a_trial_with_other_params_is_not_used(trial: Path) -> None:
+    mine, other = {"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 8}
+    one = checkpoints.write(trial, 1, fill(), mine)
+    checkpoints.write(trial, 2, fill(), other)
+    found, (reason,) = checkpoints.newest(trial, mine)
+    assert found == one
+    assert reason == "the checkpoint of epoch 2 is broken (it is of a trial with other params)"
 
 
 def test_a_broken_one_does_not_take_the_place_of_one_to_fall_back_to(trial: Path) -> None:

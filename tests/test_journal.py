@@ -31,11 +31,11 @@ def new_journal(folder: Path) -> Path:
 def append(path: Path, numbers: range) -> None:
     backend = Journal(str(path))
     for number in numbers:
-        backend.append_logs([{"line": number}])
+        backend.append_logs([{"op_code": number}])
 
 
 def lines(path: Path) -> list[int]:
-    return [log["line"] for log in Journal(str(path)).read_logs(0)]
+    return [log["op_code"] for log in Journal(str(path)).read_logs(0)]
 
 
 def study_with(journal: Path, values: list[int], mended: bool) -> JournalStorage:
@@ -72,9 +72,9 @@ def test_an_empty_journal_is_whole(tmp_path: Path) -> None:
     [
         TORN,
         b"{",
-        b'{"line": 10}',  # whole but for its newline: the next would be glued to it
+        b'{"op_code": 10}',  # whole but for its newline: the next would be glued to it
         b"\x00" * 4096,
-        b'{"line": 10, \x00\x00\x00',
+        b'{"op_code": 10, \x00\x00\x00',
         b"garbage\n",
         b"garbage\n\x00\x00\n{\n" + TORN,
         b"\xff\xfe\n",
@@ -158,7 +158,7 @@ def test_the_lock_is_the_one_that_optuna_waits_for(journal: Path) -> None:
         really()
 
     watching._lock.release = release  # type: ignore[method-assign]
-    watching.append_logs([{"line": 10}])
+    watching.append_logs([{"op_code": 10}])
     assert seen == [[JOURNAL, f"{JOURNAL}.lock"]]
 
 
@@ -187,12 +187,12 @@ def test_a_line_that_a_full_disk_has_no_room_for_is_taken_back_whole_and_is_the_
     ballast.write_bytes(bytes(48 * 1024))
     whole = path.read_bytes()
     with pytest.raises(RecordLost, match=rf"can't be written: No space left on device .*{JOURNAL}"):
-        backend.append_logs([{"line": 10, "text": "x" * 32 * 1024}])  # a part of it has room
+        backend.append_logs([{"op_code": 10, "text": "x" * 32 * 1024}])  # a part of it has room
     assert path.read_bytes() == whole
     ballast.unlink()
     # There is space again; but Optuna has forgotten the line, so what follows would contradict it.
     with pytest.raises(RecordLost, match="No space left on device"):
-        backend.append_logs([{"line": 11}])
+        backend.append_logs([{"op_code": 11}])
     assert path.read_bytes() == whole
     mend(path)
     append(path, range(10, 11))
@@ -205,5 +205,5 @@ def test_a_full_disk_tears_a_line_of_optunas_own_journal(small_disk: Path) -> No
     whole = path.read_bytes()
     (small_disk / "ballast").write_bytes(bytes(48 * 1024))
     with pytest.raises(OSError, match="No space left on device"):
-        JournalFileBackend(str(path)).append_logs([{"line": 10, "text": "x" * 32 * 1024}])
+        JournalFileBackend(str(path)).append_logs([{"op_code": 10, "text": "x" * 32 * 1024}])
     assert len(path.read_bytes()) > len(whole)

@@ -192,13 +192,13 @@ def test_all_kinds_of_knobs_read_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no sweep here \(record.journal is missing\)"):
+    with pytest.raises(FileNotFoundError, match=r"record.journal is missing"):
         Record.read(tmp_path)
 
 
 def test_a_record_that_never_began_is_told_from_one_that_is_missing(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).touch()
-    with pytest.raises(FileNotFoundError, match="ended before its record began"):
+    with pytest.raises(FileNotFoundError, match=r"record.journal is empty"):
         Record.read(tmp_path)
 
 
@@ -241,16 +241,16 @@ def test_a_clock_that_is_set_back_does_not_change_who_was_first_at_a_rung(
     clock: Clock, tmp_path: Path
 ) -> None:
     record = new_record(tmp_path, trials=4)
-    record.report(2, 3, 0.2, {}, 1.0)
+    record.report(2, 1, 0.2, {}, 1.0)
     clock.now -= 3600
-    record.report(0, 3, 0.0, {}, 1.0)
-    record.report(3, 3, 0.3, {}, 1.0)
+    record.report(0, 1, 0.0, {}, 1.0)
+    record.report(3, 1, 0.3, {}, 1.0)
     again = Record.reopen(tmp_path)  # and while the sweep stood still
     clock.now -= 3600
-    again.report(1, 3, 0.1, {}, 1.0)
+    again.report(1, 1, 0.1, {}, 1.0)
     for seen in (again, Record.read(tmp_path)):
-        assert list(seen.scores_at(3)) == [2, 0, 3, 1]
-        times = [seen.trials[number].epochs[3].time for number in (2, 0, 3, 1)]
+        assert list(seen.scores_at(1)) == [2, 0, 3, 1]
+        times = [seen.trials[number].epochs[1].time for number in (2, 0, 3, 1)]
         assert times == sorted(set(times))
 
 
@@ -334,7 +334,7 @@ def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_pa
     lines[3] = b"\x00" * len(lines[3])
     damaged = b"".join([*lines[:3], lines[3] + b"\n", *lines[4:]])
     (tmp_path / JOURNAL).write_bytes(damaged)
-    with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: damaged"):
+    with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: line 4 is damaged"):
         Record.read(tmp_path)
     with pytest.raises(RecordUnreadable, match="line 4 is damaged, and whole lines follow it"):
         Record.reopen(tmp_path)
@@ -371,7 +371,7 @@ def test_a_journal_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_record_can_not_be_gone_on_with_and_gets_none(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no sweep here"):
+    with pytest.raises(FileNotFoundError, match="no sweep in"):
         Record.reopen(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -467,6 +467,16 @@ def test_a_sweep_has_run_for_as_long_as_each_of_its_runs_up_to_its_last_word(
 
 def test_a_record_of_before_there_were_runs_has_used_nothing(tmp_path: Path) -> None:
     assert scored(tmp_path, "max", [[0.5]]).elapsed_s == 0
+
+
+def test_lines_that_are_missing_are_noticed(tmp_path: Path) -> None:
+    scored(tmp_path, "max", [[0.1, 0.2, 0.3]])
+    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
+    without = [line for line in lines if b'"epoch:2"' not in line]
+    assert len(without) == len(lines) - 1
+    (tmp_path / JOURNAL).write_bytes(b"".join(without))
+    with pytest.raises(RecordUnreadable, match=r"lines are missing \(trial 0 has epochs 1, 3\)"):
+        Record.reopen(tmp_path)
 
 
 WRITER = """

@@ -167,7 +167,7 @@ def test_load_sees_a_sweep_that_is_still_running(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no sweep here"):
+    with pytest.raises(FileNotFoundError, match=f"no sweep in {tmp_path}"):
         results.load(tmp_path)
 
 

@@ -66,9 +66,10 @@ class Sweep:
         return number
 
     def checkpoint(self, number: int, *epochs: int) -> None:
-        of_trial = checkpoints.folder_of(self.folder, number)
+        of_trial, trial = checkpoints.folder_of(self.folder, number), self.record.trials[number]
+        of = {**trial.fixed, **trial.params}
         for epoch in epochs:
-            checkpoints.write(of_trial, epoch, lambda into: (into / "weights.pt").touch())
+            checkpoints.write(of_trial, epoch, lambda into: (into / "weights.pt").touch(), of)
 
     def on_disk(self) -> dict[int, list[int]]:
         """Trial to the epochs of which there are checkpoints."""
@@ -189,7 +190,7 @@ def test_a_budget_that_is_used_up_is_refused_until_it_is_raised(sweep: Sweep) ->
     ("changes", "line"),
     [
         ({"seed": 1}, "--seed: 0 -> 1"),
-        ({"searcher": "random"}, r"--searcher: tpe -> random(\n  sweeps/searchers/.*: its code){2}"),
+        ({"searcher": "random"}, "--searcher: tpe -> random"),
         ({"precision": "32"}, "--precision: auto -> 32"),
         ({"cpus_per_trial": 2}, "--cpus-per-trial: 1 -> 2"),
         ({"max_concurrent": 1}, "--max-concurrent: not set -> 1"),
@@ -294,7 +295,7 @@ def test_a_damaged_record_is_refused_and_left_as_it_is(sweep: Sweep) -> None:
 
 def test_a_folder_that_has_lost_its_record_is_refused(sweep: Sweep) -> None:
     (sweep.folder / "record.journal").unlink()
-    with pytest.raises(UserError, match=r"--resume .*no sweep here \(record.journal is missing\)"):
+    with pytest.raises(UserError, match=r"--resume .*record.journal is missing"):
         sweep.look()
 
 
@@ -330,7 +331,7 @@ def test_a_finished_sweep_goes_on_with_more_trials(sweep: Sweep) -> None:
     resume.end_run(sweep.record, "finished")
     standing = sweep.look(num_trials=9)
     assert not standing.is_finished
-    assert "Going on with s: 6 trials ended, 3 to come" in standing.text
+    assert "Going on with s: 6 trials ended, 0 unfinished, 3 to come" in standing.text
     record = sweep.resumed(num_trials=9)
     assert record.about["outcome"] == "unfinished", "so that it can be resumed again"
     assert record.about["identity"]["settings"]["num_trials"] == 9
@@ -347,7 +348,7 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
     sweep.trial()
     sweep.trial(0.1)
     assert sweep.look(num_trials=8).text.strip().splitlines() == [
-        "Going on with s: 1 trial ended, 2 to come",
+        "Going on with s: 1 trial ended, 5 unfinished, 2 to come",
         "  trial 1 goes on after epoch 4 (1 epoch again)",
         "  trial 2 goes on after epoch 4",
         "  trial 3 starts from its first epoch (2 epochs again)",
@@ -363,6 +364,46 @@ def test_a_checkpoint_ahead_of_the_record_is_not_gone_on_from(sweep: Sweep) -> N
 
 
 # How a run begins.
+
+
+def test_an_older_copy_of_the_record_never_takes_the_weights_of_another_trial(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the record does not know goes: the same numbers will be given to other trials."""
+    sweep.trial(0.9, 0.9)
+    sweep.checkpoint(0, 1, 2)
+    older = (sweep.folder / "record.journal").read_bytes()
+    sweep.trial(0.5)
+    sweep.checkpoint(1, 1)
+    (sweep.folder / "record.journal").write_bytes(older)
+    sweep.resumed()
+    assert sweep.on_disk() == {0: [2, 1]}
+    assert "trial_0001 is not in the record: its checkpoints are removed" in capsys.readouterr().out
+
+
+def test_a_torn_end_of_the_record_is_said(sweep: Sweep) -> None:
+    sweep.trial(0.9)
+    with (sweep.folder / "record.journal").open("ab") as file:
+        file.write(b'{"op_code": 8, "trial')
+    assert "the end of the record, 21 bytes, was torn and is cut off" in sweep.look().text
+
+
+def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
+    sweep.trial(0.9, 0.9, 0.9)
+    sweep.checkpoint(0, 2, 3)
+    (checkpoints.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
+    text = sweep.look().text
+    assert "trial 0 goes on after epoch 2 (1 epoch again; the checkpoint of epoch 3 is broken" in text
+
+
+def test_a_finished_sweep_that_has_lost_its_best_folder_makes_it_anew(sweep: Sweep) -> None:
+    sweep.trial(*[0.9] * 27, ended="finished")
+    sweep.record.note("outcome", "finished")
+    assert sweep.look(num_trials=6).is_finished, "there is nothing to make it from"
+    sweep.checkpoint(0, 27)
+    assert not sweep.look(num_trials=6).is_finished
+    (sweep.folder / "best").mkdir()
+    assert sweep.look(num_trials=6).is_finished
 
 
 def statuses(record: Record) -> dict[int, str]:

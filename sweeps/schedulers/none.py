@@ -6,6 +6,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from sweeps.config import SweepConfig
 from sweeps.record import Record
+from sweeps.words import count
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -14,7 +15,7 @@ def build(config: SweepConfig, record: Record) -> TrialScheduler:
 
 
 def describe(config: SweepConfig) -> str:
-    return f"none: every trial trains {config.max_epochs} epochs"
+    return f"none: every trial trains {count(config.max_epochs, 'epoch')}"
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
