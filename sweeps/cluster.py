@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
         passed_on[DATA_DIR_VARIABLE] = data_dir
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
+    # A terminal that closes tells all processes below it: Ray's would be gone before we have stopped.
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         context = ray.init(
             # Always one: without it Ray joins whatever cluster was last started on this PC.
@@ -103,6 +106,8 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
             raise
         first_line = str(error).strip().splitlines()[0]
         raise UserError(f"--address {config.address}: no Ray cluster answers there ({first_line})") from None
+    finally:
+        signal.signal(signal.SIGHUP, before)
     try:
         offered = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         pcs = tuple(PC(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in offered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -52,10 +53,15 @@ def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
     def on_signal(number: int, frame: Any) -> None:
         for name, handler in before.items():
             signal.signal(name, handler)
+        if number == signal.SIGHUP:  # nobody sees the terminal any more, and writing to it raises
+            for terminal in terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         end.stop("interrupted")
         say("Stopping; the record is safe. Ctrl-C again to leave at once.")
 
-    before = {name: signal.signal(name, on_signal) for name in STOPS}
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    heard = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
+    before = {name: signal.signal(name, on_signal) for name in heard}
     try:
         yield
     finally:

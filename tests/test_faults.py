@@ -173,7 +173,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     assert 0 < len(record.trials) < 5000
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_a_whole_record(
     stop: signal.Signals, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -191,8 +191,8 @@ def test_ctrl_c_leaves_a_whole_record(
         start_new_session=True,
     )
     _wait_for_epochs(tmp_path / "sweep", 5)
-    # A terminal sends Ctrl-C to the whole foreground group, Ray's processes too.
-    os.killpg(process.pid, stop) if stop == signal.SIGINT else process.send_signal(stop)
+    # A terminal sends Ctrl-C, and that it closes, to the whole foreground group, Ray's processes too.
+    process.send_signal(stop) if stop == signal.SIGTERM else os.killpg(process.pid, stop)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 130, output
     assert "The sweep was interrupted; " in output
