@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from sweeps.config import CONFIG_FILE, DATA_DIR_VARIABLE, UserError
 from sweeps.plan import Plan
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from sweeps.words import command, count, place, short
 

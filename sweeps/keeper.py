@@ -19,8 +19,9 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from sweeps import checkpoints
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
-from sweeps.record import Record, Status
+from sweeps.record import Record
 from sweeps.results import write_tables
+from sweeps.rows import Status
 from sweeps.stopping import End
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from sweeps.words import count

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from sweeps.words import duration, short
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}

@@ -12,10 +12,9 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -24,6 +23,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend, whole_bytes
+from sweeps.rows import EpochRow, Status, TrialRow
 
 if TYPE_CHECKING:
     from sweeps.config import Knob
@@ -32,64 +32,12 @@ optuna.logging.set_verbosity(logging.WARNING)
 
 FORMAT = 1
 """Of the record: a number that grows when older programs would misread it."""
-Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
-"""`unfinished` has not ended: it is training now, or the sweep stopped under it."""
-
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
     "diverged": TrialState.FAIL,
 }
-
-
-@dataclass
-class EpochRow:
-    """One reported epoch."""
-
-    score: float
-    metrics: Mapping[str, float]
-    seconds: float
-    time: float
-    """When it was reported, seconds since 1970."""
-    elapsed_s: float = 0.0
-    """How long the sweep had run by then, all its runs together."""
-
-
-@dataclass
-class TrialRow:
-    """One trial: what was tried, how far it came, how it ended."""
-
-    number: int
-    params: Mapping[str, Knob]
-    """Swept knobs."""
-    seed: int
-    start: float
-    """Seconds since 1970."""
-    fixed: Mapping[str, Knob] = field(default_factory=dict)
-    """Knobs that stood still; with the swept ones, all that the trial trains with."""
-    end: float | None = None
-    status: Status = "unfinished"
-    reason: str = ""
-    log: str | None = None
-    """Where the traceback is, relative to the sweep's folder."""
-    place: Mapping[str, Any] = field(default_factory=dict)
-    """pc, pid and gpu that trained it last."""
-    notices: list[str] = field(default_factory=list)
-    """What the user should know of how it was trained: a broken checkpoint, say."""
-    epochs: dict[int, EpochRow] = field(default_factory=dict)
-    """1-based epoch to what was reported."""
-
-    def best_epoch(self, mode: str) -> int | None:
-        """The epoch with the best finite score."""
-        sign = 1 if mode == "max" else -1
-        finite = [epoch for epoch, row in self.epochs.items() if math.isfinite(row.score)]
-        return max(finite, key=lambda epoch: (sign * self.epochs[epoch].score, -epoch), default=None)
-
-    def best_score(self, mode: str) -> float | None:
-        """The best finite score of any epoch."""
-        epoch = self.best_epoch(mode)
-        return None if epoch is None else self.epochs[epoch].score
 
 
 class Record:

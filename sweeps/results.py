@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 
 TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
 _TIME = pa.timestamp("ms", tz="UTC")

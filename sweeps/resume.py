@@ -17,7 +17,8 @@ from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
-from sweeps.record import Record, Status, TrialRow
+from sweeps.record import Record
+from sweeps.rows import Status, TrialRow
 from sweeps.trial import why_diverged
 from sweeps.words import command, count, duration, place, short
 

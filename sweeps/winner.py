@@ -15,7 +15,8 @@ from sweeps import checkpoints, cluster
 from sweeps.engine import job_of
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from sweeps.trial import test_winner
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.journal import JOURNAL
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from sweeps.rungs import goes_on
 from tests.conftest import ROOT
 
@@ -47,6 +48,7 @@ class Murderer:
             self.kills += 1
             seen = self.check_nothing_is_lost(seen)
             self._check_no_ended_trial_trains(seen, again)
+        self._leave_debris()
         output = self.folder.parent / "last-run.txt"
         with output.open("w") as file:
             done = subprocess.run(
@@ -61,6 +63,17 @@ class Murderer:
         self.check_nothing_is_lost(seen)
         self._check_no_ended_trial_trains(seen, again)
         return subprocess.CompletedProcess(done.args, done.returncode, output.read_text())
+
+    def _leave_debris(self) -> None:
+        """All that a dying driver can leave, at once: a torn line, a lock, half-written tables."""
+        if not (self.folder / JOURNAL).is_file():
+            return
+        with (self.folder / JOURNAL).open("ab") as record:
+            record.write(b'{"op_code":8,"worker_id":"a","trial_')
+        if not (lock := self.folder / f"{JOURNAL}.lock").is_symlink():
+            lock.symlink_to(self.folder / JOURNAL)
+        for name in ("trials.parquet", ".trials.parquet.part", "epochs.parquet"):
+            (self.folder / name).write_bytes(b"PAR1 and no more")
 
     def command(self) -> list[str]:
         """What a user would type now."""

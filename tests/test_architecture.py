@@ -53,7 +53,10 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         inside("ray", "sweeps", "trainables", "search_spaces"),
     ),
     "search spaces are ray.tune domains": (inside("search_spaces"), outside("ray.tune", "__future__")),
-    "results know the record alone": (inside("sweeps.results"), but(inside("sweeps"), "sweeps.record")),
+    "results know the record alone": (
+        inside("sweeps.results"),
+        but(inside("sweeps"), "sweeps.record", "sweeps.rows"),
+    ),
     "config, flags, registry are light": (
         inside("sweeps.config", "sweeps.flags", "sweeps.registry"),
         none_of(standard_library_or("yaml", "jsonargparse", "sweeps.config")),

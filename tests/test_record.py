@@ -23,7 +23,8 @@ from optuna.study import StudyDirection
 from sweeps import record as module
 from sweeps.config import Knob
 from sweeps.journal import RecordUnreadable
-from sweeps.record import FORMAT, JOURNAL, Record, Status
+from sweeps.record import FORMAT, JOURNAL, Record
+from sweeps.rows import Status
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDS = [status for status in get_args(Status) if status != "unfinished"]

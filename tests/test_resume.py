@@ -9,11 +9,13 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from sweeps import results
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from tests.conftest import ROOT, Command
 from tests.dying import POINTS
 from tests.killing import Murderer, check_whole
@@ -63,6 +65,8 @@ def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int) -> N
     assert torch.load(folder / "best" / "weights.pt", weights_only=True)
     assert record.about["outcome"] == "finished"
     assert record.about["test"]["trial"] == best.number
+    assert pq.read_table(folder / "trials.parquet").equals(results.load(folder).trials)
+    assert pq.read_table(folder / "epochs.parquet").equals(results.load(folder).epochs)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from ray.tune.search import Searcher
 from sweeps import domains, registry
 from sweeps.config import Knob, SweepConfig, UserError
 from sweeps.plan import make_plan
-from sweeps.record import EpochRow, Record, Status, TrialRow
+from sweeps.record import Record
+from sweeps.rows import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import Space, check

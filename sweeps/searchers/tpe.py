@@ -23,7 +23,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config import Knob, SweepConfig
 from sweeps.domains import Form, on_grid
-from sweeps.record import Record, TrialRow
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws

@@ -1,0 +1,63 @@
+"""What the record holds: a row per trial, and in it one per epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from sweeps.config import Knob
+
+Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
+"""`unfinished` has not ended: it is training now, or the sweep stopped under it."""
+
+
+@dataclass
+class EpochRow:
+    """One reported epoch."""
+
+    score: float
+    metrics: Mapping[str, float]
+    seconds: float
+    time: float
+    """When it was reported, seconds since 1970."""
+    elapsed_s: float = 0.0
+    """How long the sweep had run by then, all its runs together."""
+
+
+@dataclass
+class TrialRow:
+    """One trial: what was tried, how far it came, how it ended."""
+
+    number: int
+    params: Mapping[str, Knob]
+    """Swept knobs."""
+    seed: int
+    start: float
+    """Seconds since 1970."""
+    fixed: Mapping[str, Knob] = field(default_factory=dict)
+    """Knobs that stood still; with the swept ones, all that the trial trains with."""
+    end: float | None = None
+    status: Status = "unfinished"
+    reason: str = ""
+    log: str | None = None
+    """Where the traceback is, relative to the sweep's folder."""
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """pc, pid and gpu that trained it last."""
+    notices: list[str] = field(default_factory=list)
+    """What the user should know of how it was trained: a broken checkpoint, say."""
+    epochs: dict[int, EpochRow] = field(default_factory=dict)
+    """1-based epoch to what was reported."""
+
+    def best_epoch(self, mode: str) -> int | None:
+        """The epoch with the best finite score."""
+        sign = 1 if mode == "max" else -1
+        finite = [epoch for epoch, row in self.epochs.items() if math.isfinite(row.score)]
+        return max(finite, key=lambda epoch: (sign * self.epochs[epoch].score, -epoch), default=None)
+
+    def best_score(self, mode: str) -> float | None:
+        """The best finite score of any epoch."""
+        epoch = self.best_epoch(mode)
+        return None if epoch is None else self.epochs[epoch].score
