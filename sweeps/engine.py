@@ -64,8 +64,9 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
     if to_train > 0:
         shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
-        keeper = RecordKeeper(config, record, plan.folder, end, disk, reporter.say)
-        tuner = _tuner(plan, record, offered, keeper, reporter, slots, to_train)
+        ends_at = getattr(plan.scheduler, "ends_at", None)
+        keeper = RecordKeeper(config, record, plan.folder, end, disk, reporter.say, ends_at)
+        tuner = _tuner(plan, record, offered, keeper, reporter, slots)
         with _max_pending(slots), stops_on_signals(end, reporter.say):
             try:
                 tuner.fit()
@@ -89,18 +90,18 @@ def _tuner(
     keeper: RecordKeeper,
     reporter: SweepReporter,
     slots: int,
-    to_train: int,
 ) -> tune.Tuner:
     config = plan.config
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
     searcher = plan.searcher.build(config, plan.space, record)
     searcher.slots = slots
+    searcher.waits_at = getattr(plan.scheduler, "waits_at", None)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=plan.scheduler.build(config, record),
-            num_samples=to_train,
+            num_samples=-1,  # the searcher counts: Tune ends idle processes once it has all trials
             reuse_actors=True,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,

@@ -27,6 +27,8 @@ from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from sweeps.words import count
 
 TABLES_EVERY_S = 60
+EndsAt = Callable[[SweepConfig, Record, int, int], bool]
+"""A scheduler's: whether the trial of a number, which reported this epoch, was stopped there."""
 
 
 class RecordKeeper(Callback):
@@ -40,8 +42,10 @@ class RecordKeeper(Callback):
         end: End,
         disk: Disk,
         say: Callable[[str], None],
+        ends_at: EndsAt | None = None,
     ) -> None:
         self.end = end
+        self._ends_at = ends_at
         self._config = config
         self._record = record
         self._folder = folder
@@ -87,7 +91,7 @@ class RecordKeeper(Callback):
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended."""
         number, result = trial.config["number"], trial.last_result
-        if not result.get("done"):
+        if not result.get("done") and not self._was_left_behind(number):
             return
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
@@ -127,6 +131,11 @@ class RecordKeeper(Callback):
         if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
             write_tables(self._record, self._folder)
             self._tables_written = time.monotonic()
+
+    def _was_left_behind(self, number: int) -> bool:
+        """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""
+        last = max(self._record.trials[number].epochs, default=0)
+        return self._ends_at is not None and self._ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
         """Whether it is among the best and has no checkpoint of its best epoch."""

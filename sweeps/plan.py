@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-import math
 import os
-import random
 import shutil
 import time
 from dataclasses import dataclass
@@ -15,7 +12,6 @@ from types import ModuleType
 
 from sweeps import cluster, domains, registry
 from sweeps.config import SweepConfig, UserError, nearest
-from sweeps.rungs import rungs
 from sweeps.space import Space
 from sweeps.space import check as check_space
 from sweeps.words import GB, count, place, size
@@ -82,7 +78,9 @@ def describe(plan: Plan) -> str:
     """The plan in lines of words and numbers with units."""
     config, space = plan.config, plan.space
     epochs_to_end = (config.num_trials or 0) * config.max_epochs
-    expected = expected_epochs(config) if config.scheduler == "asha" else epochs_to_end
+    expected = epochs_to_end
+    if hasattr(plan.scheduler, "expected_epochs"):
+        expected = plan.scheduler.expected_epochs(config)
     lines = [
         ("sweep", f"{config.name}: {config.trainable}, {config.metric} ({config.mode}), seed {config.seed}"),
         ("data", plan.data),
@@ -97,36 +95,6 @@ def describe(plan: Plan) -> str:
         ("folder", place(plan.folder)),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
-
-
-def expected_epochs(config: SweepConfig) -> int:
-    """Epochs that successive halving trains, by simulation with scores in random order."""
-    generator = random.Random(0)
-    num_trials, judged = config.num_trials or 0, rungs(config)
-    simulated = min(num_trials, 10_000)
-    repeats = max(1, min(20, 2_000 // max(1, simulated)))
-    total = 0
-    for _ in range(repeats):
-        seen: dict[int, list[float]] = {epoch: [] for epoch in judged}
-        for _ in range(simulated):
-            score, reached = generator.random(), config.max_epochs
-            for epoch in judged:
-                cutoff = _quantile(seen[epoch], 1 - 1 / config.reduction_factor)
-                bisect.insort(seen[epoch], score)
-                if score < cutoff:
-                    reached = epoch
-                    break
-            total += reached
-    return round(total / repeats / max(1, simulated) * num_trials)
-
-
-def _quantile(in_order: list[float], share: float) -> float:
-    """As `goes_on` has it, of scores kept in order: 10,000 trials take a moment."""
-    if not in_order:
-        return -math.inf
-    below, part = divmod((len(in_order) - 1) * share, 1)
-    low, high = in_order[int(below)], in_order[min(int(below) + 1, len(in_order) - 1)]
-    return low + part * (high - low)
 
 
 def _check_place(config: SweepConfig, folder: Path) -> None:

@@ -8,6 +8,7 @@ several writers would hand out trials twice. Searchers, schedulers, the screen a
 from __future__ import annotations
 
 import bisect
+import itertools
 import logging
 import math
 import time
@@ -151,6 +152,18 @@ class Record:
         """How long the sweep has run: all runs before, each up to its last word, and this one."""
         of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
         return self._elapsed_before_s + of_this_run
+
+    @property
+    def planned_trials(self) -> list[int]:
+        """How many trials there were to be in all, each time that this was raised."""
+        planned = [run["num_trials"] for run in self.about.get("runs", []) if "num_trials" in run]
+        return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
+
+    def propose_no_more(self) -> None:
+        """Write that the space has no trial that is new: there will be no more than there are."""
+        runs = self.about.get("runs", [])
+        if runs and runs[-1].get("num_trials", 0) > len(self.trials):
+            self.note("runs", [*runs[:-1], {**runs[-1], "num_trials": len(self.trials)}])
 
     def start_clock(self) -> None:
         """A run begins: the time that passes counts from here."""

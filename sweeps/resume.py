@@ -63,7 +63,12 @@ def begin_run(plan: Plan, record: Record) -> None:
     """Write that a run begins; where it goes on with others, put their trials in order first."""
     now = identity(plan)
     changed = changes(record.about["identity"], now)
-    run = {"started": time.time(), "changed": changed, "forced": plan.config.force}
+    run = {
+        "started": time.time(),
+        "changed": changed,
+        "forced": plan.config.force,
+        "num_trials": plan.config.num_trials,
+    }
     record.note("runs", [*record.about.get("runs", []), run])
     if changed:
         record.note("identity", now)

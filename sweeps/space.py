@@ -38,7 +38,7 @@ class Space:
     def draw(self, seeds: tuple[int, ...]) -> dict[str, Knob]:
         """One random point; the same seeds draw the same point."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
-        with _seeded_globals(int(generator.integers(2**32))):
+        with seeded_globals(int(generator.integers(2**32))):
             # A sample_from reads the other knobs, so it is drawn after them.
             ordered = dict(sorted(self.domains.items(), key=lambda item: form(item[1]) == "sample_from"))
             _, point = next(generate_variants(ordered, random_state=generator))
@@ -249,7 +249,7 @@ def _remedy(searcher: str) -> str:
 
 
 @contextlib.contextmanager
-def _seeded_globals(seed: int) -> Iterator[None]:
+def seeded_globals(seed: int) -> Iterator[None]:
     """A `sample_from` may draw from `random` or `np.random`: seed both, then put them back."""
     states = random.getstate(), np.random.get_state()
     random.seed(seed)

@@ -45,4 +45,4 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     def propose(number: int) -> Iterator[dict[str, Knob]]:
         return iter(points[number : number + 1])
 
-    return RecordSearcher(record, space, propose, config.seed)
+    return RecordSearcher(record, space, propose, config)

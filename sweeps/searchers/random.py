@@ -11,14 +11,14 @@ from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import Space
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "normal", "sample_from"})
-SCHEDULERS = ("asha", "none")
+SCHEDULERS = ("asha", "hyperband", "none")
 DRAWS = 200
 """Draws before a space counts as exhausted."""
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """Seeded random search."""
-    return RecordSearcher(record, space, lambda number: draws(space, config.seed, number), config.seed)
+    return RecordSearcher(record, space, lambda number: draws(space, config.seed, number), config)
 
 
 def draws(space: Space, seed: int, number: int) -> Iterator[dict[str, Knob]]:

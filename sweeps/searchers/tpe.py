@@ -31,7 +31,7 @@ from sweeps.searchers.random import draws
 from sweeps.space import Space
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
-SCHEDULERS = ("asha", "none")
+SCHEDULERS = ("asha", "hyperband", "none")
 DRAWS = 20
 """Draws from the model before a random point is taken instead of a duplicate."""
 
@@ -49,7 +49,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
             yield from _draws(space, told, words, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
 
-    return RecordSearcher(record, space, propose, config.seed)
+    return RecordSearcher(record, space, propose, config)
 
 
 def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | None:

@@ -1,0 +1,141 @@
+"""Brackets and their halvings: the vocabulary of Hyperband. Li et al., 2018, https://arxiv.org/abs/1603.06560
+
+A band is one bracket per first rung: the widest starts at --grace-epochs, the narrowest never judges.
+Which bracket a trial is in follows from its number, and what became of it there from the record: a rung
+is decided when all of its trials have reported it or ended before, and a decision never changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sweeps.config import SweepConfig
+from sweeps.record import Record
+from sweeps.rungs import rungs
+
+Verdict = Literal["goes on", "waits", "ends"]
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Trials that are judged against each other."""
+
+    first: int
+    """Number of its first trial; the others follow it."""
+    size: int
+    """Trials that it has when all are proposed."""
+    rungs: tuple[int, ...]
+    """Epochs at which it judges, below the end."""
+
+    def kept(self, reduction_factor: int) -> list[int]:
+        """How many may reach each of its rungs and, at last, the end."""
+        counts = [self.size]
+        for _ in self.rungs:
+            counts.append(math.ceil(counts[-1] / reduction_factor))
+        return counts
+
+
+def band(config: SweepConfig) -> list[tuple[int, tuple[int, ...]]]:
+    """Size and rungs of each bracket of a band, the widest first.
+
+    Sizes as the paper and Ray have them (not hpbandster: automl/HpBandSter#113): with n first rungs,
+    ceil(n / (s + 1) * factor^s) for the bracket that judges s times.
+    """
+    judged, factor = rungs(config), config.reduction_factor
+    most = len(judged)
+    return [
+        (-(-(most + 1) * factor**times // (times + 1)), tuple(judged[most - times :]))
+        for times in range(most, -1, -1)
+    ]
+
+
+def bracket_of(config: SweepConfig, planned_trials: Sequence[int], number: int) -> Bracket:
+    """The bracket that a trial is in.
+
+    Args:
+        config: max_epochs, grace_epochs and reduction_factor.
+        planned_trials: of the sweep's runs, each number larger than the one before. Where it was
+            raised, a new band begins: a bracket that was decided is not opened again.
+        number: of the trial.
+    """
+    first, last = 0, number + 1
+    for last in planned_trials:
+        if number < last:
+            break
+        first = last
+    whole = band(config)
+    width = sum(size for size, _ in whole)
+    first += (number - first) // width * width
+    for size, judged in whole:
+        if number < first + size:
+            return Bracket(first, min(size, max(last, number + 1) - first), judged)
+        first += size
+    raise AssertionError(f"trial {number} is in no bracket of {whole}")
+
+
+def verdict(
+    config: SweepConfig, record: Record, number: int, epoch: int, score: float | None = None
+) -> Verdict:
+    """What becomes of a trial after an epoch.
+
+    Args:
+        config: max_epochs, grace_epochs and reduction_factor.
+        record: what all trials have reported.
+        number: of the trial.
+        epoch: its last one.
+        score: what it reported, when the record does not have it yet.
+    """
+    bracket = bracket_of(config, record.planned_trials, number)
+    if epoch not in bracket.rungs:
+        return "goes on"
+
+    def score_at(other: int, rung: int) -> float | None:
+        at_rung = score if (other, rung) == (number, epoch) else None
+        return record.scores_at(rung).get(other, at_rung)
+
+    going_on = _decide(bracket, config, record, epoch, score_at)
+    if going_on is None:
+        return "waits"
+    return "goes on" if number in going_on else "ends"
+
+
+def _decide(
+    bracket: Bracket,
+    config: SweepConfig,
+    record: Record,
+    epoch: int,
+    score_at: Callable[[int, int], float | None],
+) -> list[int] | None:
+    """The trials that go on behind a rung; None while some have not come to it."""
+    if bracket.first + bracket.size > len(record.trials):
+        return None
+    sign = -1.0 if record.mode == "max" else 1.0
+    entrants = list(range(bracket.first, bracket.first + bracket.size))
+    for rung, kept in zip(bracket.rungs, bracket.kept(config.reduction_factor)[1:], strict=True):
+        scores = {number: score_at(number, rung) for number in entrants}
+        if any(
+            scores[number] is None and record.trials[number].status == "unfinished" for number in entrants
+        ):
+            return None
+        arrived = [(sign * score, number) for number, score in scores.items() if score is not None]
+        entrants = [number for _, number in sorted(arrived)[:kept]]
+        if rung == epoch:
+            return entrants
+    raise AssertionError(f"{epoch} is no rung of {bracket}")
+
+
+def expected_epochs(config: SweepConfig) -> int:
+    """Epochs that all brackets train when no trial fails."""
+    total = number = 0
+    while number < (planned := config.num_trials or 0):
+        bracket = bracket_of(config, [planned], number)
+        before = 0
+        kept = bracket.kept(config.reduction_factor)
+        for epoch, trials in zip((*bracket.rungs, config.max_epochs), kept, strict=True):
+            total += trials * (epoch - before)
+            before = epoch
+        number = bracket.first + bracket.size
+    return total

@@ -1,0 +1,9 @@
+"""The schedule of BOHB, for the searcher of that name: Hyperband's brackets.
+
+Falkner et al., 2018, https://arxiv.org/abs/1807.01774: "BOHB relies on HB to determine how many
+configurations to evaluate with which budget, but replaces the random selection by a model-based search".
+"""
+
+from sweeps.schedulers.hyperband import build, describe, ends_at, expected_epochs, waits_at
+
+__all__ = ["build", "describe", "ends_at", "expected_epochs", "waits_at"]

@@ -1,0 +1,94 @@
+"""Hyperband: brackets of trials that wait for each other at each rung, where the best third goes on.
+
+Li et al., 2018, https://arxiv.org/abs/1603.06560. Fills and halves its brackets as Ray's
+HyperBandForBOHB does (the widest first, trials wait although theirs is not full yet; a test compares
+them), with two differences: the first rung is --grace-epochs and the others are whole multiples of it
+(Ray's truncated powers lose one for 243 / 3), and all is read from the record, so brackets survive the
+driver (Ray's begin anew after a restore, and end trials at epochs that are no rung, ray#30838).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from sweeps import brackets
+from sweeps.config import SweepConfig
+from sweeps.record import Record
+from sweeps.words import count
+
+
+def build(config: SweepConfig, record: Record) -> TrialScheduler:
+    """Hyperband over the rungs of the config, judging by the record."""
+    return Hyperband(config, record)
+
+
+def describe(config: SweepConfig) -> str:
+    return f"{config.scheduler}: {in_words(config)}"
+
+
+def in_words(config: SweepConfig) -> str:
+    """The brackets, for the plan."""
+    first, *others = [
+        f"{count(size, 'trial') if not number else size} "
+        + (f"judged from epoch {judged[0]}" if judged else f"never (all to the end at {config.max_epochs})")
+        for number, (size, judged) in enumerate(brackets.band(config))
+    ]
+    return f"brackets of {', '.join([first, *others])}; about 1/{config.reduction_factor} go on"
+
+
+def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
+    """Whether the trial, which reported this epoch, was stopped there."""
+    return number in record.scores_at(epoch) and brackets.verdict(config, record, number, epoch) == "ends"
+
+
+def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
+    """Whether the trial, which reported this epoch, waits for others of its bracket."""
+    return number in record.scores_at(epoch) and brackets.verdict(config, record, number, epoch) == "waits"
+
+
+expected_epochs = brackets.expected_epochs
+
+
+class Hyperband(FIFOScheduler):
+    """Pauses a trial at a rung until all of its bracket are there, then runs the best ones on."""
+
+    def __init__(self, config: SweepConfig, record: Record) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._config = config
+        self._record = record
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """STOP, PAUSE or CONTINUE. Called before the record hears of the result."""
+        epoch, score = result.get("epoch"), result.get("score")
+        if epoch is None or score is None or not math.isfinite(score):
+            return str(TrialScheduler.CONTINUE)
+        decided = brackets.verdict(self._config, self._record, trial.config["number"], epoch, score)
+        words = {"goes on": TrialScheduler.CONTINUE, "waits": TrialScheduler.PAUSE}
+        return str(words.get(decided, TrialScheduler.STOP))
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """Who runs next: a trial that was promoted, else the oldest new one.
+
+        Asked in each turn of Tune's loop, so here those end that their bracket left behind.
+        """
+        live = sorted(tune_controller.get_live_trials(), key=lambda trial: trial.config["number"])
+        if pending := [trial for trial in live if trial.status == Trial.PENDING]:
+            first: Trial = pending[0]
+            return first
+        chosen: Trial | None = None
+        for trial in (trial for trial in live if trial.status == Trial.PAUSED):
+            decided = self._verdict(trial)
+            if decided == "ends":
+                tune_controller.stop_trial(trial)
+            elif decided == "goes on" and chosen is None:
+                chosen = trial
+        return chosen
+
+    def _verdict(self, trial: Trial) -> brackets.Verdict:
+        number = trial.config["number"]
+        last = max(self._record.trials[number].epochs, default=0)
+        return brackets.verdict(self._config, self._record, number, last)

@@ -1,0 +1,187 @@
+"""BOHB's model: kernel densities of the good and the bad trials at the highest rung that has enough.
+
+Falkner et al., 2018, https://arxiv.org/abs/1807.01774, by the authors' own hpbandster, which Ray's
+TuneBOHB wraps as well (a test compares the models). Not through TuneBOHB, which hears results and
+forgets them with the driver; here they are read from the record. Mended on the way:
+
+- quantized ranges keep their steps, and choices their own types (TuneBOHB drops the first with a
+  warning, and returns numpy's strings for the second);
+- a knob never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't leave a
+  whole number on which all good trials agree by chance, so here each knob's bandwidth lets it reach
+  its neighbours.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from ray.tune.search.sample import Categorical, Integer
+
+from sweeps.config import Knob, SweepConfig
+from sweeps.domains import Form, bounds, is_log, on_grid, values_of
+from sweeps.record import Record
+from sweeps.rungs import rungs
+from sweeps.searchers._searcher import RecordSearcher
+from sweeps.searchers.random import draws
+from sweeps.searchers.tpe import model_fidelity
+from sweeps.space import Space, seeded_globals
+
+if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
+
+TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
+SCHEDULERS = ("bohb",)
+DRAWS = 20
+"""Draws from the model before a random point is taken instead of a duplicate."""
+LEAST_BANDWIDTH = 0.01
+"""Of a range, of length 1 to the model; proposals spread three times as far (`bandwidth_factor`)."""
+LEAST_SHARE = 0.1
+"""Of proposals that take any choice instead of that of a good trial."""
+
+
+def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+    """BOHB that models what the record holds."""
+    translation = Translation.of(space.domains)
+    fidelities = [config.max_epochs, *reversed(rungs(config))]
+
+    def propose(number: int) -> Iterator[dict[str, Knob]]:
+        fidelity = model_fidelity(record, fidelities, translation.enough)
+        if fidelity is not None:
+            seed = int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0])
+            for proposed in _draws(translation, results_at(record, fidelity), fidelity, seed):
+                yield space.cast(proposed)
+        yield from draws(space, config.seed, number)
+
+    return RecordSearcher(record, space, propose, config)
+
+
+def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, Knob], float]]:
+    """Params and loss of the trials that reached an epoch, and of those that diverged (loss: infinite)."""
+    sign = -1.0 if record.mode == "max" else 1.0
+    scores = record.scores_at(fidelity)
+    reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
+    diverged = [(t.params, math.inf) for t in record.trials if t.status == "diverged"]
+    return [*reached, *diverged]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A space as ConfigSpace has it: ranges, and choices by their position."""
+
+    domains: Mapping[str, Any]
+    varying: tuple[str, ...]
+    """Knobs with more than one value: the model is of these."""
+    least_bandwidths: tuple[float, ...]
+    """Of each knob that varies, in units of its range."""
+
+    @classmethod
+    def of(cls, domains: Mapping[str, Any]) -> Translation:
+        varying = tuple(name for name, domain in domains.items() if len(values_of(domain) or (0, 0)) > 1)
+        return cls(domains, varying, tuple(_least_bandwidth(domains[name]) for name in varying))
+
+    @property
+    def enough(self) -> int:
+        """Trials that the model needs: more good ones than knobs, and as many bad ones."""
+        return 2 * (len(self.varying) + 1)
+
+    def space(self, seed: int) -> ConfigurationSpace:
+        """A ConfigSpace, as it must be new for every proposal: it holds the state of its generator."""
+        from ConfigSpace import (
+            CategoricalHyperparameter,
+            ConfigurationSpace,
+            UniformFloatHyperparameter,
+            UniformIntegerHyperparameter,
+        )
+
+        space = ConfigurationSpace(seed=seed)
+        for name in self.varying:
+            domain = self.domains[name]
+            if isinstance(domain, Categorical):
+                space.add(CategoricalHyperparameter(name, list(range(len(domain.categories)))))
+                continue
+            low, high = bounds(domain)
+            if isinstance(domain, Integer):
+                space.add(UniformIntegerHyperparameter(name, int(low), int(high), log=is_log(domain)))
+            else:
+                space.add(UniformFloatHyperparameter(name, low, high, log=is_log(domain)))
+        return space
+
+    def to_model(self, params: Mapping[str, Knob]) -> dict[str, Any] | None:
+        """A trial's params; None when they are not of this space, which was changed under the sweep."""
+        found: dict[str, Any] = {}
+        for name in self.varying:
+            domain, value = self.domains[name], params.get(name)
+            if isinstance(domain, Categorical):
+                if value not in domain.categories:
+                    return None
+                found[name] = domain.categories.index(value)
+            else:
+                low, high = bounds(domain)
+                if not isinstance(value, int | float) or not low <= value <= high:
+                    return None
+                found[name] = value
+        return found
+
+    def from_model(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
+        """Params, choices and steps put back."""
+        found = {}
+        for name, domain in self.domains.items():
+            if name not in self.varying:
+                found[name] = (values_of(domain) or [])[0]
+            elif isinstance(domain, Categorical):
+                found[name] = domain.categories[int(proposed[name])]
+            else:
+                found[name] = on_grid(domain, proposed[name])
+        return found
+
+
+def _least_bandwidth(domain: Any) -> float:
+    values = values_of(domain)
+    if isinstance(domain, Categorical):
+        return LEAST_SHARE
+    # A third of a step: the spread of three bandwidths is one.
+    return max(LEAST_BANDWIDTH, 0.0 if values is None else 1 / (3 * max(1, len(values) - 1)))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A result in hpbandster's words."""
+
+    result: dict[str, float]
+    kwargs: dict[str, Any]
+    exception: None = None
+
+
+def _draws(
+    translation: Translation, results: list[tuple[Mapping[str, Knob], float]], fidelity: int, seed: int
+) -> Iterator[dict[str, Any]]:
+    """Candidates, best first, from hpbandster's own generator."""
+    with warnings.catch_warnings(), seeded_globals(seed):
+        # Old names of ConfigSpace; the density of a choice that was seen once (automl/HpBandSter#100).
+        warnings.simplefilter("ignore")
+        generator = model(translation, results, fidelity, seed)
+        proposed = [generator.get_config(fidelity)[0] for _ in range(DRAWS)] if generator.kde_models else []
+    yield from (translation.from_model(point) for point in proposed)
+
+
+def model(
+    translation: Translation, results: list[tuple[Mapping[str, Knob], float]], fidelity: int, seed: int
+) -> Any:
+    """hpbandster's generator, told the results of one fidelity."""
+    from hpbandster.optimizers.config_generators.bohb import BOHB
+
+    logging.getLogger("hpbandster").setLevel(logging.CRITICAL)  # it says where it fell back to random
+    generator = BOHB(translation.space(seed))
+    known = [(point, loss) for params, loss in results if (point := translation.to_model(params)) is not None]
+    for number, (point, loss) in enumerate(known, start=1):
+        job = _Job({"loss": loss}, {"budget": fidelity, "config": point})
+        generator.new_result(job, update_model=number == len(known))
+    for densities in generator.kde_models.get(fidelity, {}).values():
+        densities.bw = np.maximum(densities.bw, translation.least_bandwidths)
+    return generator
