@@ -11,8 +11,9 @@ import pytest
 
 from sweeps import cluster, plan
 from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
-from sweeps.plan import describe, expected_epochs, make_plan
+from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
+from sweeps.schedulers import asha, hyperband
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:
@@ -134,21 +135,22 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
 
 
 def test_without_rungs_no_epoch_is_saved() -> None:
-    assert expected_epochs(SweepConfig(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
+    assert asha.expected_epochs(SweepConfig(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
 
 
 @pytest.mark.parametrize("trials", [9, 24, 200])
-def test_pruning_saves_epochs_but_not_those_before_the_first_rung(trials: int) -> None:
+@pytest.mark.parametrize("scheduler", [asha, hyperband])
+def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
     config = SweepConfig(num_trials=trials)
-    expected = expected_epochs(config)
+    expected = scheduler.expected_epochs(config)
     assert trials * rungs(config)[0] < expected < trials * config.max_epochs
-    assert expected_epochs(config) == expected
+    assert scheduler.expected_epochs(config) == expected
 
 
 def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
     config = SweepConfig(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
     synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
-    assert expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
+    assert asha.expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
 
 
 def test_without_pruning_the_plan_expects_every_epoch(tmp_path: Path) -> None:
@@ -185,6 +187,7 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
     assert f"(default: {plan.DEFAULT_TRIALS};" in docs()["num_trials"]
 
 
-def test_the_plan_of_very_many_trials_is_made_too() -> None:
+@pytest.mark.parametrize("scheduler", [asha, hyperband])
+def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
     many = SweepConfig(num_trials=1_000_000)
-    assert 3_000_000 < expected_epochs(many) < 27_000_000
+    assert 3_000_000 < scheduler.expected_epochs(many) < 27_000_000

@@ -176,7 +176,7 @@ def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
     assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("name", ["asha", "none"])  # those that pause: test_hyperband.py
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_decided_is_rebuilt_from_the_record(

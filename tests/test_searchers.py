@@ -55,7 +55,7 @@ class Play:
     """A sweep without Ray: trials are proposed, scored at each rung and ended, oldest first."""
 
     def __init__(
-        self, name: str, folder: Path, space: Mapping[str, Any], *, seed: int = 0, num_trials: int = 12
+        self, name: str, folder: Path, space: Mapping[str, Any], *, seed: int = 0, num_trials: int = 60
     ) -> None:
         folder.mkdir(exist_ok=True)
         record = Record.create(folder, "s", "max", {"metric": "m", "fixed": {}})
@@ -65,7 +65,7 @@ class Play:
     def resumed(cls, name: str, folder: Path, space: Mapping[str, Any], **config: int) -> Play:
         """The same sweep in another process: all it knows is the record."""
         play = cls.__new__(cls)
-        play._set(name, Record.read(folder), space, config.get("seed", 0), config.get("num_trials", 12))
+        play._set(name, Record.read(folder), space, config.get("seed", 0), config.get("num_trials", 60))
         return play
 
     def _set(self, name: str, record: Record, space: Mapping[str, Any], seed: int, num_trials: int) -> None:

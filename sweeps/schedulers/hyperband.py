@@ -2,9 +2,10 @@
 
 Li et al., 2018, https://arxiv.org/abs/1603.06560. Fills and halves its brackets as Ray's
 HyperBandForBOHB does (the widest first, trials wait although theirs is not full yet; a test compares
-them), with two differences: the first rung is --grace-epochs and the others are whole multiples of it
-(Ray's truncated powers lose one for 243 / 3), and all is read from the record, so brackets survive the
-driver (Ray's begin anew after a restore, and end trials at epochs that are no rung, ray#30838).
+them), with three differences: the first rung is --grace-epochs and the others are whole multiples of it
+(Ray's truncated powers lose one for 243 / 3); a bracket takes no trial in place of one that ended (Ray's
+do, at whatever rung they are); and all is read from the record, so brackets survive the driver (Ray's
+begin anew after a restore, and end trials at epochs that are no rung, ray#30838).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def build(config: SweepConfig, record: Record) -> TrialScheduler:
 
 
 def describe(config: SweepConfig) -> str:
-    return f"{config.scheduler}: {in_words(config)}"
+    return f"hyperband: {in_words(config)}"
 
 
 def in_words(config: SweepConfig) -> str:

@@ -64,8 +64,8 @@ class RecordSearcher(Searcher):
         if number < self._most:  # the space has no more
             self._most = number
             self._record.propose_no_more()
-        # Not before the last trial has ended: then Tune gives up processes that paused trials leave.
-        return None if self._record.live else Searcher.FINISHED
+        # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
+        return None if self.waits_at and self._record.live else Searcher.FINISHED
 
     def _taken(self) -> int:
         """Slots of trials that train or are about to; one that waits for others leaves its slot."""

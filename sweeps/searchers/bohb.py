@@ -53,7 +53,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     def propose(number: int) -> Iterator[dict[str, Knob]]:
         fidelity = model_fidelity(record, fidelities, translation.enough)
         if fidelity is not None:
-            seed = int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0])
+            seed = int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) // 2
             for proposed in _draws(translation, results_at(record, fidelity), fidelity, seed):
                 yield space.cast(proposed)
         yield from draws(space, config.seed, number)
@@ -162,12 +162,16 @@ def _draws(
     translation: Translation, results: list[tuple[Mapping[str, Knob], float]], fidelity: int, seed: int
 ) -> Iterator[dict[str, Any]]:
     """Candidates, best first, from hpbandster's own generator."""
-    with warnings.catch_warnings(), seeded_globals(seed):
-        # Old names of ConfigSpace; the density of a choice that was seen once (automl/HpBandSter#100).
-        warnings.simplefilter("ignore")
-        generator = model(translation, results, fidelity, seed)
-        proposed = [generator.get_config(fidelity)[0] for _ in range(DRAWS)] if generator.kde_models else []
-    yield from (translation.from_model(point) for point in proposed)
+    generator = None
+    for attempt in range(DRAWS):
+        with warnings.catch_warnings(), seeded_globals(seed + attempt):
+            # Old names of ConfigSpace; the density of a choice that was seen once (automl/HpBandSter#100).
+            warnings.simplefilter("ignore")
+            generator = generator or model(translation, results, fidelity, seed)
+            if not generator.kde_models:
+                return
+            proposed, _ = generator.get_config(fidelity)
+        yield translation.from_model(proposed)
 
 
 def model(
