@@ -60,7 +60,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     disk = Disk(plan.folder, config.min_free_gb, slots)
     for trial in record.live:
         disk.measure(trial.number)
-    reporter = SweepReporter(config, record, disk)
+    reporter = SweepReporter(config, record, disk, waits=plan.waits(record))
     to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
     if to_train > 0:
         shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
@@ -95,7 +95,7 @@ def _tuner(
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
     searcher = plan.searcher.build(config, plan.space, record)
     searcher.slots = slots
-    searcher.waits_at = getattr(plan.scheduler, "waits_at", None)
+    searcher.waits = plan.waits(record)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(

@@ -9,12 +9,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from sweeps import cluster, domains, registry
 from sweeps.config import SweepConfig, UserError, nearest
 from sweeps.space import Space
 from sweeps.space import check as check_space
 from sweeps.words import GB, count, place, size
+
+if TYPE_CHECKING:
+    from sweeps.record import Record
+    from sweeps.rows import TrialRow, Waits
 
 DEFAULT_TRIALS = 24
 
@@ -31,6 +36,17 @@ class Plan:
     space: Space
     data: str
     folder: Path
+
+    def waits(self, record: Record) -> Waits | None:
+        """Which trials are paused now; None with a scheduler that pauses none."""
+        if not hasattr(self.scheduler, "waits_at"):
+            return None
+
+        def waits(trial: TrialRow) -> bool:
+            last = max(trial.epochs, default=0)
+            return bool(self.scheduler.waits_at(self.config, record, trial.number, last))
+
+        return waits
 
 
 def make_plan(config: SweepConfig) -> Plan:

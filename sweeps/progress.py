@@ -18,7 +18,7 @@ from rich.text import Text
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.rows import TrialRow, Waits
 from sweeps.words import duration, short
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
@@ -28,8 +28,14 @@ class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
 
     def __init__(
-        self, config: SweepConfig, record: Record, disk: Disk, console: Console | None = None
+        self,
+        config: SweepConfig,
+        record: Record,
+        disk: Disk,
+        console: Console | None = None,
+        waits: Waits | None = None,
     ) -> None:
+        self._waits = waits
         self._config = config
         self._record = record
         self._disk = disk
@@ -53,7 +59,7 @@ class SweepReporter(CLIReporter):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:
-        status = summary(self._record, self._config, self._record.elapsed_s)
+        status = summary(self._record, self._config, self._record.elapsed_s, self._waits)
         status += f"; {self._disk.in_words}"
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:
@@ -85,7 +91,7 @@ class SweepReporter(CLIReporter):
             table.add_column(name, justify="right")
         best = self._record.best()
         for trial in rows:
-            word = "training" if trial.status == "unfinished" and not whole else trial.status
+            word = trial.status if whole else _word(trial, self._waits)
             table.add_row(*self._cells(trial, word, knobs), style="bold" if trial is best else None)
         hidden = len(self._record.trials) - table.row_count
         if hidden > 0:
@@ -116,24 +122,30 @@ class SweepReporter(CLIReporter):
         ]
 
 
-def summary(record: Record, config: SweepConfig, elapsed_s: float) -> str:
+def _word(trial: TrialRow, waits: Waits | None) -> str:
+    """The status of a trial while its sweep runs."""
+    if trial.status != "unfinished":
+        return trial.status
+    return "waiting" if waits is not None and waits(trial) else "training"
+
+
+def summary(record: Record, config: SweepConfig, elapsed_s: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep."""
-    counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "unfinished"), 0)
+    counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     epochs = saved = ended_epochs = 0
     for trial in record.trials:
-        counts[trial.status] += 1
+        counts[_word(trial, waits)] += 1
         epochs += len(trial.epochs)
         if trial.status != "unfinished":
             ended_epochs += len(trial.epochs)
         if trial.status == "pruned":
             saved += config.max_epochs - len(trial.epochs)
-    ended = sum(counts.values()) - counts["unfinished"]
+    ended = len(record.trials) - len(record.live)
     left_s = None
     if ended and epochs and config.num_trials and len(record.live):
         expected = ended_epochs / ended * config.num_trials
         left_s = max(0.0, expected - epochs) * elapsed_s / epochs
-    words = {("training" if status == "unfinished" else status): count for status, count in counts.items()}
-    states = ", ".join(f"{count} {word}" for word, count in words.items() if count)
+    states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     found = "none yet"
     if (best := record.best()) is not None:
         score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)

@@ -155,6 +155,8 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
     if _how_it_ended(plan, record, trial) is not None:
         return f"has ended after epoch {max(trial.epochs)}"
+    if (waits := plan.waits(record)) is not None and waits(trial):
+        return f"waits at epoch {max(trial.epochs)} for others"
     of_trial = checkpoints.folder_of(plan.folder, trial.number)
     newest, faults = checkpoints.newest(of_trial, {**trial.fixed, **trial.params}, len(trial.epochs))
     epoch = checkpoints.epoch_of(newest) if newest else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,3 +61,7 @@ class TrialRow:
         """The best finite score of any epoch."""
         epoch = self.best_epoch(mode)
         return None if epoch is None else self.epochs[epoch].score
+
+
+Waits = Callable[[TrialRow], bool]
+"""Whether a trial is paused, until others of its bracket have come as far."""

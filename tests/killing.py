@@ -136,8 +136,19 @@ class Murderer:
             assert again.setdefault(slope, trained[slope]) == trained[slope], f"trial {trial.number}"
 
 
-def check_whole(record: Record, num_trials: int, rungs: Sequence[int], max_epochs: int) -> None:
-    """The promises of a sweep: all its trials, each once, each to a rung or to the end, pruned by rule."""
+def check_whole(
+    record: Record, num_trials: int, rungs: Sequence[int], max_epochs: int, brackets: bool = False
+) -> None:
+    """The promises of a sweep: all its trials, each once, each to a rung or to the end, pruned by rule.
+
+    Args:
+        record: of the sweep.
+        num_trials: that were asked for.
+        rungs: epochs at which trials were judged, by factor 3.
+        max_epochs: the end.
+        brackets: whether trials were judged in the brackets of Hyperband with one rung: three, of which
+            the best goes on, and two that are not judged.
+    """
     assert [trial.number for trial in record.trials] == list(range(num_trials))
     assert len({tuple(sorted(trial.params.items())) for trial in record.trials}) == num_trials
     for trial in record.trials:
@@ -146,6 +157,15 @@ def check_whole(record: Record, num_trials: int, rungs: Sequence[int], max_epoch
         expected = "finished" if last == max_epochs else "pruned"
         assert trial.status == expected, f"trial {trial.number} ended after epoch {last}"
         assert last in (*rungs, max_epochs)
+    if brackets:
+        for first in range(0, num_trials, 5):
+            at_rung = {n: s for n, s in record.scores_at(rungs[0]).items() if first <= n < first + 3}
+            best = max(at_rung, key=lambda number: (at_rung[number], -number))
+            went_on = {trial.number for trial in record.trials if len(trial.epochs) == max_epochs}
+            assert {n for n in went_on if first <= n < first + 5} == {best, first + 3, first + 4} & set(
+                range(num_trials)
+            )
+        return
     for rung in rungs:
         before: list[float] = []
         for number, score in record.scores_at(rung).items():

@@ -24,8 +24,12 @@ TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--max-epochs", "9",
 RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
 GRID = (*TOY, "--search-space", "tests.faulty.slopes_grid", "--searcher", "grid", "--scheduler", "none")
 TPE = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "tpe", "--num-trials", "10")
+BOHB = (
+    *(*TOY, "--search-space", "tests.faulty.slopes", "--num-trials", "10"),
+    *("--scheduler", "bohb", "--searcher", "bohb"),
+)
 ENDS = (*TOY, "--search-space", "tests.faulty.ends", "--searcher", "grid", "--scheduler", "none")
-DIGITS = ("--trainable", "digits_mlp", "--num-trials", "8", "--max-epochs", "9", "--no-dashboard")
+DIGITS = ("--trainable", "digits_mlp", "--max-epochs", "9", "--no-dashboard", "--max-concurrent", "1")
 OF_THE_RUN = ["pid", "start", "end", "seconds"]
 """Columns that tell of a process or a clock."""
 
@@ -49,11 +53,11 @@ def epochs_trained(folder: Path) -> int:
     return len((folder.parent / "attempts" / "epochs").read_text().splitlines())
 
 
-def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int) -> None:
+def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int, brackets: bool = False) -> None:
     """The toy's score is known, and so is how many epochs a kill may cost: of two trials, the epoch
     that was trained and not reported, and the one reported whose checkpoint was not yet written."""
     record = Record.read(folder)
-    check_whole(record, num_trials, rungs, max_epochs=9)
+    check_whole(record, num_trials, rungs, max_epochs=9, brackets=brackets)
     for trial in record.trials:
         for epoch, row in trial.epochs.items():
             assert row.score == pytest.approx(float(trial.params["slope"]) * epoch)
@@ -84,18 +88,29 @@ def test_kills_at_random_moments_lose_nothing(
     check_toys(killer.folder, 10, rungs, killer.kills)
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(
+            ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"), marks=pytest.mark.slow
+        ),
+        # Enough for the model: it is asked from the ninth trial on.
+        ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"),
+    ],
+    ids=["asha x tpe", "bohb x bohb"],
+)
 def test_a_sweep_killed_three_times_decides_and_ends_as_one_that_was_not(
-    sweep: Command, environment: dict[str, str], tmp_path: Path
+    pair: tuple[str, ...], sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """asha x tpe, one trial at a time, on a CPU."""
-    one_at_a_time = (*DIGITS, "--max-concurrent", "1", "--seed", "3")
-    whole = sweep(*one_at_a_time, "--name", "whole", "--results-dir", str(tmp_path))
+    """One trial at a time, on a CPU."""
+    arguments = (*DIGITS, *pair, "--seed", "3")
+    whole = sweep(*arguments, "--name", "whole", "--results-dir", str(tmp_path))
     assert whole.returncode == 0, whole.stdout + whole.stderr
     (tmp_path / "killed").mkdir()
-    killer = murderer(tmp_path / "killed" / "sweep", one_at_a_time, environment, 5_000)
+    killer = murderer(tmp_path / "killed" / "sweep", arguments, environment, 7_000)
     done = killer.run(kills=3)
     assert done.returncode == 0, done.stdout
-    check_whole(Record.read(killer.folder), 8, [3], max_epochs=9)
+    check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, brackets="bohb" in pair)
     ours, theirs = results.load(killer.folder), results.load(tmp_path / "whole")
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
     time_columns = ["seconds", "time"]
@@ -142,7 +157,7 @@ def test_a_driver_that_dies_between_any_two_writes_loses_nothing(
 @pytest.mark.slow
 def test_fifty_kills(environment: dict[str, str], tmp_path: Path) -> None:
     """Of sweeps one after the other, of every kind in turn."""
-    every_kind = itertools.cycle([(RANDOM, 10, [3]), (TPE, 10, [3]), (GRID, 10, [])])
+    every_kind = itertools.cycle([(RANDOM, 10, [3]), (BOHB, 10, [3]), (TPE, 10, [3]), (GRID, 10, [])])
     kills = 0
     for turn, (arguments, num_trials, rungs) in enumerate(every_kind):
         if kills >= 50:
@@ -154,4 +169,4 @@ def test_fifty_kills(environment: dict[str, str], tmp_path: Path) -> None:
         kills += killer.kills
         print(f"sweep {turn}: {killer.kills} kills, {kills} in all", flush=True)
         assert done.returncode == 0, done.stdout
-        check_toys(folder, num_trials, rungs, killer.kills)
+        check_toys(folder, num_trials, rungs, killer.kills, brackets=arguments is BOHB)

@@ -10,13 +10,11 @@ from ray.tune.search import Searcher
 
 from sweeps.config import Knob, SweepConfig
 from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.rows import TrialRow, Waits
 from sweeps.space import Space
 
 Propose = Callable[[int], Iterator[dict[str, Knob]]]
 """Trial number to candidates, best first; the first that is new is taken."""
-WaitsAt = Callable[[SweepConfig, Record, int, int], bool]
-"""A scheduler's: whether the trial of a number, which reported this epoch, is paused there."""
 
 
 class RecordSearcher(Searcher):
@@ -34,8 +32,8 @@ class RecordSearcher(Searcher):
     slots: int = 1
     """Trials that may run at a time. Tune asks ahead of need; a proposal that waits would not know of
     the results that come in meanwhile."""
-    waits_at: WaitsAt | None = None
-    """Of a scheduler that pauses."""
+    waits: Waits | None = None
+    """Of a scheduler that pauses: a trial that waits for others leaves its slot."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -45,16 +43,16 @@ class RecordSearcher(Searcher):
         self._most = config.num_trials or math.inf
         self._fixed = space.fixed
         self._words = space.distributions()
-        self._waiting = [trial.number for trial in record.live]
+        self._to_begin = [trial.number for trial in record.live]
         self._seen = {key_of(trial.params) for trial in record.trials}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
         if self._taken() >= self.slots:
             return None
-        if (waiting := self._next_waiting()) is not None:
-            self._waiting.remove(waiting)
-            return _config(self._record, waiting)
+        if (begun_before := self._next_to_begin()) is not None:
+            self._to_begin.remove(begun_before)
+            return _config(self._record, begun_before)
         number = len(self._record.trials)
         for params in self._propose(number) if number < self._most else ():
             if (key := key_of(params)) not in self._seen:
@@ -65,23 +63,19 @@ class RecordSearcher(Searcher):
             self._most = number
             self._record.propose_no_more()
         # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
-        return None if self.waits_at and self._record.live else Searcher.FINISHED
+        return None if self.waits and self._record.live else Searcher.FINISHED
 
     def _taken(self) -> int:
-        """Slots of trials that train or are about to; one that waits for others leaves its slot."""
-        waiting = set(self._waiting)
-        return sum(not self._waits(t) for t in self._record.live if t.number not in waiting)
+        """Slots of trials that train or are about to."""
+        to_begin = set(self._to_begin)
+        return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._record.live)
 
-    def _next_waiting(self) -> int | None:
-        """The next trial of a run before that has something to do."""
+    def _next_to_begin(self) -> int | None:
         trials = self._record.trials
-        return next((number for number in self._waiting if not self._waits(trials[number])), None)
+        return next((number for number in self._to_begin if not self._is_waiting(trials[number])), None)
 
-    def _waits(self, trial: TrialRow) -> bool:
-        """Whether it can't go on before others of its bracket have come as far."""
-        if self.waits_at is None or not trial.epochs:
-            return False
-        return self.waits_at(self._config, self._record, trial.number, max(trial.epochs))
+    def _is_waiting(self, trial: TrialRow) -> bool:
+        return self.waits is not None and self.waits(trial)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
