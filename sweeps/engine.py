@@ -60,7 +60,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     disk = Disk(plan.folder, config.min_free_gb, slots)
     for trial in record.live:
         disk.measure(trial.number)
-    reporter = SweepReporter(config, record, disk, waits=plan.waits(record))
+    reporter = SweepReporter(plan, record, disk)
     to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
     if to_train > 0:
         shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)

@@ -37,6 +37,13 @@ class Plan:
     data: str
     folder: Path
 
+    @property
+    def expected_epochs(self) -> int:
+        """That all trials train together, as far as the scheduler can tell."""
+        if hasattr(self.scheduler, "expected_epochs"):
+            return int(self.scheduler.expected_epochs(self.config))
+        return (self.config.num_trials or 0) * self.config.max_epochs
+
     def waits(self, record: Record) -> Waits | None:
         """Which trials are paused now; None with a scheduler that pauses none."""
         if not hasattr(self.scheduler, "waits_at"):
@@ -94,9 +101,6 @@ def describe(plan: Plan) -> str:
     """The plan in lines of words and numbers with units."""
     config, space = plan.config, plan.space
     epochs_to_end = (config.num_trials or 0) * config.max_epochs
-    expected = epochs_to_end
-    if hasattr(plan.scheduler, "expected_epochs"):
-        expected = plan.scheduler.expected_epochs(config)
     lines = [
         ("sweep", f"{config.name}: {config.trainable}, {config.metric} ({config.mode}), seed {config.seed}"),
         ("data", plan.data),
@@ -106,7 +110,7 @@ def describe(plan: Plan) -> str:
         ("searcher", config.searcher),
         ("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
-        ("epochs", f"about {expected:,} expected, {epochs_to_end:,} without pruning"),
+        ("epochs", f"about {plan.expected_epochs:,} expected, {epochs_to_end:,} without pruning"),
         ("resources", _resources(config)),
         ("folder", place(plan.folder)),
     ]

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
+from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
 from sweeps.words import duration, short
@@ -27,16 +28,10 @@ _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged"
 class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
 
-    def __init__(
-        self,
-        config: SweepConfig,
-        record: Record,
-        disk: Disk,
-        console: Console | None = None,
-        waits: Waits | None = None,
-    ) -> None:
-        self._waits = waits
-        self._config = config
+    def __init__(self, plan: Plan, record: Record, disk: Disk, console: Console | None = None) -> None:
+        self._config = plan.config
+        self._expected_epochs = plan.expected_epochs
+        self._waits = plan.waits(record)
         self._record = record
         self._disk = disk
         # A file has no width: room for every column, and no line cut short.
@@ -59,7 +54,7 @@ class SweepReporter(CLIReporter):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:
-        status = summary(self._record, self._config, self._record.elapsed_s, self._waits)
+        status = summary(self._record, self._config, self._expected_epochs, self._waits)
         status += f"; {self._disk.in_words}"
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:
@@ -129,8 +124,9 @@ def _word(trial: TrialRow, waits: Waits | None) -> str:
     return "waiting" if waits is not None and waits(trial) else "training"
 
 
-def summary(record: Record, config: SweepConfig, elapsed_s: float, waits: Waits | None = None) -> str:
-    """Two lines on the whole sweep."""
+def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
+    """Two lines on the whole sweep; `expected_epochs` are those of the plan, for the time that is left."""
+    elapsed_s = record.elapsed_s
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     epochs = saved = ended_epochs = 0
     for trial in record.trials:
@@ -143,7 +139,8 @@ def summary(record: Record, config: SweepConfig, elapsed_s: float, waits: Waits 
     ended = len(record.trials) - len(record.live)
     left_s = None
     if ended and epochs and config.num_trials and len(record.live):
-        expected = ended_epochs / ended * config.num_trials
+        # Those that end first have trained least, so what has ended alone would promise too much.
+        expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
         left_s = max(0.0, expected - epochs) * elapsed_s / epochs
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     found = "none yet"

@@ -8,7 +8,9 @@ forgets them with the driver; here they are read from the record. Mended on the 
   warning, and returns numpy's strings for the second);
 - a knob never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't leave a
   whole number on which all good trials agree by chance, so here each knob's bandwidth lets it reach
-  its neighbours.
+  its neighbours;
+- a choice that no good trial made is not taken for a perfect one (statsmodels counts the choices that
+  it sees, and divides by one less: automl/HpBandSter#100).
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.config import Knob, SweepConfig
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
 SCHEDULERS = ("bohb",)
+Array = npt.NDArray[np.float64]
 DRAWS = 20
 """Draws from the model before a random point is taken instead of a duplicate."""
 LEAST_BANDWIDTH = 0.01
@@ -77,13 +81,13 @@ class Translation:
     domains: Mapping[str, Any]
     varying: tuple[str, ...]
     """Knobs with more than one value: the model is of these."""
-    least_bandwidths: tuple[float, ...]
+    least_bandwidths: Mapping[str, float]
     """Of each knob that varies, in units of its range."""
 
     @classmethod
     def of(cls, domains: Mapping[str, Any]) -> Translation:
         varying = tuple(name for name, domain in domains.items() if len(values_of(domain) or (0, 0)) > 1)
-        return cls(domains, varying, tuple(_least_bandwidth(domains[name]) for name in varying))
+        return cls(domains, varying, {name: _least_bandwidth(domains[name]) for name in varying})
 
     @property
     def enough(self) -> int:
@@ -149,6 +153,30 @@ def _least_bandwidth(domain: Any) -> float:
     return max(LEAST_BANDWIDTH, 0.0 if values is None else 1 / (3 * max(1, len(values) - 1)))
 
 
+class Density:
+    """A product of kernels, as statsmodels' KDEMultivariate: Gaussian, and for choices Aitchison-Aitken.
+
+    Args:
+        data: [trials, knobs], ranges as 0 to 1 and choices as their position.
+        bandwidths: [knobs]; of a choice, the chance of all others together.
+        levels: [knobs], how many choices there are; 0 of a range.
+    """
+
+    def __init__(self, data: Array, bandwidths: Array, levels: Array) -> None:
+        self.data = data
+        most = np.where(levels > 0, (levels - 1) / np.maximum(levels, 1), np.inf)
+        self.bw = np.minimum(bandwidths, most)  # at most a choice is as likely as any other
+        self._levels = levels
+
+    def pdf(self, point: Sequence[float]) -> float:
+        """The density at a point."""
+        gaps, widths = self.data - np.asarray(point), self.bw
+        gaussian = np.exp(-((gaps / widths) ** 2) / 2) / (math.sqrt(2 * math.pi) * widths)
+        others = widths / np.maximum(self._levels - 1, 1)
+        choice = np.where(gaps == 0, 1 - widths, others)
+        return float(np.where(self._levels > 0, choice, gaussian).prod(axis=1).mean())
+
+
 @dataclass(frozen=True)
 class _Job:
     """A result in hpbandster's words."""
@@ -165,8 +193,7 @@ def _draws(
     generator = None
     for attempt in range(DRAWS):
         with warnings.catch_warnings(), seeded_globals(seed + attempt):
-            # Old names of ConfigSpace; the density of a choice that was seen once (automl/HpBandSter#100).
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # hpbandster uses ConfigSpace by its old names
             generator = generator or model(translation, results, fidelity, seed)
             if not generator.kde_models:
                 return
@@ -186,6 +213,8 @@ def model(
     for number, (point, loss) in enumerate(known, start=1):
         job = _Job({"loss": loss}, {"budget": fidelity, "config": point})
         generator.new_result(job, update_model=number == len(known))
-    for densities in generator.kde_models.get(fidelity, {}).values():
-        densities.bw = np.maximum(densities.bw, translation.least_bandwidths)
+    floors = [translation.least_bandwidths[name] for name in generator.configspace]  # which sorts them
+    for kind, found in generator.kde_models.get(fidelity, {}).items():
+        bandwidths = np.maximum(found.bw, floors)
+        generator.kde_models[fidelity][kind] = Density(found.data, bandwidths, generator.vartypes)
     return generator

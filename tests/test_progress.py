@@ -1,0 +1,50 @@
+"""The two lines of status, from a record that is as a sweep would have left it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sweeps.config import SweepConfig
+from sweeps.progress import summary
+from sweeps.record import Record
+
+CONFIG = SweepConfig(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
+
+
+def record_of(folder: Path, epochs: dict[int, int]) -> Record:
+    """Trial number to epochs that it has trained."""
+    record = Record.create(folder, "s", "max", {"metric": "val_acc", "fixed": {}, "elapsed_s": 60.0})
+    for number, last in epochs.items():
+        record.begin({}, {}, 0)
+        for epoch in range(1, last + 1):
+            record.report(number, epoch, number + epoch / 10, {}, 1.0)
+    return record
+
+
+def test_it_counts_trials_by_what_they_do(tmp_path: Path) -> None:
+    record = record_of(tmp_path, {0: 9, 1: 3, 2: 2, 3: 3, 4: 1, 5: 0})
+    record.end(0, "finished")
+    record.end(1, "pruned")
+    record.end(2, "failed", "ValueError: no")
+    trials, epochs = summary(record, CONFIG, 40, lambda trial: len(trial.epochs) == 3).splitlines()
+    assert "trials 3/10 ended (1 finished, 1 pruned, 1 failed, 2 training, 1 waiting)" in trials
+    assert "best val_acc 1.3 (trial 1, epoch 3)" in trials
+    assert epochs.startswith("epochs 18 trained, 6 saved by pruning")
+
+
+def test_without_a_scheduler_that_pauses_none_waits(tmp_path: Path) -> None:
+    assert "(2 training)" in summary(record_of(tmp_path, {0: 3, 1: 3}), CONFIG, 40)
+
+
+def test_the_time_left_goes_by_the_plan_while_only_the_poorest_have_ended(tmp_path: Path) -> None:
+    record = record_of(tmp_path, {0: 3, 1: 3, 2: 4})
+    record.end(0, "pruned")
+    record.note("elapsed_s", 60.0)
+    again = Record.read(tmp_path)
+    assert "about 3 min 0 s left" in summary(again, CONFIG, 40), "10 epochs took a minute, 30 are to come"
+    assert "about 2 min 0 s left" in summary(again, CONFIG, 20), "by the trial that ended: 10 of 3 epochs"
+
+
+def test_nothing_is_promised_before_a_trial_has_ended(tmp_path: Path) -> None:
+    assert not re.search("left", summary(record_of(tmp_path, {0: 3}), CONFIG, 40))
