@@ -134,10 +134,10 @@ def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
     if config.scheduler in searcher.SCHEDULERS or "." in config.scheduler:
         return
     known = registry.choices("searcher")
-    pairs = [f"{name} with {', '.join(registry.find('searcher', name).SCHEDULERS)}" for name in known]
+    pairs = [f"\n  {name} with {', '.join(registry.find('searcher', name).SCHEDULERS)}" for name in known]
     raise UserError(
         f"--searcher {config.searcher} does not work with --scheduler {config.scheduler}."
-        f"{nearest(config.scheduler, searcher.SCHEDULERS)} Pairs that work: {'; '.join(pairs)}."
+        f"{nearest(config.scheduler, searcher.SCHEDULERS)} Pairs of searcher and scheduler that work:{''.join(pairs)}"
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -90,3 +91,20 @@ def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch:
 
 if __name__ == "__main__":
     print(flags_table())
+
+
+def test_the_table_of_pairs_is_what_the_searchers_say() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    header = next(number for number, line in enumerate(lines) if line.startswith("| searcher | "))
+    schedulers = _cells(lines[header])[1:]
+    assert sorted(schedulers) == registry.choices("scheduler")
+    said = {}
+    for line in itertools.takewhile(lambda line: line.startswith("|"), lines[header + 2 :]):
+        name, *works = _cells(line)
+        said[name] = sorted(s for s, word in zip(schedulers, works, strict=True) if word == "yes")
+    known = registry.choices("searcher")
+    assert said == {name: sorted(registry.find("searcher", name).SCHEDULERS) for name in known}
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
