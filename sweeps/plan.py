@@ -137,7 +137,8 @@ def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
     pairs = [f"\n  {name} with {', '.join(registry.find('searcher', name).SCHEDULERS)}" for name in known]
     raise UserError(
         f"--searcher {config.searcher} does not work with --scheduler {config.scheduler}."
-        f"{nearest(config.scheduler, searcher.SCHEDULERS)} Pairs of searcher and scheduler that work:{''.join(pairs)}"
+        f"{nearest(config.scheduler, searcher.SCHEDULERS)} "
+        f"Pairs of searcher and scheduler that work:{''.join(pairs)}"
     )
 
 
