@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps import domains, environment, registry
+from sweeps import environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.plan import Plan
 from sweeps.words import short
@@ -34,7 +34,7 @@ def identity(plan: Plan) -> Identity:
     return {
         "settings": settings(plan.config),
         "data": {"data": plan.data},
-        "space": {name: _in_words(domain) for name, domain in plan.space.domains.items()},
+        "space": plan.space.exactly(),
         "code": _code(plan),
         "versions": environment.versions(),
     }
@@ -69,28 +69,6 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else short(value)
 
 
-def _in_words(domain: Any) -> str:
-    """A domain, exactly: two that differ read differently."""
-    form = domains.form(domain)
-    if form == "sample_from":
-        return form  # the file of the space is compared
-    if form == "normal":
-        sampler = domain.get_sampler()
-        step = getattr(sampler, "q", None)
-        return f"normal {vars(sampler.get_sampler() if step else sampler)}{_by(step)}"
-    if isinstance(domain, Mapping) or hasattr(domain, "categories"):
-        kind = "grid of" if form == "grid_search" else "one of"
-        return f"{kind} {', '.join(map(repr, domains.values_of(domain) or []))}"
-    low, high = domains.bounds(domain)
-    return f"{low} to {high}{_by(domains.step_of(domain))}" + (
-        ", log scale" if domains.is_log(domain) else ""
-    )
-
-
-def _by(step: float | None) -> str:
-    return f" in steps of {step}" if step else ""
-
-
 def _code(plan: Plan) -> dict[str, str]:
     """File to checksum: what trains, proposes and prunes, and what the trainable uses of its package."""
     own = Path(__file__).parents[1] / "training"
@@ -98,7 +76,7 @@ def _code(plan: Plan) -> dict[str, str]:
     for module in (plan.searcher, plan.scheduler):
         files[_file_name(module.__name__)] = Path(str(module.__file__))
     files |= _with_what_it_imports(plan.trainable.__name__)
-    if any(domains.form(domain) == "sample_from" for domain in plan.space.domains.values()):
+    if plan.space.has_code:
         space = registry.find("search_space", str(plan.config.search_space))
         files |= _with_what_it_imports(space.__name__)
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}

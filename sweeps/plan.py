@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from sweeps import cluster, domains, registry
+from sweeps import cluster, conditional, registry
 from sweeps.config import SweepConfig, UserError, nearest
 from sweeps.rungs import rungs
-from sweeps.space import Space
+from sweeps.space import FlatSpace
 from sweeps.space import check as check_space
 from sweeps.words import GB, count, place, size
 
 DEFAULT_TRIALS = 24
+
+OneSpace = FlatSpace | conditional.ConditionalSpace
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Plan:
     trainable: ModuleType
     searcher: ModuleType
     scheduler: ModuleType
-    space: Space
+    space: OneSpace
     data: str
     folder: Path
 
@@ -48,13 +50,7 @@ def make_plan(config: SweepConfig) -> Plan:
     scheduler = registry.find("scheduler", config.scheduler)
     _check_pair(config, searcher)
     space_name = config.search_space or config.trainable
-    space = check_space(
-        registry.find("search_space", space_name).SPACE,
-        trainable.Params,
-        config.params,
-        searcher.TAKES,
-        config.searcher,
-    )
+    space = _space_of(config, space_name, trainable, searcher)
     if hasattr(searcher, "check"):
         searcher.check(space)
     if config.metric not in (None, trainable.METRIC) and config.mode is None:
@@ -87,7 +83,7 @@ def describe(plan: Plan) -> str:
         ("sweep", f"{config.name}: {config.trainable}, {config.metric} ({config.mode}), seed {config.seed}"),
         ("data", plan.data),
         ("space", _space(config, space)),
-        *[("", f"  {name:<14} {domains.describe(domain)}") for name, domain in space.domains.items()],
+        *[("", f"  {name:<14} {words}") for name, words in space.describe().items()],
         ("fixed", ", ".join(f"{name}={value}" for name, value in space.fixed.items()) or "nothing"),
         ("searcher", config.searcher),
         ("scheduler", plan.scheduler.describe(config)),
@@ -153,7 +149,16 @@ def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
     )
 
 
-def _num_trials(config: SweepConfig, space: Space) -> int:
+def _space_of(config: SweepConfig, name: str, trainable: ModuleType, searcher: ModuleType) -> OneSpace:
+    """A file's SPACE or `suggest`, checked."""
+    file = registry.find("search_space", name)
+    rest = (trainable.Params, config.params, searcher.TAKES, config.searcher, config.trainable)
+    if hasattr(file, "suggest"):
+        return conditional.check(file.suggest, *rest)
+    return check_space(file.SPACE, *rest)
+
+
+def _num_trials(config: SweepConfig, space: OneSpace) -> int:
     size = space.size()
     if config.resume is not None and config.num_trials is not None:
         return config.num_trials  # the searcher says when a space has no more
@@ -162,7 +167,7 @@ def _num_trials(config: SweepConfig, space: Space) -> int:
     return int(size) if config.searcher == "grid" else int(min(DEFAULT_TRIALS, size))
 
 
-def _data(config: SweepConfig, trainable: ModuleType, space: Space) -> str:
+def _data(config: SweepConfig, trainable: ModuleType, space: OneSpace) -> str:
     """What the trainable says of its data; a data set that is missing is found here."""
     if not hasattr(trainable, "describe_data"):
         return f"as {config.trainable}.build_data has it"
@@ -172,10 +177,10 @@ def _data(config: SweepConfig, trainable: ModuleType, space: Space) -> str:
         raise UserError(str(error)) from None
 
 
-def _space(config: SweepConfig, space: Space) -> str:
+def _space(config: SweepConfig, space: OneSpace) -> str:
     size = space.size()
     points = "" if size == float("inf") else f", {int(size):,} points"
-    return f"{config.search_space}: {count(len(space.domains), 'knob')}{points}"
+    return f"{config.search_space}: {count(len(space.describe()), 'knob')}{points}"
 
 
 def _resources(config: SweepConfig) -> str:

@@ -204,6 +204,19 @@ def test_of_a_function_in_a_space_the_file_is_compared(package: Path) -> None:
     assert changes(before, identity(make_plan(settings_))) == [f"{package.name}/drawn.py: its code"]
 
 
+def test_of_a_space_that_is_a_function_the_file_is_compared_and_what_it_imports(package: Path) -> None:
+    text = (
+        f"from {package.name} import _deep\ndef suggest(trial):\n    trial.suggest_float('slope', 0.1, 1)\n"
+    )
+    (package / "defined.py").write_text(text)
+    settings_ = dataclasses.replace(plan_of(package).config, search_space=f"{package.name}.defined")
+    before = stored(identity(make_plan(settings_)))
+    assert changes(before, identity(make_plan(settings_))) == []
+    assert before["space"] == {}
+    (package / "defined.py").write_text(text.replace("0.1", "0.2"))
+    assert changes(before, identity(make_plan(settings_))) == [f"{package.name}/defined.py: its code"]
+
+
 def test_an_import_that_fails_here_is_no_hindrance(package: Path) -> None:
     (package / "optional").mkdir()
     (package / "optional" / "__init__.py").write_text("raise ImportError('needs CUDA')\n")

@@ -7,11 +7,10 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from sweeps.config import Knob
+from sweeps.points import Point, Space, told
 from sweeps.record import Record
-from sweeps.space import Space
 
-Propose = Callable[[int], Iterator[dict[str, Knob]]]
+Propose = Callable[[int], Iterator[Point]]
 """Trial number to candidates, best first; the first that is new is taken."""
 
 
@@ -35,10 +34,9 @@ class RecordSearcher(Searcher):
         self._record = record
         self._propose = propose
         self._seed = seed
-        self._fixed = space.fixed
-        self._words = space.distributions()
+        self._space = space
         self._waiting = [trial.number for trial in record.live]
-        self._seen = {key_of(trial.params) for trial in record.trials}
+        self._seen = {trial.point.key for trial in record.trials}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is new."""
@@ -47,10 +45,10 @@ class RecordSearcher(Searcher):
         if self._waiting:
             return _config(self._record, self._waiting.pop(0))
         number = len(self._record.trials)
-        for params in self._propose(number):
-            if (key := key_of(params)) not in self._seen:
-                self._seen.add(key)
-                self._record.begin(params, self._words, self._seed, self._fixed)
+        for point in self._propose(number):
+            if point.key not in self._seen:
+                self._seen.add(point.key)
+                self._record.begin(point, told(self._space, point), self._seed)
                 return _config(self._record, number)
         return Searcher.FINISHED
 
@@ -70,12 +68,8 @@ def _config(record: Record, number: int) -> dict[str, Any]:
     trial = record.trials[number]
     return {
         "number": number,
+        "trainable": trial.trainable,
         "params": dict(trial.params),
         "fixed": dict(trial.fixed),
         "seed": trial.seed,
     }
-
-
-def key_of(params: Any) -> tuple[Any, ...]:
-    """Params as something that a set can hold."""
-    return tuple(sorted(params.items()))
