@@ -14,9 +14,9 @@ from sweeps.points import Suggests
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous", "conditional"]
+Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous", "conditional", "several"]
 """What a searcher can or can't take; `finite` is a choice, whole numbers, or a quantized range,
-`conditional` a whole space that is defined by `suggest`."""
+`conditional` a whole space that is defined by `suggest`, `several` those of several models."""
 
 
 def form(domain: object) -> Form:

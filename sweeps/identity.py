@@ -14,6 +14,7 @@ from typing import Any
 
 from sweeps import environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.models import Model
 from sweeps.plan import Plan
 from sweeps.words import short
 
@@ -33,11 +34,19 @@ def identity(plan: Plan) -> Identity:
     """What `plan` would train with, here and now."""
     return {
         "settings": settings(plan.config),
-        "data": {"data": plan.data},
-        "space": plan.space.exactly(),
+        "data": {f"data{_of(plan, model)}": model.data for model in plan.models},
+        "space": {
+            f"{name}{_of(plan, model)}": words
+            for model in plan.models
+            for name, words in model.space.exactly().items()
+        },
         "code": _code(plan),
         "versions": environment.versions(),
     }
+
+
+def _of(plan: Plan, model: Model) -> str:
+    return "" if len(plan.models) == 1 else f" of {model.name}"
 
 
 def settings(config: SweepConfig) -> dict[str, Any]:
@@ -75,10 +84,10 @@ def _code(plan: Plan) -> dict[str, str]:
     files = {f"training/{path.name}": path for path in sorted(own.glob("*.py"))}
     for module in (plan.searcher, plan.scheduler):
         files[_file_name(module.__name__)] = Path(str(module.__file__))
-    files |= _with_what_it_imports(plan.trainable.__name__)
-    if plan.space.has_code:
-        space = registry.find("search_space", str(plan.config.search_space))
-        files |= _with_what_it_imports(space.__name__)
+    for model in plan.models:
+        files |= _with_what_it_imports(model.module.__name__)
+        if model.space.has_code:
+            files |= _with_what_it_imports(registry.find("search_space", model.space_name).__name__)
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
 
 

@@ -28,8 +28,9 @@ from sweeps.rows import EpochRow, Status, TrialRow
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
 
-FORMAT = 1
-"""Of the record: a number that grows when older programs would misread it."""
+FORMAT = 2
+"""Of the record: a number that grows when older programs would misread it. 1: all trials are of one
+trainable, named once."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,

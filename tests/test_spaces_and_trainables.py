@@ -14,7 +14,8 @@ import torch
 
 from sweeps import registry
 from sweeps.config import SweepConfig, field_docs
-from sweeps.plan import OneSpace, make_plan
+from sweeps.models import OneSpace
+from sweeps.plan import make_plan
 from trainables import _fashion_mnist, fashion_cnn
 from training import fit
 from training.config import FitConfig
@@ -47,7 +48,7 @@ def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
     name, searcher = trainable_of(space), searcher_of(space)
     config = SweepConfig(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
-    return make_plan(dataclasses.replace(config, results_dir="/tmp", min_free_gb=0.0)).space
+    return make_plan(dataclasses.replace(config, results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
 
 def points(space: OneSpace) -> list[dict[str, Any]]:

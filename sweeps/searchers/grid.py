@@ -11,7 +11,7 @@ from sweeps.points import Point, Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
 
-TAKES: frozenset[Form] = frozenset({"grid_search", "finite"})
+TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")
 MOST_POINTS = 100_000
 

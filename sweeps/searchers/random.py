@@ -11,7 +11,9 @@ from sweeps.points import Point, Refused, Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous", "normal", "sample_from", "conditional"})
+TAKES: frozenset[Form] = frozenset(
+    {"finite", "continuous", "normal", "sample_from", "conditional", "several"}
+)
 SCHEDULERS = ("asha", "none")
 DRAWS = 200
 """Draws before a space counts as exhausted."""

@@ -33,7 +33,7 @@ from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional"})
+TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("asha", "none")
 DRAWS = 20
 """Draws from the model before a random point is taken instead of a duplicate."""
