@@ -51,12 +51,13 @@ class SweepConfig:
 
     name: str | None = None
     """Name of the sweep and of its folder (default: the trainable and the time of day)."""
-    trainable: str = "fashion_cnn"
-    """What to train: a file of trainables/, or a dotted path such as my_project.model."""
-    search_space: str | None = None
-    """What to try: a file of search_spaces/, or a dotted path (default: as the trainable)."""
+    trainable: str | list[str] = "fashion_cnn"
+    """What to train: a file of trainables/, or a dotted path such as my_project.model; several compete."""
+    search_space: str | list[str] | None = None
+    """What to try: a file of search_spaces/ or a dotted path, one a trainable (default: as the trainable)."""
     params: dict[str, Knob] = field(default_factory=dict)
-    """Knobs that stand still: name=value, several with a space between."""
+    """Knobs that stand still: name=value, several with a space between; of one of several trainables:
+    trainable.name=value."""
     precision: Literal["auto", "32", "16-mixed", "bf16-mixed"] = "auto"
     """Arithmetic of the training; auto: fp16 on a GPU, fp32 on a CPU."""
 
@@ -111,6 +112,25 @@ class SweepConfig:
     """Ray's dashboard in the browser."""
     dry_run: bool = False
     """Print the plan and stop there."""
+
+    @property
+    def trainables(self) -> list[str]:
+        """What to train, also where it is one."""
+        return _listed(self.trainable)
+
+    @property
+    def search_spaces(self) -> list[str]:
+        """What to try of each; [] where that is not settled."""
+        return [] if self.search_space is None else _listed(self.search_space)
+
+
+def one_or_several(names: list[str]) -> str | list[str]:
+    """A single name by itself, as it is mostly written."""
+    return names[0] if len(names) == 1 else names
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -168,6 +188,7 @@ def check(config: SweepConfig) -> list[str]:
         )
     if config.time_budget_hours is not None and not config.time_budget_hours > 0:
         faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
+    faults += _faults_of_names(config)
     if config.force and config.resume is None:
         faults.append("--force: only with --resume")
     if (
@@ -178,6 +199,19 @@ def check(config: SweepConfig) -> list[str]:
         faults.append(
             f"--name {config.name!r}: a folder's name of at most 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
+        )
+    return faults
+
+
+def _faults_of_names(config: SweepConfig) -> list[str]:
+    names, spaces = config.trainables, config.search_spaces
+    faults = [] if names else ["--trainable: give one, or several"]
+    if len(set(names)) < len(names):
+        faults.append(f"--trainable {' '.join(names)}: one is given twice")
+    if config.search_space is not None and len(spaces) != len(names):
+        faults.append(
+            f"--search-space {' '.join(spaces)}: give one for each of {len(names)} trainables "
+            f"({', '.join(names)}), in their order, or none: each its own"
         )
     return faults
 

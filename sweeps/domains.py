@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ray.tune.search.sample import Categorical, Domain, Float, Function, Integer, Quantized
 
+from sweeps.points import Suggests
+
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous"]
-"""What a searcher can or can't take; `finite` is a choice, whole numbers, or a quantized range."""
+Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous", "conditional", "several"]
+"""What a searcher can or can't take; `finite` is a choice, whole numbers, or a quantized range,
+`conditional` a whole space that is defined by `suggest`, `several` those of several models."""
 
 
 def form(domain: object) -> Form:
@@ -57,6 +60,20 @@ def distribution(domain: Any) -> BaseDistribution | None:
     return FloatDistribution(float(low), float(high), log=log, step=None if log else step)
 
 
+def suggest(trial: Suggests, name: str, domain: Any) -> Any:
+    """A value of a domain that Optuna has a word for, as a trial suggests it."""
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    word = distribution(domain)
+    if isinstance(word, IntDistribution):
+        value: Any = trial.suggest_int(name, word.low, word.high, step=word.step, log=word.log)
+    elif isinstance(word, FloatDistribution):
+        value = trial.suggest_float(name, word.low, word.high, step=word.step, log=word.log)
+    else:
+        value = trial.suggest_categorical(name, values_of(domain) or [])
+    return on_grid(domain, value)
+
+
 def on_grid(domain: Any, value: Any) -> Any:
     """The nearest value of a quantized domain; other values as they are."""
     step = step_of(domain)
@@ -90,6 +107,25 @@ def describe(domain: Any) -> str:
     scale = ", log scale" if is_log(domain) else ""
     by = f" in steps of {step:g}" if step not in (None, 1) else ""
     return f"{low:g} to {high:g}{by}{scale}"
+
+
+def exactly(domain: Any) -> str:
+    """A domain, exactly: two that differ read differently."""
+    if form(domain) == "sample_from":
+        return "sample_from"  # the file of the space is compared
+    if form(domain) == "normal":
+        sampler = domain.get_sampler()
+        step = getattr(sampler, "q", None)
+        return f"normal {vars(sampler.get_sampler() if step else sampler)}{_by(step)}"
+    if isinstance(domain, Mapping) or hasattr(domain, "categories"):
+        kind = "grid of" if form(domain) == "grid_search" else "one of"
+        return f"{kind} {', '.join(map(repr, values_of(domain) or []))}"
+    low, high = bounds(domain)
+    return f"{low} to {high}{_by(step_of(domain))}" + (", log scale" if is_log(domain) else "")
+
+
+def _by(step: float | None) -> str:
+    return f" in steps of {step}" if step else ""
 
 
 def is_log(domain: Any) -> bool:

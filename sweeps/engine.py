@@ -44,7 +44,7 @@ def job_of(plan: Plan) -> Job:
         threads=config.cpus_per_trial,
     )
     return Job(
-        trainable=plan.trainable.__name__,
+        trainables={model.name: model.module.__name__ for model in plan.models},
         folder=str(plan.folder),
         fit=fit,
         max_failures=config.max_failures,

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
-import yaml
 from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
 from sweeps.config import (
-    CONFIG_FILE,
     DATA_DIR_VARIABLE,
-    FLOAT,
     GROUPS,
-    OF_ONE_RUN,
     Knob,
     SweepConfig,
     UserError,
@@ -31,8 +28,13 @@ from sweeps.config import (
     docs,
     flag,
     nearest,
+    one_or_several,
     to_yaml,
 )
+from sweeps.settings import knob, read_yaml, settings_of
+
+SEVERAL = ("trainable", "search_space")
+"""Settings that are a name, or several with a space between."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
@@ -45,17 +47,18 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         SystemExit: after `--help` and `--print-config` (status 0).
     """
     tokens, params = _take_params(list(sys.argv[1:] if arguments is None else arguments))
+    tokens = _join_several(tokens)
     _refuse_unknown_flags(tokens)
     files, tokens = _take_all(tokens, "--config", "a file, as in --config sweep.yaml")
     resumed, tokens = _take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
     if resumed:
-        if given := [
+        if kept := [
             name for name in ("--name", "--results-dir") if any(_is(token, name) for token in tokens)
         ]:
-            raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
-        files = [_settings_of(resumed[-1], files)]
+            raise UserError(f"{kept[0]}: a resumed sweep keeps its name and its folder")
+        files = [settings_of(resumed[-1], files)]
     for path in files:
-        content = _read_yaml(path, "--resume" if resumed else "--config")
+        content = read_yaml(path, "--resume" if resumed else "--config")
         params = {**content.get("params", {}), **params}
     try:
         # The files first: jsonargparse lets the later one win, file or flag.
@@ -64,7 +67,9 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         raise UserError(_in_plain_words(str(error))) from None
     if values.data_dir:
         os.environ[DATA_DIR_VARIABLE] = str(Path(values.data_dir).expanduser().resolve())
-    config = SweepConfig(**{**{name: values[name] for name in docs()}, "params": params})
+    given = {name: values[name] for name in docs()}
+    several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
+    config = SweepConfig(**{**given, **several, "params": params})
     if resumed:
         folder = Path(resumed[-1]).expanduser().resolve()  # it may have been moved since
         config = dataclasses.replace(
@@ -76,13 +81,6 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         print(to_yaml(config), end="")
         raise SystemExit(0)
     return config
-
-
-class _Loader(yaml.SafeLoader):
-    """Knows more numbers than YAML 1.1 does."""
-
-
-_Loader.add_implicit_resolver(*FLOAT)
 
 
 class _Parser(ArgumentParser):
@@ -126,7 +124,7 @@ def _add_flag(group: Any, name: str) -> None:
         text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
         group.add_argument(flag(name).replace("--no-", "--"), action=action, default=default, help=text)
         return
-    metavar = "NAME=VALUE" if name == "params" else _metavar(str(kind))
+    metavar = "NAME=VALUE" if name == "params" else "NAME ..." if name in SEVERAL else _metavar(str(kind))
     shown = "" if "(default:" in doc or name == "params" else f" (default: {default})"
     text = (doc.rstrip(".") + shown + ".").replace("%", "%%")
     # `params` is here for --help alone: jsonargparse would make a number of the string '32'.
@@ -155,21 +153,26 @@ def _take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:
             others.append(token)
         elif token != "--params":
             name, equals, value = text.partition("=")
-            if not equals or not name.isidentifier():
+            if not equals or not all(part.isidentifier() for part in name.split(".")):
                 raise UserError(f"--params {text}: give name=value, as in --params rows=0 width=16")
-            params[name] = _knob(f"--params {text}", value)
+            params[name] = knob(f"--params {text}", value)
     return others, params
 
 
-def _knob(where: str, text: str) -> Knob:
-    """A value as YAML would have it."""
-    try:
-        value = yaml.load(text, _Loader) if text else ""
-    except yaml.YAMLError:
-        return text
-    if not isinstance(value, bool | int | float | str):
-        raise UserError(f"{where}: must be a number, true, false or text")
-    return value
+def _join_several(tokens: Sequence[str]) -> list[str]:
+    """`--trainable a b` as the list that jsonargparse takes."""
+    joined: list[str] = []
+    rest = list(tokens)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name not in map(flag, SEVERAL):
+            joined.append(name + equals + value)
+            continue
+        values = [value] if equals else []
+        while rest and not rest[0].startswith("--"):
+            values.append(rest.pop(0))
+        joined += [f"{name}={json.dumps(values)}"] if len(values) > 1 else [name, *values]
+    return joined
 
 
 def _take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
@@ -191,27 +194,6 @@ def _is(token: str, name: str) -> bool:
     return token.partition("=")[0] == name
 
 
-def _settings_of(sweep: str, files: Sequence[str]) -> str:
-    """The sweep.yaml of a sweep to go on with."""
-    if files:
-        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
-    settings = Path(sweep).expanduser() / CONFIG_FILE
-    if settings.is_file():
-        return str(settings)
-    beside, results = (
-        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}") if path.is_file())
-        for place in (settings.parent.parent, Path("results"))
-    )
-    known = beside or results
-    what = "no such folder"
-    if settings.parent.exists():
-        what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "not a folder"
-    if (settings.parent / "record.journal").is_file():
-        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in record.journal, `identity`"
-    shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
-    raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
-
-
 def _refuse_unknown_flags(tokens: Iterable[str]) -> None:
     known = {flag(name) for name in docs()}
     known |= {
@@ -227,44 +209,6 @@ def _refuse_unknown_flags(tokens: Iterable[str]) -> None:
     faults = [f"{name}: no such flag.{nearest(name, known)}" for name in given if name not in known]
     if faults:
         raise UserError("\n".join([*faults, "All flags: python -m sweeps.run --help"]))
-
-
-def _read_yaml(path: str, name: str) -> Mapping[str, Any]:
-    """A file of settings, its keys and its params checked."""
-    try:
-        content = yaml.load(Path(path).read_text(), _Loader)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} {path}: cannot be read ({reason})") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{name} {path}: not YAML: {error}") from None
-    if not isinstance(content, Mapping):
-        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
-    faults = [
-        f"{path}: {key}: no such key.{nearest(str(key), docs())}" for key in content if key not in docs()
-    ]
-    faults += [
-        f"{path}: {key} {content[key]}: must be true or false"
-        for key, kind in get_type_hints(SweepConfig).items()
-        if kind is bool and not isinstance(content.get(key, True), bool)
-    ]
-    # Files of older versions hold `dry_run`.
-    of_one_run = OF_ONE_RUN - {"dry_run"}
-    faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
-    params = content.get("params", {})
-    if not isinstance(params, Mapping):
-        faults.append(f"{path}: params {params}: must be 'name: value' lines")
-    else:
-        faults += [
-            f"{path}: params {name}: {value}: must be a number, true, false or text"
-            for name, value in params.items()
-            if not isinstance(value, bool | int | float | str)
-        ]
-    if faults and name == "--resume":
-        faults.append("A newer version of this program may have written that: upgrade this one.")
-    if faults:
-        raise UserError("\n".join(faults))
-    return content
 
 
 def _in_plain_words(message: str) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps import domains, environment, registry
+from sweeps import environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.models import Model
 from sweeps.plan import Plan
 from sweeps.words import short
 
@@ -33,11 +34,19 @@ def identity(plan: Plan) -> Identity:
     """What `plan` would train with, here and now."""
     return {
         "settings": settings(plan.config),
-        "data": {"data": plan.data},
-        "space": {name: _in_words(domain) for name, domain in plan.space.domains.items()},
+        "data": {f"data{_of(plan, model)}": model.data for model in plan.models},
+        "space": {
+            f"{name}{_of(plan, model)}": words
+            for model in plan.models
+            for name, words in model.space.exactly().items()
+        },
         "code": _code(plan),
         "versions": environment.versions(),
     }
+
+
+def _of(plan: Plan, model: Model) -> str:
+    return "" if len(plan.models) == 1 else f" of {model.name}"
 
 
 def settings(config: SweepConfig) -> dict[str, Any]:
@@ -69,38 +78,16 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else short(value)
 
 
-def _in_words(domain: Any) -> str:
-    """A domain, exactly: two that differ read differently."""
-    form = domains.form(domain)
-    if form == "sample_from":
-        return form  # the file of the space is compared
-    if form == "normal":
-        sampler = domain.get_sampler()
-        step = getattr(sampler, "q", None)
-        return f"normal {vars(sampler.get_sampler() if step else sampler)}{_by(step)}"
-    if isinstance(domain, Mapping) or hasattr(domain, "categories"):
-        kind = "grid of" if form == "grid_search" else "one of"
-        return f"{kind} {', '.join(map(repr, domains.values_of(domain) or []))}"
-    low, high = domains.bounds(domain)
-    return f"{low} to {high}{_by(domains.step_of(domain))}" + (
-        ", log scale" if domains.is_log(domain) else ""
-    )
-
-
-def _by(step: float | None) -> str:
-    return f" in steps of {step}" if step else ""
-
-
 def _code(plan: Plan) -> dict[str, str]:
     """File to checksum: what trains, proposes and prunes, and what the trainable uses of its package."""
     own = Path(__file__).parents[1] / "training"
     files = {f"training/{path.name}": path for path in sorted(own.glob("*.py"))}
     for module in (plan.searcher, plan.scheduler):
         files[_file_name(module.__name__)] = Path(str(module.__file__))
-    files |= _with_what_it_imports(plan.trainable.__name__)
-    if any(domains.form(domain) == "sample_from" for domain in plan.space.domains.values()):
-        space = registry.find("search_space", str(plan.config.search_space))
-        files |= _with_what_it_imports(space.__name__)
+    for model in plan.models:
+        files |= _with_what_it_imports(model.module.__name__)
+        if model.space.has_code:
+            files |= _with_what_it_imports(registry.find("search_space", model.space_name).__name__)
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
 
 

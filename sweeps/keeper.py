@@ -153,7 +153,9 @@ class RecordKeeper(Callback):
             return None
         log = Path("logs") / f"trial_{number:04d}.log"
         trial = self._record.trials[number]
-        content = f"params {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
+        content = (
+            f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
+        )
         try:
             (self._folder / "logs").mkdir(exist_ok=True)
             (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")

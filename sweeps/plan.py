@@ -6,15 +6,16 @@ import dataclasses
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, domains, registry
-from sweeps.config import SweepConfig, UserError, nearest
-from sweeps.space import Space
-from sweeps.space import check as check_space
+from sweeps import cluster, models, registry
+from sweeps.config import SweepConfig, UserError, nearest, one_or_several
+from sweeps.models import Model
+from sweeps.points import Space
 from sweeps.words import GB, count, place, size
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ class Plan:
 
     config: SweepConfig
     """Every setting in place: nothing that follows looks up a default."""
-    trainable: ModuleType
+    models: tuple[Model, ...]
     searcher: ModuleType
     scheduler: ModuleType
     space: Space
-    data: str
+    """All that is tried, of all models."""
     folder: Path
 
     @property
@@ -62,30 +63,20 @@ def make_plan(config: SweepConfig) -> Plan:
     Raises:
         UserError: what does not fit, with the choices that do.
     """
-    trainable = registry.find("trainable", config.trainable)
     searcher = registry.find("searcher", config.searcher)
     scheduler = registry.find("scheduler", config.scheduler)
     _check_pair(config, searcher)
-    space_name = config.search_space or config.trainable
-    space = check_space(
-        registry.find("search_space", space_name).SPACE,
-        trainable.Params,
-        config.params,
-        searcher.TAKES,
-        config.searcher,
-    )
+    found = models.find(config, searcher)
+    space = models.whole(found)
     if hasattr(searcher, "check"):
         searcher.check(space)
-    if config.metric not in (None, trainable.METRIC) and config.mode is None:
-        raise UserError(
-            f"--metric {config.metric}: give --mode too: is a small (min) or a large (max) one good?"
-        )
+    metric, mode = models.metric_and_mode(config, found)
     config = dataclasses.replace(
         config,
-        name=config.name or f"{config.trainable.split('.')[-1]}-{time.strftime('%Y%m%d-%H%M%S')}",
-        search_space=space_name,
-        metric=config.metric or trainable.METRIC,
-        mode=config.mode or trainable.MODE,
+        name=config.name or _name(found),
+        search_space=one_or_several([model.space_name for model in found]),
+        metric=metric,
+        mode=mode,
         num_trials=_num_trials(config, space),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
@@ -94,19 +85,17 @@ def make_plan(config: SweepConfig) -> Plan:
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
         cluster.slots(config, [cluster.this_pc()])
-    return Plan(config, trainable, searcher, scheduler, space, _data(config, trainable, space), folder)
+    return Plan(config, found, searcher, scheduler, space, folder)
 
 
 def describe(plan: Plan) -> str:
     """The plan in lines of words and numbers with units."""
-    config, space = plan.config, plan.space
+    config = plan.config
     epochs_to_end = (config.num_trials or 0) * config.max_epochs
+    names = ", ".join(config.trainables)
     lines = [
-        ("sweep", f"{config.name}: {config.trainable}, {config.metric} ({config.mode}), seed {config.seed}"),
-        ("data", plan.data),
-        ("space", _space(config, space)),
-        *[("", f"  {name:<14} {domains.describe(domain)}") for name, domain in space.domains.items()],
-        ("fixed", ", ".join(f"{name}={value}" for name, value in space.fixed.items()) or "nothing"),
+        ("sweep", f"{config.name}: {names}, {config.metric} ({config.mode}), seed {config.seed}"),
+        *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         ("searcher", config.searcher),
         ("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
@@ -151,20 +140,23 @@ def _num_trials(config: SweepConfig, space: Space) -> int:
     return int(size) if config.searcher == "grid" else int(min(DEFAULT_TRIALS, size))
 
 
-def _data(config: SweepConfig, trainable: ModuleType, space: Space) -> str:
-    """What the trainable says of its data; a data set that is missing is found here."""
-    if not hasattr(trainable, "describe_data"):
-        return f"as {config.trainable}.build_data has it"
-    try:
-        return str(trainable.describe_data(trainable.Params(**space.fixed)))
-    except OSError as error:
-        raise UserError(str(error)) from None
-
-
-def _space(config: SweepConfig, space: Space) -> str:
-    size = space.size()
+def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
+    """What is trained and tried of a model."""
+    size, knobs = model.space.size(), model.space.describe()
     points = "" if size == float("inf") else f", {int(size):,} points"
-    return f"{config.search_space}: {count(len(space.domains), 'knob')}{points}"
+    return [
+        *([] if alone else [("model", model.name)]),
+        ("data", model.data),
+        ("space", f"{model.space_name}: {count(len(knobs), 'knob')}{points}"),
+        *[("", f"  {name:<14} {words}") for name, words in knobs.items()],
+        ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
+    ]
+
+
+def _name(found: Sequence[Model]) -> str:
+    """A sweep without one is called after its models and the time of day."""
+    named = "-".join(model.name.split(".")[-1] for model in found)
+    return f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _resources(config: SweepConfig) -> str:

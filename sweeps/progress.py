@@ -77,6 +77,8 @@ class SweepReporter(CLIReporter):
         table = Table(box=None, pad_edge=False)
         table.add_column("trial", justify="right")
         table.add_column("status")
+        if len(self._config.trainables) > 1:
+            table.add_column("trainable")
         table.add_column("epoch", justify="right")
         table.add_column(str(self._config.metric), justify="right")
         table.add_column("best", justify="right")
@@ -110,6 +112,7 @@ class SweepReporter(CLIReporter):
         return [
             str(trial.number),
             Text(word, style=_COLOURS.get(word, "")),
+            *([trial.trainable] if len(self._config.trainables) > 1 else []),
             str(max(trial.epochs, default=0)),
             short(last),
             short(trial.best_score(str(self._config.mode))),

@@ -15,24 +15,23 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend, whole_bytes
+from sweeps.points import Point, Told
 from sweeps.rows import EpochRow, Status, TrialRow
 
-if TYPE_CHECKING:
-    from sweeps.config import Knob
+# It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
+optuna.logging.set_verbosity(logging.ERROR)
 
-optuna.logging.set_verbosity(logging.WARNING)
-
-FORMAT = 1
-"""Of the record: a number that grows when older programs would misread it."""
+FORMAT = 2
+"""Of the record: a number that grows when older programs would misread it. 1: all trials are of one
+trainable, named once."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -183,28 +182,21 @@ class Record:
         rank = self._rank(self.trials[number])
         return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
-    def begin(
-        self,
-        params: Mapping[str, Knob],
-        words: Mapping[str, BaseDistribution],
-        seed: int,
-        fixed: Mapping[str, Knob] | None = None,
-    ) -> TrialRow:
+    def begin(self, point: Point, words: Told, seed: int) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
 
         Args:
-            params: the swept knobs.
-            words: Optuna's distribution of each knob that has one; the dashboards show those.
+            point: what it trains with.
+            words: the same as Optuna is told of it; the dashboards show that.
             seed: the seed that the trial trains with.
-            fixed: the knobs that stand still.
         """
-        still = dict(fixed or {})
-        trial = TrialRow(len(self.trials), dict(params), seed, time.time(), still)
+        params, fixed = dict(point.params), dict(point.fixed)
+        trial = TrialRow(len(self.trials), params, seed, time.time(), fixed, point.trainable)
         template = create_trial(
             state=TrialState.RUNNING,
-            params={name: params[name] for name in words},
-            distributions=dict(words),
-            user_attrs={"params": dict(params), "fixed": still, "seed": seed},
+            params=dict(words.params),
+            distributions=dict(words.distributions),
+            user_attrs={"trainable": point.trainable, "params": params, "fixed": fixed, "seed": seed},
         )
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
         self.trials.append(trial)
@@ -285,6 +277,7 @@ class Record:
             number=frozen.number,
             params=attributes["params"],
             fixed=attributes.get("fixed", {}),
+            trainable=attributes.get("trainable", self.about.get("trainable", "")),
             seed=attributes["seed"],
             start=_seconds(frozen.datetime_start) or 0.0,
             end=_seconds(frozen.datetime_complete),

@@ -25,11 +25,11 @@ FOLDERS = {
 
 CONTRACTS = {
     "trainable": ("METRIC", "MODE", "Params", "build_model", "build_data"),
-    "search_space": ("SPACE",),
+    "search_space": (),
     "searcher": ("build", "SCHEDULERS", "TAKES"),
     "scheduler": ("build", "describe"),
 }
-"""The names that a plug-in of each kind must define."""
+"""The names that a plug-in of each kind must define; of SPACE and suggest, a space defines one."""
 
 
 def choices(kind: str) -> list[str]:
@@ -67,6 +67,8 @@ def find(kind: str, name: str) -> ModuleType:
         )
     if kind == "trainable":
         _check_trainable(name, module)
+    if kind == "search_space":
+        _check_space(name, module)
     return module
 
 
@@ -106,3 +108,14 @@ def _check_trainable(name: str, module: ModuleType) -> None:
         raise UserError(f"--trainable {name}: knobs of Params without a default: {', '.join(lacking)}")
     if module.MODE not in ("min", "max"):
         raise UserError(f"--trainable {name}: MODE {module.MODE!r} must be min or max")
+
+
+def _check_space(name: str, module: ModuleType) -> None:
+    defined = [entry for entry in ("SPACE", "suggest") if hasattr(module, entry)]
+    if len(defined) != 1:
+        raise UserError(
+            f"--search-space {name}: {module.__file__} defines {' and '.join(defined) or 'neither'}; a "
+            "search space defines either SPACE = {knob: domain} or a function suggest(trial)"
+        )
+    if defined == ["suggest"] and not callable(module.suggest):
+        raise UserError(f"--search-space {name}: suggest must be a function of a trial, suggest(trial)")

@@ -51,10 +51,10 @@ def load(folder: str | Path) -> Sweep:
 def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
-    Columns: id, status, reason, log (of a failure), notices (a broken checkpoint, say), `params_X` for
-    every knob (those that stood still too), epochs, best_epoch, `best_M` and `last_M` for every logged
-    metric M, seconds
-    (trained), pc, pid, gpu, start, end (UTC), seed.
+    Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
+    checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
+    `last_M` for every logged metric M, seconds (trained), pc, pid, gpu, start, end (UTC), seed. A knob that a
+    trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
@@ -67,6 +67,7 @@ def trials_table(record: Record) -> pa.Table:
             row[f"params_{name}"] = None if value is None else str(value)
     fields = [
         pa.field("id", pa.int64()),
+        *([pa.field("trainable", pa.string())] if isinstance(record.about.get("trainable"), list) else []),
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("log", pa.string()),
@@ -103,6 +104,7 @@ def epochs_table(record: Record) -> pa.Table:
     rows = [
         {
             "id": trial.number,
+            "trainable": trial.trainable,
             "epoch": epoch,
             **{column: row.metrics.get(name) for name, column in metrics.items()},
             "seconds": row.seconds,
@@ -131,6 +133,7 @@ def _trial_row(
     params = {**trial.fixed, **trial.params}
     return {
         "id": trial.number,
+        "trainable": trial.trainable,
         "status": trial.status,
         "reason": trial.reason,
         "log": trial.log,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweeps.points import Point
+
 if TYPE_CHECKING:
     from sweeps.config import Knob
 
@@ -39,6 +41,8 @@ class TrialRow:
     """Seconds since 1970."""
     fixed: Mapping[str, Knob] = field(default_factory=dict)
     """Knobs that stood still; with the swept ones, all that the trial trains with."""
+    trainable: str = ""
+    """What it trained, as it was named to the sweep."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -50,6 +54,11 @@ class TrialRow:
     """What the user should know of how it was trained: a broken checkpoint, say."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """1-based epoch to what was reported."""
+
+    @property
+    def point(self) -> Point:
+        """What was tried."""
+        return Point(self.trainable, self.params, self.fixed)
 
     def best_epoch(self, mode: str) -> int | None:
         """The epoch with the best finite score."""

@@ -34,7 +34,7 @@ def sweep(config: SweepConfig) -> int:
     from sweeps import cluster
 
     cluster.prepare_environment()
-    print(f"Planning {config.trainable} ...", flush=True)
+    print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     from sweeps import plan as planning
 
     plan = planning.make_plan(config)

@@ -1,4 +1,4 @@
-"""A search space, checked against the trainable's Params before anything runs, and drawn from."""
+"""A space of `ray.tune` domains, checked against the trainable's Params before anything runs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ import dataclasses
 import itertools
 import math
 import random
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from ray.tune.search.sample import Categorical, Domain, Float, Integer
 from ray.tune.search.variant_generator import generate_variants
 
-from sweeps.config import Knob, UserError, nearest
-from sweeps.domains import Form, bounds, clean, distribution, form, is_log, step_of, values_of
+from sweeps.config import Knob, UserError
+from sweeps.domains import (
+    Form,
+    bounds,
+    clean,
+    describe,
+    distribution,
+    exactly,
+    form,
+    is_log,
+    step_of,
+    suggest,
+    values_of,
+)
+from sweeps.knobs import cast, given, hints_of, names_of, plain_types, type_fault, unknown
+from sweeps.points import Point, Suggests
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
 
 @dataclass(frozen=True)
-class Space:
-    """A checked search space, and the knobs that stand still."""
+class FlatSpace:
+    """SPACE, checked, and the knobs that stand still: every point has the same knobs."""
 
     domains: Mapping[str, Any]
     """Swept knob to its `ray.tune` domain."""
@@ -34,44 +45,68 @@ class Space:
     """Every other field of Params, with its value."""
     params_class: Any
     """Params of the trainable."""
+    trainable: str = ""
+    """As it was named to the sweep."""
 
-    def draw(self, seeds: tuple[int, ...]) -> dict[str, Knob]:
+    is_conditional = False
+
+    @property
+    def dimensions(self) -> int:
+        return len(self._words())
+
+    @property
+    def has_code(self) -> bool:
+        """Whether its file says more than its words do."""
+        return any(form(domain) == "sample_from" for domain in self.domains.values())
+
+    def draw(self, seeds: tuple[int, ...]) -> Point:
         """One random point; the same seeds draw the same point."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
         with seeded_globals(int(generator.integers(2**32))):
             # A sample_from reads the other knobs, so it is drawn after them.
             ordered = dict(sorted(self.domains.items(), key=lambda item: form(item[1]) == "sample_from"))
             _, point = next(generate_variants(ordered, random_state=generator))
-        return self.cast({name: point[name] for name in self.domains})
+        return self._point({name: point[name] for name in self.domains})
 
-    def grid(self) -> Iterator[dict[str, Knob]]:
+    def grid(self) -> Iterator[Point]:
         """Every point of a finite space, the last knob changing fastest."""
         values = {name: values_of(domain) for name, domain in self.domains.items()}
         for point in itertools.product(*[v or [] for v in values.values()]):
-            yield self.cast(dict(zip(values, point, strict=True)))
+            yield self._point(dict(zip(values, point, strict=True)))
 
     def size(self) -> float:
         """Number of points; infinite where a knob is continuous."""
         counts = [len(v) if (v := values_of(d)) is not None else math.inf for d in self.domains.values()]
         return math.prod(counts)
 
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """Optuna's word for each knob that has one (a `sample_from` has none)."""
-        found = {name: distribution(domain) for name, domain in self.domains.items()}
-        return {name: word for name, word in found.items() if word is not None}
+    def suggest(self, trial: Suggests) -> Point:
+        """The point of the values that a trial suggests, knob by knob (a `sample_from` has none)."""
+        return self._point({name: suggest(trial, name, self.domains[name]) for name in self._words()})
 
-    def cast(self, point: Mapping[str, Any]) -> dict[str, Knob]:
+    def names(self, point: Point) -> dict[str, Knob]:
+        """The knobs that Optuna has a word for."""
+        return {name: point.params[name] for name in self._words()}
+
+    def describe(self) -> dict[str, str]:
+        """Knob to its domain in a few words."""
+        return {name: describe(domain) for name, domain in self.domains.items()}
+
+    def exactly(self) -> dict[str, str]:
+        """Knob to its domain, such that two which differ read differently."""
+        return {name: exactly(domain) for name, domain in self.domains.items()}
+
+    def _words(self) -> list[str]:
+        return [name for name, domain in self.domains.items() if distribution(domain) is not None]
+
+    def _point(self, values: Mapping[str, Any]) -> Point:
         """Plain Python values of the types that Params states, on the knob's own grid."""
-        hints = typing.get_type_hints(self.params_class)
-        out = {}
-        for name, value in point.items():
+        hints, params = hints_of(self.params_class), {}
+        for name, value in values.items():
             value = value.item() if isinstance(value, np.generic) else value
             if isinstance(value, float):
                 value = clean(value, step_of(self.domains[name]))
-            if isinstance(value, int) and not isinstance(value, bool) and float in _plain_types(hints[name]):
-                value = float(value)
-            out[name] = value
-        return out
+            params[name] = cast(value, hints[name])
+        return Point(self.trainable, params, self.fixed)
 
 
 def check(
@@ -80,7 +115,8 @@ def check(
     fixed: Mapping[str, Any],
     takes: frozenset[Form],
     searcher: str,
-) -> Space:
+    trainable: str = "",
+) -> FlatSpace:
     """The space and the fixed knobs against Params and against what the searcher can take.
 
     Raises:
@@ -90,35 +126,27 @@ def check(
         raise UserError(
             "SPACE must be a dict with at least one knob, such as {'lr': tune.loguniform(1e-3, 0.1)}"
         )
-    hints = typing.get_type_hints(params_class)
+    hints = hints_of(params_class)
     defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
     faults = []
     for name, domain in space.items():
         faults += _faults_of_domain(name, domain, hints, takes, searcher)
         if name in fixed:
-            faults.append(f"{name}: swept by the space and fixed by --params; take it out of one")
-    values = {}
-    for name, value in fixed.items():
-        if name not in hints:
-            faults.append(f"--params {name}: no such knob.{nearest(name, hints)} Knobs: {', '.join(hints)}")
-        elif fault := _type_fault(value, hints[name]):
-            faults.append(f"--params {name}={value}: {fault}")
-        else:
-            values[name] = (
-                float(value) if float in _plain_types(hints[name]) and isinstance(value, int) else value
-            )
+            faults.append(f"{name}: {SWEPT_AND_FIXED}")
+    values, wrong = given(params_class, fixed)
+    faults += wrong
     if not faults:
         faults = _faults_of_values(params_class, space, values)
     if faults:
         raise UserError("\n".join(faults))
     fixed_values = {name: value for name, value in {**defaults, **values}.items() if name not in space}
-    checked = Space(space, fixed_values, params_class)
+    checked = FlatSpace(space, fixed_values, params_class, trainable)
     if any(form(domain) == "sample_from" for domain in space.values()):
         _try_functions(checked)
     return checked
 
 
-def _try_functions(space: Space) -> None:
+def _try_functions(space: FlatSpace) -> None:
     """A `sample_from` is the user's code: draw from it before anything runs."""
     for number in range(10):
         try:
@@ -126,9 +154,9 @@ def _try_functions(space: Space) -> None:
         except ValueError as error:  # Ray says which knob; the cause is what went wrong there
             cause = error.__context__ or error
             raise UserError(f"{error}: {type(cause).__name__}: {cause}") from None
-        hints = typing.get_type_hints(space.params_class)
-        for name, value in point.items():
-            if fault := _type_fault(value, hints[name]):
+        hints = hints_of(space.params_class)
+        for name, value in point.params.items():
+            if fault := type_fault(value, hints[name]):
                 raise UserError(f"{name}: sample_from gave {value!r}: {fault}")
 
 
@@ -136,7 +164,7 @@ def _faults_of_domain(
     name: str, domain: Any, hints: Mapping[str, Any], takes: frozenset[Form], searcher: str
 ) -> list[str]:
     if name not in hints:
-        return [f"{name}: no such knob of Params.{nearest(str(name), hints)} Knobs: {', '.join(hints)}"]
+        return [f"{name}: {unknown(str(name), hints)}"]
     if not isinstance(domain, Domain) and form(domain) != "grid_search":
         return [
             f"{name}: {domain!r} is no ray.tune domain; "
@@ -155,7 +183,7 @@ def _faults_of_choices(name: str, domain: Any, hint: Any) -> list[str]:
     values = values_of(domain) or []
     if not values:
         return [f"{name}: no value to choose from"]
-    faults = [f"{name}: {value!r}: {fault}" for value in values if (fault := _type_fault(value, hint))]
+    faults = [f"{name}: {value!r}: {fault}" for value in values if (fault := type_fault(value, hint))]
     if not faults and len(set(values)) < len(values):
         faults.append(f"{name}: a value stands twice among {values}")
     return faults
@@ -169,14 +197,14 @@ def _faults_of_range(name: str, domain: Any, hint: Any) -> list[str]:
         return [f"{name}: empty: no value from {domain.lower:g} to {domain.upper:g}"]
     if is_log(domain) and low <= 0:
         return [f"{name}: log scale from {low:g}: the lower bound must be above 0"]
-    wanted = _plain_types(hint)
+    wanted = plain_types(hint)
     if isinstance(domain, Float) and float not in wanted:
         return [
-            f"{name}: the space gives fractions, Params.{name} is {_names(hint)}; "
+            f"{name}: the space gives fractions, Params.{name} is {names_of(hint)}; "
             "use tune.randint or tune.qrandint"
         ]
     if isinstance(domain, Integer) and not {int, float} & wanted:
-        return [f"{name}: the space gives whole numbers, Params.{name} is {_names(hint)}"]
+        return [f"{name}: the space gives whole numbers, Params.{name} is {names_of(hint)}"]
     return []
 
 
@@ -206,33 +234,6 @@ def _ends(domain: Any) -> list[Any]:
     low, high = bounds(domain)
     kind = int if isinstance(domain, Integer) else float
     return [kind(low), kind(high)]
-
-
-def _type_fault(value: Any, hint: Any) -> str:
-    """Why a value does not fit a field's type; "" when it does."""
-    if not isinstance(value, bool | int | float | str):
-        return f"a knob's value is a number, a string, true or false, not {type(value).__name__}"
-    literals = [v for h in _members(hint) if typing.get_origin(h) is Literal for v in typing.get_args(h)]
-    if value in literals:
-        return ""
-    if literals:
-        return f"must be one of {', '.join(map(str, literals))}.{nearest(str(value), map(str, literals))}"
-    wanted = _plain_types(hint)
-    fits = type(value) in wanted or (type(value) is int and float in wanted) or Any in wanted
-    return "" if fits else f"must be {_names(hint)}, is {type(value).__name__}"
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if is_union else (hint,)
-
-
-def _plain_types(hint: Any) -> set[Any]:
-    return {member for member in _members(hint) if typing.get_origin(member) is not Literal}
-
-
-def _names(hint: Any) -> str:
-    return " or ".join(getattr(member, "__name__", str(member)) for member in _members(hint))
 
 
 def _called(domain: Any) -> str:

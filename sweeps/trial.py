@@ -21,6 +21,7 @@ import os
 import platform
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ import ray
 from ray import tune
 
 from sweeps import checkpoints
+from sweeps.points import Point
 from training.config import FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ CHECKPOINT_SHARE = 0.02
 class Job:
     """What all trials of a sweep have in common."""
 
-    trainable: str
-    """Module path of the trainable."""
+    trainables: Mapping[str, str]
+    """Trainable, as it was named to the sweep, to its module path."""
     folder: str
     """The sweep's folder, which all PCs must see when a checkpoint is written."""
     fit: FitConfig
@@ -61,16 +63,17 @@ class Job:
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
-    Its config is `{"number": int, "params": {knob: value}, "fixed": {knob: value}, "seed": int}`, the
-    fixed knobs being those that stand still. Each step returns one epoch: `epoch`, `score`, `metrics`,
-    `seconds`, `place`; the last one has `done` and, when it went wrong, `status` ("failed" or
-    "diverged"), `reason` and `traceback`. `notices` are texts for the user.
+    Its config is `{"number": int, "trainable": str, "params": {knob: value}, "fixed": {knob: value},
+    "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
+    `score`, `metrics`, `seconds`, `place`; the last one has `done` and, when it went wrong, `status`
+    ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         """Begin the first trial of this process; `job` is shared by all trials."""
         self._job: Job = shared["job"]
-        self._module: Any = None
+        self._modules: dict[str, tuple[Any, Any]] = {}
+        self._bare: Any = None
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
         self._next_config: dict[str, Any] | None = config
@@ -139,6 +142,7 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
 
     def _begin(self, config: dict[str, Any]) -> None:
+        self._trainable = config["trainable"]
         self._params = {**config["fixed"], **config["params"]}
         self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
         self._folder = checkpoints.folder_of(Path(self._job.folder), config["number"])
@@ -163,29 +167,35 @@ class SweepTrial(tune.Trainable):
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
-        self._import_once()
-        params = self._module.Params(**self._params)
+        module = self._import_once()
+        params = module.Params(**self._params)
         checkpoint, faults = checkpoints.newest(self._folder, self._params)
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
-        self._fit = self._fitting.Fit(self._module, params, self._fit_config, checkpoint)
+        self._fit = self._fitting.Fit(module, params, self._fit_config, checkpoint)
         step = greenlet.getcurrent().parent
         known = self._fit.last_epoch
         if known is None or (step.switch(known) and not self._fit.has_ended):
             self._fit.run(lambda epoch: bool(step.switch(epoch)))
 
-    def _import_once(self) -> None:
-        """Import what training needs, once in the life of this process. Here, not in `setup`: a
-        module that can't be imported is a failed trial with its reason, not a process that dies."""
-        if self._module is None:
-            import training.fit
-            import training.process
+    def _import_once(self) -> Any:
+        """The trainable's module. What training needs is imported once in the life of this process; here,
+        not in `setup`: a module that can't be imported is a failed trial with its reason, not a process
+        that dies. Each trainable finds the settings of PyTorch as its own import left them."""
+        import training.fit
+        import training.process
 
+        if self._bare is None:
             self._fitting, self._process = training.fit, training.process
-            self._module = importlib.import_module(self._job.trainable)
-            self._settings = training.process.Settings.now()
-        self._settings.put_back()
+            self._bare = training.process.Settings.now()
+        if self._trainable not in self._modules:
+            self._bare.put_back()
+            module = importlib.import_module(self._job.trainables[self._trainable])
+            self._modules[self._trainable] = (module, training.process.Settings.now())
+        module, settings = self._modules[self._trainable]
+        settings.put_back()
+        return module
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # EarlyStopping, say
@@ -238,7 +248,7 @@ class SweepTrial(tune.Trainable):
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None
-        if self._module is not None:
+        if self._bare is not None:
             self._process.free_memory()
 
 
@@ -268,12 +278,13 @@ def why_diverged(metric: str, epoch: int, score: float) -> str:
     return f"{metric} was {score} in epoch {epoch}"
 
 
-def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:
+def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
     import training.fit
 
-    module = importlib.import_module(job.trainable)
-    scores: dict[str, float] = training.fit.test(module, module.Params(**params), job.fit, Path(weights))
+    module = importlib.import_module(job.trainables[point.trainable])
+    params = module.Params(**{**point.fixed, **point.params})
+    scores: dict[str, float] = training.fit.test(module, params, job.fit, Path(weights))
     return scores
 
 

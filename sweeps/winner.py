@@ -85,9 +85,7 @@ def _test(plan: Plan, offered: cluster.Cluster, best: TrialRow, weights: Path) -
         num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
     )
     try:
-        scores: dict[str, float] = ray.get(
-            task.remote(job_of(plan), {**best.fixed, **best.params}, str(weights))
-        )
+        scores: dict[str, float] = ray.get(task.remote(job_of(plan), best.point, str(weights)))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}
@@ -99,7 +97,7 @@ def _set_aside(plan: Plan, record: Record, best: TrialRow, checkpoint: Path) -> 
     score, epoch = best.best_score(record.mode), best.best_epoch(record.mode)
     about = {
         "trial": best.number,
-        "trainable": plan.config.trainable,
+        "trainable": best.trainable,
         "params": {**best.fixed, **best.params},
     }
     partial = plan.folder / f".{FOLDER}.part"

@@ -12,6 +12,8 @@ GB = 10**9
 
 def short(value: Any) -> str:
     """A value in few characters."""
+    if isinstance(value, list):
+        return ", ".join(map(short, value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value)

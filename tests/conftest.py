@@ -7,12 +7,31 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from optuna.distributions import BaseDistribution
+
+from sweeps.points import Point, Told
+from sweeps.record import Record
+from sweeps.rows import TrialRow
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def propose(
+    record: Record,
+    params: Mapping[str, Any],
+    words: Mapping[str, BaseDistribution] | None = None,
+    seed: int = 0,
+    **more: Any,
+) -> TrialRow:
+    """Begin a trial by hand; `more` is the rest of its Point."""
+    told = Told({name: params[name] for name in words or {}}, words or {})
+    return record.begin(Point(**{"trainable": "", **more}, params=params), told, seed)
+
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -21,6 +21,7 @@ from sweeps.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
 from sweeps.space import check, seeded_globals
+from tests.conftest import propose as suggest_trial
 
 EPOCHS = 9
 
@@ -48,7 +49,7 @@ def new_record(folder: Path, mode: str = "max") -> Record:
 
 def try_out(record: Record, points: list[Mapping[str, Knob]], score: Any) -> None:
     for params in points:
-        number = record.begin(params, {}, 0).number
+        number = suggest_trial(record, params).number
         for epoch in (1, 3, EPOCHS):
             record.report(number, epoch, score(params), {}, 1.0)
         record.end(number, "finished")
@@ -64,7 +65,7 @@ def propose(record: Record, space: Mapping[str, Any], trials: int = 1, seed: int
 
 def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, Knob]]:
     checked = check(space, Params, {}, bohb.TAKES, "bohb")
-    return [checked.draw((7, number)) for number in range(count)]
+    return [checked.draw((7, number)).params for number in range(count)]
 
 
 def good_when(params: Mapping[str, Any]) -> float:
@@ -158,7 +159,7 @@ def test_each_fidelity_is_modelled_by_itself(tmp_path: Path) -> None:
     def next_trials(reaching: int, sign: int, folder: Path) -> list[dict[str, Any]]:
         record = new_record(folder)
         for number, params in enumerate(points(SPACE, 30)):
-            record.begin(params, {}, 0)
+            suggest_trial(record, params)
             record.report(number, 1, good_when(params) * sign, {}, 1.0)
             if number < reaching:
                 record.report(number, 3, good_when(params), {}, 1.0)
@@ -175,7 +176,7 @@ def test_a_trial_that_diverged_is_a_bad_one_and_one_that_failed_is_none(tmp_path
     record = new_record(tmp_path)
     try_out(record, points(SPACE, 3), good_when)
     for status in ("diverged", "failed"):
-        record.end(record.begin(points(SPACE, 5)[-1], {}, 0).number, status)  # type: ignore[arg-type]
+        record.end(suggest_trial(record, points(SPACE, 5)[-1]).number, status)  # type: ignore[arg-type]
     assert [loss for _, loss in results_at(record, EPOCHS)][3:] == [math.inf]
 
 

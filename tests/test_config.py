@@ -105,6 +105,21 @@ def test_a_fixed_knob_keeps_value_and_type_through_yaml(value: Any, tmp_path: Pa
     assert (again, type(again)) == (value, type(value))
 
 
+SEVERAL = {"trainable": ["net", "my_project.model"], "search_space": ["net_wide", "my_project.space"]}
+
+
+@pytest.mark.parametrize("several", [SEVERAL, {**SEVERAL, "search_space": None}])
+def test_several_trainables_read_back_as_several(several: dict[str, Any], tmp_path: Path) -> None:
+    config = SweepConfig(**several, params={"my_project.model.lr": 0.5, "rows": 0})
+    assert read_back(config, tmp_path) == config
+    assert config.trainables == ["net", "my_project.model"]
+    assert config.search_spaces == (several["search_space"] or [])
+
+
+def test_one_trainable_is_one_of_a_list_too() -> None:
+    assert (SweepConfig().trainables, SweepConfig(search_space="s").search_spaces) == (["fashion_cnn"], ["s"])
+
+
 @pytest.mark.parametrize("name", ["2024", "true", "a.b"])
 def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp_path: Path) -> None:
     assert read_back(SweepConfig(name=name), tmp_path).name == name
@@ -132,6 +147,10 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
         ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
         ({"force": True}, "--force: only with --resume"),
         ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
+        ({"trainable": []}, "--trainable: give one, or several"),
+        ({"trainable": ["a", "b", "a"]}, "--trainable a b a: one is given twice"),
+        ({"trainable": ["a", "b"], "search_space": "s"}, "--search-space s: give one for each of 2 tr"),
+        ({"trainable": "a", "search_space": ["s", "t"]}, "--search-space s t: give one for each of 1"),
         ({"name": "../up"}, "--name '../up': a folder's name of at most 100 letters"),
         ({"name": ".hidden"}, "--name '.hidden': a folder's name of at most 100 letters"),
         ({"name": ""}, "--name '': a folder's name of at most 100 letters"),

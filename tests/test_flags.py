@@ -97,6 +97,51 @@ def test_params_of_flags_are_merged_into_those_of_the_file(tmp_path: Path) -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("arguments", "trainable", "search_space"),
+    [
+        (["--trainable", "a"], "a", None),
+        (["--trainable=a"], "a", None),
+        (["--trainable", "a", "b", "--seed", "1"], ["a", "b"], None),
+        (["--seed", "1", "--trainable=a", "b.c"], ["a", "b.c"], None),
+        (["--trainable", "a", "b", "--search-space", "s", "t"], ["a", "b"], ["s", "t"]),
+        (["--trainable", "7", "8"], ["7", "8"], None),
+    ],
+)
+def test_a_trainable_or_several_with_a_space_between(
+    arguments: list[str], trainable: object, search_space: object
+) -> None:
+    config = parse(arguments)
+    assert (config.trainable, config.search_space) == (trainable, search_space)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("trainable: a\n", "a"),
+        ("trainable: [a]\n", "a"),
+        ("trainable: [a, b]\n", ["a", "b"]),
+        ("trainable:\n- a\n- b\n", ["a", "b"]),
+    ],
+)
+def test_a_file_names_a_trainable_or_several_and_a_flag_wins(
+    text: str, expected: object, tmp_path: Path
+) -> None:
+    path = yaml_file(tmp_path, text)
+    assert parse(["--config", path]).trainable == expected
+    assert parse(["--config", path, "--trainable", "c"]).trainable == "c"
+    assert parse(["--config", path, "--trainable", "c", "d"]).trainable == ["c", "d"]
+
+
+def test_params_of_one_trainable_have_its_name_before_them(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "params:\n  a.depth: 2\n  my_project.b.lr: 1e-3\n")
+    assert parse(["--config", path, "--params", "rows=0", "a.depth=3"]).params == {
+        "a.depth": 3,
+        "my_project.b.lr": 0.001,
+        "rows": 0,
+    }
+
+
 def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:
     assert parse(["--config", yaml_file(tmp_path, "params:\n  lr: 1e-3\n")]).params == {"lr": 0.001}
 
@@ -119,6 +164,10 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--mode", "maximum"], "--mode maximum: must be one of min, max. Did you mean 'max'?"),
         (["--precision", "f32"], "--precision f32: must be one of auto, 32, 16-mixed, bf16-mixed."),
         (["--params", "rows"], "--params rows: give name=value, as in --params rows=0 width=16"),
+        (["--params", "a..b=1"], "--params a..b=1: give name=value, as in --params rows=0 width=16"),
+        (["--params", ".b=1"], "--params .b=1: give name=value, as in --params rows=0 width=16"),
+        (["--trainable"], "argument --trainable: expected one argument"),
+        (["--trainable", "a", "b", "a"], "--trainable a b a: one is given twice"),
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
         (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),
         (["--params", "rows=null"], "--params rows=null: "),
@@ -145,6 +194,8 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("dashboard: 3\n", "dashboard 3: must be true or false"),
         ("resume: results/s\n", "resume: of one call: give --resume"),
         ("force: true\n", "force: of one call: give --force"),
+        ("trainable: 3\n", "--trainable 3: must be text"),
+        ("trainable: []\n", "--trainable: give one, or several"),
         ("params: 3\n", "params 3: must be 'name: value' lines"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),

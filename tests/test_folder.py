@@ -19,6 +19,7 @@ from sweeps.config import CONFIG_FILE, SweepConfig, UserError
 from sweeps.folder import LOCK_FILE, opened
 from sweeps.plan import Plan, make_plan
 from sweeps.record import JOURNAL, Record
+from tests.conftest import propose
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,7 +52,7 @@ def names(path: Path) -> list[str]:
 
 
 def begin(record: Record, plan: Plan) -> None:
-    record.begin({"slope": 0.5}, plan.space.distributions(), 0)
+    propose(record, {"slope": 0.5})
 
 
 def test_a_new_folder_holds_the_settings_and_the_record(plan: Plan) -> None:
@@ -175,6 +176,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from sweeps.folder import _locked
+from tests.conftest import propose
 with _locked(Path(sys.argv[1])):
     print("open", flush=True)
     sys.stdin.read()

@@ -16,6 +16,7 @@ from sweeps import brackets
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.schedulers import hyperband
+from tests.conftest import propose
 
 Mode = Literal["min", "max"]
 
@@ -99,7 +100,7 @@ class Play:
         if number < (self.config.num_trials or 0):
             self.trials.append(FakeTrial(number))
             if self.record is not None and number == len(self.record.trials):
-                self.record.begin({}, {}, 0)
+                propose(self.record, {})
             self.scheduler.on_trial_add(self, self.trials[-1])
 
     def _report(self, trial: FakeTrial) -> None:
@@ -231,7 +232,7 @@ def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -
     config = SweepConfig(num_trials=17)
     record = new_record(tmp_path, config)
     for number in range(10):
-        record.begin({}, {}, 0)
+        propose(record, {})
         if number < 8:
             record.report(number, 3, number / 10, {}, 1.0)
             assert hyperband.waits_at(config, record, number, 3)
@@ -271,7 +272,7 @@ def test_a_space_without_more_points_closes_its_last_bracket(tmp_path: Path) -> 
     config = SweepConfig(num_trials=17)
     record = new_record(tmp_path, config)
     for number in range(4):
-        record.begin({}, {}, 0)
+        propose(record, {})
         record.report(number, 3, number / 10, {}, 1.0)
     assert hyperband.waits_at(config, record, 3, 3)
     record.propose_no_more()

@@ -16,6 +16,7 @@ from sweeps import environment
 from sweeps.config import OF_ONE_RUN, SweepConfig
 from sweeps.identity import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan import Plan, make_plan
+from sweeps.space import FlatSpace
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -174,8 +175,19 @@ DOMAINS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+def of_model(plan: Plan, **changes: Any) -> Plan:
+    """The plan with another model."""
+    return dataclasses.replace(plan, models=(dataclasses.replace(plan.models[0], **changes),))
+
+
+def of_space(plan: Plan, domains: dict[str, Any]) -> FlatSpace:
+    space = plan.models[0].space
+    assert isinstance(space, FlatSpace)
+    return dataclasses.replace(space, domains=domains)
+
+
 def with_domain(plan: Plan, domain: Any) -> Plan:
-    return dataclasses.replace(plan, space=dataclasses.replace(plan.space, domains={"slope": domain}))
+    return of_model(plan, space=of_space(plan, {"slope": domain}))
 
 
 @pytest.mark.parametrize("change", DOMAINS)
@@ -204,6 +216,19 @@ def test_of_a_function_in_a_space_the_file_is_compared(package: Path) -> None:
     assert changes(before, identity(make_plan(settings_))) == [f"{package.name}/drawn.py: its code"]
 
 
+def test_of_a_space_that_is_a_function_the_file_is_compared_and_what_it_imports(package: Path) -> None:
+    text = (
+        f"from {package.name} import _deep\ndef suggest(trial):\n    trial.suggest_float('slope', 0.1, 1)\n"
+    )
+    (package / "defined.py").write_text(text)
+    settings_ = dataclasses.replace(plan_of(package).config, search_space=f"{package.name}.defined")
+    before = stored(identity(make_plan(settings_)))
+    assert changes(before, identity(make_plan(settings_))) == []
+    assert before["space"] == {}
+    (package / "defined.py").write_text(text.replace("0.1", "0.2"))
+    assert changes(before, identity(make_plan(settings_))) == [f"{package.name}/defined.py: its code"]
+
+
 def test_an_import_that_fails_here_is_no_hindrance(package: Path) -> None:
     (package / "optional").mkdir()
     (package / "optional" / "__init__.py").write_text("raise ImportError('needs CUDA')\n")
@@ -218,14 +243,14 @@ def test_an_import_that_fails_here_is_no_hindrance(package: Path) -> None:
 
 def test_other_data_is_named(package: Path) -> None:
     plan = plan_of(package)
-    other = dataclasses.replace(plan, data="20 rows")
-    assert changes(identity(plan), identity(other)) == [f"data: {plan.data} -> 20 rows"]
+    other = of_model(plan, data="20 rows")
+    assert changes(identity(plan), identity(other)) == [f"data: {plan.models[0].data} -> 20 rows"]
 
 
 def test_a_knob_that_came_or_went_is_named(package: Path) -> None:
     plan = plan_of(package)
-    domains = {**plan.space.domains, "epoch_s": tune.choice([0.0, 1.0])}
-    more = dataclasses.replace(plan, space=dataclasses.replace(plan.space, domains=domains))
+    slope = {"slope": tune.uniform(0.1, 1.0)}
+    more = of_model(plan, space=of_space(plan, {**slope, "epoch_s": tune.choice([0.0, 1.0])}))
     assert changes(identity(plan), identity(more)) == ["knob epoch_s: not set -> one of 0.0, 1.0"]
     assert changes(identity(more), identity(plan)) == ["knob epoch_s: one of 0.0, 1.0 -> not set"]
 

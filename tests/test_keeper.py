@@ -21,6 +21,7 @@ from sweeps.keeper import RecordKeeper
 from sweeps.record import Record
 from sweeps.stopping import End
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
+from tests.conftest import propose
 
 END = 3
 
@@ -41,7 +42,7 @@ class Keeping:
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
     ) -> bool:
         """A trial from its first epoch to its end; whether its weights were asked for at the end."""
-        number = self.record.begin({"lr": score}, {}, 0).number
+        number = propose(self.record, {"lr": score}).number
         asked = False
         trial = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
         for epoch in range(1, END + 1):

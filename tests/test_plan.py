@@ -178,7 +178,7 @@ def test_a_trainable_that_says_nothing_of_its_data_is_planned_too(
     )
     monkeypatch.syspath_prepend(tmp_path)
     made = make_plan(config(tmp_path, trainable=f"{package}.model", search_space="digits_mlp"))
-    assert made.data == f"as {package}.model.build_data has it"
+    assert made.models[0].data == f"as {package}.model.build_data has it"
 
 
 def test_the_default_number_of_trials_is_as_the_flag_says() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from sweeps.config import SweepConfig
 from sweeps.progress import summary
 from sweeps.record import Record
+from tests.conftest import propose
 
 CONFIG = SweepConfig(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
@@ -16,7 +17,7 @@ def record_of(folder: Path, epochs: dict[int, int]) -> Record:
     """Trial number to epochs that it has trained."""
     record = Record.create(folder, "s", "max", {"metric": "val_acc", "fixed": {}, "elapsed_s": 60.0})
     for number, last in epochs.items():
-        record.begin({}, {}, 0)
+        propose(record, {})
         for epoch in range(1, last + 1):
             record.report(number, epoch, number + epoch / 10, {}, 1.0)
     return record

@@ -25,6 +25,7 @@ from sweeps.config import Knob
 from sweeps.journal import RecordUnreadable
 from sweeps.record import FORMAT, JOURNAL, Record
 from sweeps.rows import Status
+from tests.conftest import propose
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDS = [status for status in get_args(Status) if status != "unfinished"]
@@ -33,7 +34,7 @@ ENDS = [status for status in get_args(Status) if status != "unfinished"]
 def new_record(folder: Path, mode: str = "max", trials: int = 0) -> Record:
     record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {"width": 8}})
     for number in range(trials):
-        record.begin({"lr": 0.1 * (number + 1)}, {"lr": FloatDistribution(0, 10)}, seed=number)
+        propose(record, {"lr": 0.1 * (number + 1)}, {"lr": FloatDistribution(0, 10)}, seed=number)
     return record
 
 
@@ -71,7 +72,7 @@ def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
 
 def test_what_is_read_equals_what_was_written(tmp_path: Path) -> None:
     record = scored(tmp_path, "max", [[0.1, 0.3], [0.2, 0.6, 0.4]])
-    record.begin({"lr": 9.0}, {}, 3)
+    propose(record, {"lr": 9.0}, seed=3)
     record.note("test", {"acc": 0.5})
     again = Record.read(tmp_path)
     assert again.about == record.about
@@ -169,7 +170,7 @@ def test_trials_may_end_in_any_order_and_the_earliest_still_wins_ties(tmp_path: 
 def test_a_trial_that_went_wrong_is_never_the_best(status: Status, tmp_path: Path) -> None:
     record = scored(tmp_path, "max", [[0.9]], status)
     assert record.best() is None
-    record.begin({"lr": 1.0}, {}, 0)
+    propose(record, {"lr": 1.0})
     record.report(1, 1, 0.1, {}, 1.0)
     assert record.best() is None  # it still trains
     record.end(1, "pruned")
@@ -185,7 +186,7 @@ def test_a_trial_that_ended_without_an_epoch_is_no_best(tmp_path: Path) -> None:
 
 def test_all_kinds_of_knobs_read_back_as_they_were(tmp_path: Path) -> None:
     params = {"a": 1, "b": 1.0, "c": "relu", "d": True, "e": 1e-300}
-    new_record(tmp_path).begin(params, {}, 0)
+    propose(new_record(tmp_path), params)
     (trial,) = Record.read(tmp_path).trials
     assert {key: repr(value) for key, value in trial.params.items()} == {
         key: repr(value) for key, value in params.items()
@@ -391,16 +392,16 @@ def test_a_space_may_change_under_a_record(
 ) -> None:
     """With --force; Optuna refuses other choices for a knob of the same name in `ask`, not here."""
     record = new_record(tmp_path)
-    record.begin({"a": "x", "b": 1}, {"a": CategoricalDistribution(["x", "y"])}, 0)
+    propose(record, {"a": "x", "b": 1}, {"a": CategoricalDistribution(["x", "y"])})
     again = Record.reopen(tmp_path)
-    again.begin({"a": value}, words, 0)
+    propose(again, {"a": value}, words)
     for seen in (again, Record.read(tmp_path)):
         assert [trial.params for trial in seen.trials] == [{"a": "x", "b": 1}, {"a": value}]
 
 
 def test_leaders_are_the_best_that_ended_well_the_best_first(tmp_path: Path) -> None:
     record = scored(tmp_path, "min", [[0.3], [0.1], [0.2], [0.1], [math.nan]])
-    record.begin({"lr": 1.0}, {}, 0)
+    propose(record, {"lr": 1.0})
     record.report(5, 1, 0.0, {}, 1.0)  # still trains
     for seen in (record, Record.read(tmp_path)):
         assert seen.leaders(1) == [1]
@@ -483,9 +484,10 @@ def test_lines_that_are_missing_are_noticed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from sweeps.points import Point, Told
 from sweeps.record import Record
 record = Record.create(Path(sys.argv[1]), "s", "max", {})
-record.begin({"lr": 0.1}, {}, 0)
+record.begin(Point("net", {"lr": 0.1}), Told(), 0)
 epoch = 0
 while True:
     epoch += 1

@@ -123,10 +123,25 @@ def test_a_module_is_told_all_that_it_lacks(module: Write) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "lacking"),
-    [("search_space", "SPACE"), ("searcher", "build, SCHEDULERS, TAKES"), ("scheduler", "build, describe")],
+    [("searcher", "build, SCHEDULERS, TAKES"), ("scheduler", "build, describe")],
 )
 def test_an_empty_module_lacks_the_whole_contract(kind: str, lacking: str, module: Write) -> None:
     assert f"does not define {lacking} " in fault(kind, module(""))
+
+
+BOTH = "SPACE = {}\ndef suggest(trial): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "space.py defines neither; a search space defines either SPACE = "),
+        (BOTH, "space.py defines SPACE and suggest; a search space defines either SPACE = "),
+        ("suggest = 3", "suggest must be a function of a trial, suggest(trial)"),
+    ],
+)
+def test_a_space_is_written_in_one_of_two_ways(text: str, expected: str, module: Write) -> None:
+    assert expected in fault("search_space", module(text, "space"))
 
 
 @pytest.mark.parametrize(

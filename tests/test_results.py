@@ -12,6 +12,7 @@ import pytest
 
 from sweeps import results
 from sweeps.record import Record
+from tests.conftest import propose
 
 
 def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
@@ -19,7 +20,7 @@ def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
     params = params or [{"lr": 0.1, "act": "relu"}, {"lr": 0.2, "act": "gelu"}, {"lr": 0.3, "act": "relu"}]
     record = Record.create(folder, "s", "max", {"metric": "acc"})
     for number, of_trial in enumerate(params):
-        record.begin(of_trial, {}, seed=5, fixed={"width": 8, "bias": True})
+        propose(record, of_trial, seed=5, fixed={"width": 8, "bias": True})
         record.place(number, {"pc": "pc1", "pid": 100 + number, "gpu": ""})
     record.report(0, 1, 0.5, {"acc": 0.5, "loss": 2.0}, 1.0)
     record.report(0, 2, 0.7, {"acc": 0.7, "loss": 1.5}, 1.5)
@@ -136,7 +137,7 @@ def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
 
 def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
-    record.begin({"lr": 0.1}, {}, 0, fixed={"depth": None})  # type: ignore[dict-item]
+    propose(record, {"lr": 0.1}, fixed={"depth": None})
     assert results.trials_table(record)["params_depth"].to_pylist() == [None]
 
 

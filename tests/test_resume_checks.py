@@ -18,6 +18,7 @@ from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.schedulers import asha
+from tests.conftest import propose
 
 SLOPES = "tests.faulty.slopes"
 TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRIC = 'score'\n"
@@ -58,7 +59,7 @@ class Sweep:
     def trial(self, *scores: float, ended: Any = None) -> int:
         """One that reported these scores, an epoch each."""
         number = len(self.record.trials)
-        self.record.begin({"slope": 0.1 + number / 100}, self.plan.space.distributions(), 0)
+        propose(self.record, {"slope": 0.1 + number / 100})
         for epoch, score in enumerate(scores, start=1):
             self.record.report(number, epoch, score, {"score": score}, 1.0)
         if ended is not None:

@@ -16,6 +16,7 @@ from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha
+from tests.conftest import propose
 
 Mode = Literal["min", "max"]
 
@@ -39,7 +40,7 @@ def new_record(folder: Path, mode: Mode, trials: int) -> Record:
     folder.mkdir(exist_ok=True)
     record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
     for _ in range(trials):
-        record.begin({}, {}, 0)
+        propose(record, {})
     return record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,11 +19,13 @@ from ray.tune.search import Searcher
 from sweeps import domains, registry
 from sweeps.config import Knob, SweepConfig, UserError
 from sweeps.plan import make_plan
+from sweeps.points import told as words_of
 from sweeps.record import Record
 from sweeps.rows import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
-from sweeps.space import Space, check
+from sweeps.space import FlatSpace, check
+from tests.conftest import propose
 
 SEARCHERS = registry.choices("searcher")
 
@@ -102,7 +104,11 @@ class Play:
         return proposed
 
 
-def keys(points: list[dict[str, Knob]]) -> set[tuple[tuple[str, Knob], ...]]:
+def grid(space: Mapping[str, Any]) -> list[Mapping[str, Knob]]:
+    return [point.params for point in check(space, Params, {}, frozenset({"finite"}), "grid").grid()]
+
+
+def keys(points: Sequence[Mapping[str, Knob]]) -> set[tuple[tuple[str, Knob], ...]]:
     return {tuple(sorted(point.items())) for point in points}
 
 
@@ -131,7 +137,7 @@ def test_no_trial_is_proposed_twice(name: str, slots: int, tmp_path: Path) -> No
 def test_a_small_space_ends_after_every_point_once(name: str, slots: int, tmp_path: Path) -> None:
     play = Play(name, tmp_path, SMALL, num_trials=100)
     proposed = play.run(6, slots)
-    assert keys(proposed) == keys(list(check(SMALL, Params, {}, frozenset({"finite"}), name).grid()))
+    assert keys(proposed) == keys(grid(SMALL))
     play.end_oldest()
     assert play.propose() == Searcher.FINISHED
     assert len(play.record.trials) == 6
@@ -320,7 +326,7 @@ def test_a_grid_goes_through_the_last_knob_fastest(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_grid_is_tried_in_the_order_of_the_grid(tmp_path: Path) -> None:
-    order = list(check(FINITE, Params, {}, frozenset({"finite"}), "grid").grid())
+    order = grid(FINITE)
     positions = [order.index(point) for point in Play("grid", tmp_path, FINITE, num_trials=12).run(12)]
     assert positions == sorted(positions)
 
@@ -333,14 +339,13 @@ def test_random_search_takes_a_sample_from_that_reads_another_knob(tmp_path: Pat
 
 # What TPE is told.
 
-SPACE: Space = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, "tpe")
-WORDS = SPACE.distributions()
+SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, "tpe")
 
 
 def told(status: Status, scores: dict[int, float], fidelity: int) -> Any:
     trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status=status)
     trial.epochs = {epoch: EpochRow(score, {}, 1.0, 0.0) for epoch, score in scores.items()}
-    return tpe.as_told(trial, fidelity, WORDS)
+    return tpe.as_told(trial, fidelity, words_of(SPACE, trial.point))
 
 
 @pytest.mark.parametrize("status", ["finished", "pruned", "failed", "unfinished"])
@@ -384,7 +389,7 @@ def test_a_score_that_is_not_finite_is_never_told(tmp_path: Path) -> None:
 def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {})
     for number in range(6):
-        record.begin({}, {}, 0)
+        propose(record, {})
         for epoch in (3, 9, 27)[: 3 - number // 2]:  # 6 reach epoch 3, 4 reach 9, 2 reach 27
             record.report(number, epoch, math.nan if (number, epoch) == (0, 27) else 0.5, {}, 1.0)
     fidelities = [27, 9, 3]
@@ -402,8 +407,8 @@ def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other
         """After eight trials that reached epoch 3, the scores of one rung with this sign."""
         play = Play("tpe", tmp_path / f"{sign}", CONTINUOUS)
         for number in range(8):
-            params = space.draw((9, number))
-            play.record.begin(params, space.distributions(), 0)
+            params = space.draw((9, number)).params
+            propose(play.record, params)
             for at in (1, 3):
                 play.record.report(number, at, score_of(params) * (sign if at == epoch else 1), {}, 1.0)
             play.record.end(number, "pruned")
@@ -447,8 +452,8 @@ def test_what_was_tried_outside_of_a_changed_space_teaches_tpe_nothing(tmp_path:
         """After eight trials with scores of this sign of some of them, those with this width."""
         play = Play("tpe", tmp_path / f"{width} {sign}", CONTINUOUS)
         for number in range(16):
-            params = {**space.draw((9, number)), "width": width if number % 2 else 64}
-            play.record.begin(params, {}, 0)
+            params = {**space.draw((9, number)).params, "width": width if number % 2 else 64}
+            propose(play.record, params)
             score = score_of(params) * (sign if number % 2 else 1)
             play.record.report(number, 1, score, {}, 1.0)
             play.record.end(number, "pruned")

@@ -14,7 +14,8 @@ from ray.tune.search.sample import Float
 
 from sweeps import domains
 from sweeps.config import UserError
-from sweeps.space import Space, check
+from sweeps.points import told
+from sweeps.space import FlatSpace, check
 
 ALL_FORMS: frozenset[domains.Form] = frozenset(
     {"grid_search", "sample_from", "normal", "finite", "continuous"}
@@ -36,7 +37,7 @@ class Params:
             raise ValueError(f"momentum {self.momentum}: must be below 1")
 
 
-def checked(space: object, fixed: dict[str, Any] | None = None, takes: Any = ALL_FORMS) -> Space:
+def checked(space: object, fixed: dict[str, Any] | None = None, takes: Any = ALL_FORMS) -> FlatSpace:
     return check(space, Params, fixed or {}, takes, "random")
 
 
@@ -44,6 +45,10 @@ def faults(space: object, fixed: dict[str, Any] | None = None, takes: Any = ALL_
     with pytest.raises(UserError) as raised:
         checked(space, fixed, takes)
     return str(raised.value).splitlines()
+
+
+def drawn(space: FlatSpace, *seeds: int) -> dict[str, Any]:
+    return dict(space.draw(seeds).params)
 
 
 WIDE = {
@@ -56,16 +61,22 @@ WIDE = {
 }
 
 
+def test_a_draw_of_these_seeds_is_what_it_always_was() -> None:
+    """Sweeps are repeated, and gone on with, by another version of this program."""
+    expected = {"momentum": 0.3, "width": 16, "depth": 1, "activation": "gelu", "bias": False}
+    assert drawn(checked(WIDE), 0, 3, 0) == {"lr": 0.38127937256389305, **expected}
+
+
 def test_a_draw_stays_inside_its_bounds_and_on_its_grid() -> None:
     space = checked(WIDE)
-    points = [space.draw((0, number)) for number in range(200)]
+    points = [drawn(space, 0, number) for number in range(200)]
     assert all(1e-3 <= point["lr"] <= 1.0 for point in points)
     for name in ("momentum", "width", "depth", "activation", "bias"):
         assert {point[name] for point in points} == set(domains.values_of(WIDE[name]) or [])
 
 
 def test_a_draw_has_the_types_that_params_states() -> None:
-    point = checked({**WIDE, "momentum": tune.choice([0, 0.5])}).draw((0, 1))
+    point = drawn(checked({**WIDE, "momentum": tune.choice([0, 0.5])}), 0, 1)
     assert {name: type(value) for name, value in point.items()} == {
         "lr": float,
         "momentum": float,
@@ -78,31 +89,28 @@ def test_a_draw_has_the_types_that_params_states() -> None:
 
 def test_the_same_seeds_draw_the_same_point_and_others_another() -> None:
     space = checked(WIDE)
-    assert space.draw((7, 3, 0)) == space.draw((7, 3, 0))
-    assert (
-        len({tuple(space.draw(seeds).values()) for seeds in [(7, 3, 0), (8, 3, 0), (7, 4, 0), (7, 3, 1)]})
-        == 4
-    )
+    assert drawn(space, 7, 3, 0) == drawn(space, 7, 3, 0)
+    assert len({space.draw(seeds).key for seeds in [(7, 3, 0), (8, 3, 0), (7, 4, 0), (7, 3, 1)]}) == 4
 
 
 def test_the_same_knob_is_drawn_alike_whatever_was_drawn_before() -> None:
     first, again = checked(WIDE), checked(WIDE)
     for number in range(5):
-        first.draw((0, number))
-    assert first.draw((0, 9)) == again.draw((0, 9))
+        drawn(first, 0, number)
+    assert drawn(first, 0, 9) == drawn(again, 0, 9)
 
 
 def test_a_draw_leaves_the_global_random_state_alone() -> None:
     noisy = tune.sample_from(lambda config: random.random() + float(np.random.random()))
     before = random.getstate(), np.random.get_state()[1].tolist()
-    checked({**WIDE, "lr": noisy}).draw((0, 0))
+    drawn(checked({**WIDE, "lr": noisy}), 0, 0)
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 
 
 def test_a_sample_from_that_draws_by_itself_is_seeded_too() -> None:
     space = checked({"lr": tune.sample_from(lambda config: random.random() + float(np.random.random()))})
-    assert space.draw((1, 0)) == space.draw((1, 0))
-    assert space.draw((1, 0)) != space.draw((1, 1))
+    assert drawn(space, 1, 0) == drawn(space, 1, 0)
+    assert drawn(space, 1, 0) != drawn(space, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -112,21 +120,23 @@ def test_a_sample_from_that_draws_by_itself_is_seeded_too() -> None:
 )
 def test_a_sample_from_reads_another_knob_wherever_it_stands(reads: Callable[[Any], float]) -> None:
     # The knob that it reads comes after it.
-    point = checked({"lr": tune.sample_from(reads), "width": tune.randint(1, 99)}).draw((0, 0))
+    point = drawn(checked({"lr": tune.sample_from(reads), "width": tune.randint(1, 99)}), 0, 0)
     assert point["lr"] == point["width"] / 100
     assert list(point) == ["lr", "width"]
 
 
 def test_a_normal_domain_is_drawn_and_has_no_word_in_optuna() -> None:
     space = checked({"lr": tune.randn(5.0, 0.1), "width": tune.randint(1, 9)})
-    assert all(4 < float(space.draw((0, number))["lr"]) < 6 for number in range(50))
-    assert list(space.distributions()) == ["width"]
+    assert all(4 < float(drawn(space, 0, number)["lr"]) < 6 for number in range(50))
+    assert list(told(space, space.draw((0, 0))).distributions) == ["width"]
 
 
 def test_the_grid_is_every_point_once_the_last_knob_changing_fastest() -> None:
     space = checked({"width": tune.grid_search([4, 8]), "lr": tune.quniform(0.1, 0.3, 0.1)})
     assert space.size() == 6
-    assert list(space.grid()) == [{"width": w, "lr": lr} for w in (4, 8) for lr in (0.1, 0.2, 0.3)]
+    assert [point.params for point in space.grid()] == [
+        {"width": w, "lr": lr} for w in (4, 8) for lr in (0.1, 0.2, 0.3)
+    ]
 
 
 def test_a_continuous_knob_makes_a_space_endless() -> None:

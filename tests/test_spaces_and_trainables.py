@@ -14,7 +14,8 @@ import torch
 
 from sweeps import registry
 from sweeps.config import SweepConfig, field_docs
-from sweeps.space import Space, check
+from sweeps.models import OneSpace
+from sweeps.plan import make_plan
 from trainables import _fashion_mnist, fashion_cnn
 from training import fit
 from training.config import FitConfig
@@ -39,21 +40,21 @@ def trainable_of(space: str) -> str:
 
 def searcher_of(space: str) -> str:
     """The default searcher, or, for a grid, the one that takes grids."""
-    has_grid = any(isinstance(domain, dict) for domain in registry.find("search_space", space).SPACE.values())
-    return "grid" if has_grid else SweepConfig().searcher
+    domains = getattr(registry.find("search_space", space), "SPACE", {}).values()
+    return "grid" if any(isinstance(domain, dict) for domain in domains) else SweepConfig().searcher
 
 
-def checked(space: str) -> Space:
+def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
-    params_class = registry.find("trainable", trainable_of(space)).Params
-    searcher = searcher_of(space)
-    takes = registry.find("searcher", searcher).TAKES
-    return check(registry.find("search_space", space).SPACE, params_class, {}, takes, searcher)
+    name, searcher = trainable_of(space), searcher_of(space)
+    config = SweepConfig(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
+    return make_plan(dataclasses.replace(config, results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
 
-def points(space: Space) -> list[dict[str, Any]]:
+def points(space: OneSpace) -> list[dict[str, Any]]:
     """The whole of a small space, and a sample of any other."""
-    return list(space.grid()) if space.size() <= 50 else [space.draw((0, number)) for number in range(50)]
+    few = space.grid() if space.size() <= 50 else (space.draw((1, number)) for number in range(50))
+    return [dict(point.params) for point in few]
 
 
 def small_params(module: ModuleType) -> Any:
@@ -74,7 +75,7 @@ def fit_config(module: ModuleType, max_epochs: int = 1) -> FitConfig:
 @pytest.mark.parametrize("name", SPACES)
 def test_a_space_fits_the_trainable_of_its_name(name: str) -> None:
     space = checked(name)
-    assert set(space.domains) | set(space.fixed) == {
+    assert set(space.describe()) | set(space.fixed) == {
         field.name for field in dataclasses.fields(space.params_class)
     }
 
@@ -179,11 +180,51 @@ def test_fashion_cnn_validates_on_a_third_as_many_rows(rows: int, train_rows: in
 
 @pytest.mark.parametrize(
     ("knob", "value"),
-    [("rows", -1), ("rows", 50_001), ("dropout", 1.0), ("dropout", -0.1), ("lr", 0.0), ("width", 0)],
+    [
+        *(("rows", -1), ("rows", 50_001), ("dropout", 1.0), ("dropout", -0.1), ("lr", 0.0), ("width", 0)),
+        *(("convolutions", 0), ("convolutions", 4), ("width_2", -1), ("width_3", 8)),
+    ],
 )
 def test_fashion_cnn_refuses_a_value_out_of_range(knob: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{knob} {value}: "):
         fashion_cnn.Params(**{knob: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "widths"),
+    [
+        ({}, [8, 16]),
+        ({"width": 4}, [4, 8]),
+        ({"convolutions": 1}, [8]),
+        ({"convolutions": 3}, [8, 16, 32]),
+        ({"convolutions": 3, "width_2": 6}, [8, 6, 12]),
+        ({"convolutions": 3, "width_2": 6, "width_3": 6}, [8, 6, 6]),
+    ],
+)
+def test_fashion_cnn_has_as_many_convolutions_as_asked_each_as_wide_as_asked(
+    knobs: dict[str, int], widths: list[int]
+) -> None:
+    params = fashion_cnn.Params(**knobs)  # type: ignore[arg-type]
+    model = fashion_cnn.build_model(params)
+    assert [layer.out_channels for layer in model.net if isinstance(layer, torch.nn.Conv2d)] == widths
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+def test_fashion_cnn_by_default_is_the_network_of_the_main_job() -> None:
+    """Layer by layer and number by number: its seeds draw the same weights."""
+    torch.manual_seed(0)
+    model = fashion_cnn.build_model(fashion_cnn.Params())
+    torch.manual_seed(0)
+    layers = [
+        *(torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)),
+        *(torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)),
+        *(torch.nn.Flatten(), torch.nn.Dropout(0.1)),
+        *(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)),
+    ]
+    expected = torch.nn.Sequential(*layers)
+    assert str(model.net) == str(expected)
+    for name, weights in expected.state_dict().items():
+        assert torch.equal(model.net.state_dict()[name], weights)
 
 
 def test_the_rows_to_train_validate_and_test_on_are_not_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import random
 import threading
@@ -20,6 +21,7 @@ from tests.conftest import fill_up
 from training.config import FitConfig
 
 EPOCHS = 3
+NAME = "net"
 SEED = 5
 FIRST = {"lr": 0.05, "momentum": 0.9, "hidden": 16}
 SECOND = {"lr": 0.3, "momentum": 0.2, "hidden": 32}
@@ -37,7 +39,7 @@ def _job(trainable: str = "trainables.digits_mlp", folder: Path = Path("/none"),
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
     fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
-    return Job(trainable=trainable, folder=str(folder), **settings)
+    return Job(trainables={NAME: trainable}, folder=str(folder), **settings)
 
 
 Start = Callable[..., SweepTrial]
@@ -53,7 +55,7 @@ def start() -> Iterator[Start]:
             def setup(self, config: dict[str, Any], **shared: Any) -> None:
                 super().setup(config, job=job)
 
-        begun.append(Trial({"number": 0, "params": params, "fixed": {}, "seed": SEED}))
+        begun.append(Trial({"number": 0, "trainable": NAME, "params": params, "fixed": {}, "seed": SEED}))
         return begun[-1]
 
     yield begin
@@ -65,8 +67,9 @@ def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
     return [trial.train()["metrics"] for _ in range(epochs)]
 
 
-def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1) -> SweepTrial:
-    assert trial.reset({"number": number, "params": params, "fixed": {}, "seed": SEED})
+def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1, **more: Any) -> SweepTrial:
+    config = {"number": number, "trainable": NAME, "params": params, "fixed": {}, "seed": SEED}
+    assert trial.reset({**config, **more})
     return trial
 
 
@@ -88,6 +91,47 @@ def test_a_trial_trains_alike_after_another_one(
     """Also after one that was pruned in the middle."""
     trial = start(_job(), FIRST)
     _train(trial, epochs)
+    assert _train(_then(trial, SECOND)) == alone
+
+
+UNTIDY = """
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
+import torch
+torch.set_num_threads(3)
+torch.backends.cudnn.benchmark = True
+"""
+
+
+def test_a_trial_trains_alike_after_one_of_another_model(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process, and whatever the import of the other one did to it."""
+    (tmp_path / f"untidy_{tmp_path.name}").mkdir()
+    (tmp_path / f"untidy_{tmp_path.name}" / "model.py").write_text(UNTIDY)
+    monkeypatch.syspath_prepend(tmp_path)
+    job = dataclasses.replace(
+        _job(), trainables={NAME: "trainables.digits_mlp", "other": f"untidy_{tmp_path.name}.model"}
+    )
+    trial = start(job, FIRST)
+    _train(trial, 1)
+    other = _train(_then(trial, {"hidden": 8}, trainable="other"), 1)
+    assert torch.backends.cudnn.benchmark, "the settings of the other one"
+    assert _train(_then(trial, SECOND)) == alone != other
+    assert not torch.backends.cudnn.benchmark
+    _train(_then(trial, {"hidden": 8}, trainable="other"), 1)
+    assert torch.backends.cudnn.benchmark
+
+
+def test_a_model_that_can_not_be_imported_fails_its_trials_and_no_others(
+    start: Start, alone: list[dict[str, float]]
+) -> None:
+    job = dataclasses.replace(_job(), trainables={NAME: "trainables.digits_mlp", "gone": "no_such_package"})
+    trial = start(job, SECOND)
+    result = _then(trial, {}, trainable="gone").train()
+    assert (result["status"], result["reason"]) == (
+        "failed",
+        "ModuleNotFoundError: No module named 'no_such_package'",
+    )
     assert _train(_then(trial, SECOND)) == alone
 
 

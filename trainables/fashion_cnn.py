@@ -1,4 +1,4 @@
-"""A small CNN on Fashion-MNIST: two convolutions, one hidden layer."""
+"""A small CNN on Fashion-MNIST: one to three convolutions (two by default), one hidden layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ class Params:
     weight_decay: float = 1e-4
     """L2 penalty of SGD, >= 0."""
     width: int = 8
-    """Channels of the first convolution, > 0; the second has twice as many."""
+    """Channels of the first convolution, > 0."""
+    convolutions: int = 2
+    """Convolutions, each with a pooling that halves the image, from 1 to 3."""
+    width_2: int = 0
+    """Channels of the second convolution; 0 = twice those of the first."""
+    width_3: int = 0
+    """Channels of the third convolution; 0 = twice those of the second."""
     dropout: float = 0.1
     """Share of hidden units dropped, from 0 to below 1."""
     batch_size: int = 64
@@ -39,9 +45,26 @@ class Params:
             raise ValueError(f"rows {self.rows}: from 0 (= all) to 50,000")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout {self.dropout}: from 0 to below 1")
+        if not 1 <= self.convolutions <= 3:
+            raise ValueError(f"convolutions {self.convolutions}: from 1 to 3")
+        for number, width in ((2, self.width_2), (3, self.width_3)):
+            if width < 0:
+                raise ValueError(f"width_{number} {width}: must be above 0, or 0 = twice the one before")
+            if width and number > self.convolutions:
+                raise ValueError(
+                    f"width_{number} {width}: there is no convolution {number} of {self.convolutions}"
+                )
         for name in ("lr", "width", "batch_size"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+
+    @property
+    def widths(self) -> list[int]:
+        """Channels of each convolution."""
+        widths = [self.width]
+        for width in (self.width_2, self.width_3)[: self.convolutions - 1]:
+            widths.append(width or 2 * widths[-1])
+        return widths
 
     @property
     def train_rows(self) -> int:
@@ -71,17 +94,16 @@ class FashionMnist(pl.LightningDataModule):
 
 
 def build_model(params: Params) -> Classifier:
-    width = params.width
+    layers: list[nn.Module] = []
+    before, side = 1, 28
+    for width in params.widths:
+        layers += [nn.Conv2d(before, width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        before, side = width, side // 2  # [batch, width, side, side]
     net = nn.Sequential(
-        nn.Conv2d(1, width, 3, padding=1),  # [batch, width, 28, 28]
-        nn.ReLU(),
-        nn.MaxPool2d(2),  # [batch, width, 14, 14]
-        nn.Conv2d(width, 2 * width, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),  # [batch, 2 * width, 7, 7]
+        *layers,
         nn.Flatten(),
         nn.Dropout(params.dropout),
-        nn.Linear(2 * width * 49, 64),
+        nn.Linear(before * side**2, 64),
         nn.ReLU(),
         nn.Linear(64, 10),
     )

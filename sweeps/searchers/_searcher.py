@@ -8,12 +8,12 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from sweeps.config import Knob, SweepConfig
+from sweeps.config import SweepConfig
+from sweeps.points import Point, Space, told
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
-from sweeps.space import Space
 
-Propose = Callable[[int], Iterator[dict[str, Knob]]]
+Propose = Callable[[int], Iterator[Point]]
 """Trial number to candidates, best first; the first that is new is taken."""
 
 
@@ -41,10 +41,9 @@ class RecordSearcher(Searcher):
         self._propose = propose
         self._config = config
         self._most = config.num_trials or math.inf
-        self._fixed = space.fixed
-        self._words = space.distributions()
+        self._space = space
         self._to_begin = [trial.number for trial in record.live]
-        self._seen = {key_of(trial.params) for trial in record.trials}
+        self._seen = {trial.point.key for trial in record.trials}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
@@ -54,10 +53,10 @@ class RecordSearcher(Searcher):
             self._to_begin.remove(begun_before)
             return _config(self._record, begun_before)
         number = len(self._record.trials)
-        for params in self._propose(number) if number < self._most else ():
-            if (key := key_of(params)) not in self._seen:
-                self._seen.add(key)
-                self._record.begin(params, self._words, self._config.seed, self._fixed)
+        for point in self._propose(number) if number < self._most else ():
+            if point.key not in self._seen:
+                self._seen.add(point.key)
+                self._record.begin(point, told(self._space, point), self._config.seed)
                 return _config(self._record, number)
         if number < self._most:  # the space has no more
             self._most = number
@@ -93,12 +92,8 @@ def _config(record: Record, number: int) -> dict[str, Any]:
     trial = record.trials[number]
     return {
         "number": number,
+        "trainable": trial.trainable,
         "params": dict(trial.params),
         "fixed": dict(trial.fixed),
         "seed": trial.seed,
     }
-
-
-def key_of(params: Any) -> tuple[Any, ...]:
-    """Params as something that a set can hold."""
-    return tuple(sorted(params.items()))

@@ -24,16 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from optuna.trial import FixedTrial
 from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.config import Knob, SweepConfig
 from sweeps.domains import Form, bounds, is_log, on_grid, values_of
+from sweeps.points import Point, Space
 from sweeps.record import Record
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
 from sweeps.searchers.tpe import model_fidelity
-from sweeps.space import Space, seeded_globals
+from sweeps.space import FlatSpace, seeded_globals
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
@@ -51,15 +53,16 @@ LEAST_SHARE = 0.1
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """BOHB that models what the record holds."""
+    assert isinstance(space, FlatSpace), "the plan refuses what is not in TAKES"
     translation = Translation.of(space.domains)
     fidelities = [config.max_epochs, *reversed(rungs(config))]
 
-    def propose(number: int) -> Iterator[dict[str, Knob]]:
+    def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, translation.enough)
         if fidelity is not None:
             seed = int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) // 2
             for proposed in _draws(translation, results_at(record, fidelity), fidelity, seed):
-                yield space.cast(proposed)
+                yield space.suggest(FixedTrial(proposed))
         yield from draws(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config)

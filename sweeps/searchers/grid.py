@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from sweeps.config import Knob, SweepConfig, UserError
+from sweeps.config import SweepConfig, UserError
 from sweeps.domains import Form
+from sweeps.points import Point, Space
 from sweeps.record import Record
-from sweeps.searchers._searcher import RecordSearcher, key_of
-from sweeps.space import Space
+from sweeps.searchers._searcher import RecordSearcher
 
-TAKES: frozenset[Form] = frozenset({"grid_search", "finite"})
+TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")
 MOST_POINTS = 100_000
 
@@ -39,10 +39,10 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     if config.num_trials is not None and config.num_trials < len(points):
         order = random.Random(config.seed).sample(range(len(points)), len(points))
         points = [points[position] for position in sorted(order[: config.num_trials])]
-    tried = {key_of(trial.params): dict(trial.params) for trial in record.trials}
-    points = [*tried.values(), *(point for point in points if key_of(point) not in tried)]
+    tried = {trial.point.key: trial.point for trial in record.trials}
+    points = [*tried.values(), *(point for point in points if point.key not in tried)]
 
-    def propose(number: int) -> Iterator[dict[str, Knob]]:
+    def propose(number: int) -> Iterator[Point]:
         return iter(points[number : number + 1])
 
     return RecordSearcher(record, space, propose, config)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
-from sweeps.config import Knob, SweepConfig
+from sweeps.config import SweepConfig
 from sweeps.domains import Form
+from sweeps.points import Point, Refused, Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
-from sweeps.space import Space
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous", "normal", "sample_from"})
+TAKES: frozenset[Form] = frozenset(
+    {"finite", "continuous", "normal", "sample_from", "conditional", "several"}
+)
 SCHEDULERS = ("asha", "hyperband", "none")
 DRAWS = 200
 """Draws before a space counts as exhausted."""
@@ -21,9 +24,10 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     return RecordSearcher(record, space, lambda number: draws(space, config.seed, number), config)
 
 
-def draws(space: Space, seed: int, number: int) -> Iterator[dict[str, Knob]]:
+def draws(space: Space, seed: int, number: int) -> Iterator[Point]:
     """Candidates for the trial of a number: random draws, then the rest of a small space."""
     for attempt in range(DRAWS):
-        yield space.draw((seed, number, attempt))
+        with contextlib.suppress(Refused):
+            yield space.draw((seed, number, attempt))
     if space.size() <= DRAWS * DRAWS:
         yield from space.grid()

@@ -7,30 +7,33 @@ epoch where it stopped (worse than all that reached the rung, those stopped earl
 diverged as PRUNED without a value (worst of all), one that failed before it as FAIL (left out: a
 crash says nothing of the params), and those still training as RUNNING, which keeps concurrent
 proposals apart.
+
+Knobs that only some trials have are modelled by those trials (`group`); a knob whose range excludes
+what the model drew is drawn anew, by itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.config import Knob, SweepConfig
-from sweeps.domains import Form, on_grid
+from sweeps.config import SweepConfig
+from sweeps.domains import Form
+from sweeps.points import Point, Refused, Space, Told, told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
-from sweeps.space import Space
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
+TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("asha", "hyperband", "none")
 DRAWS = 20
 """Draws from the model before a random point is taken instead of a duplicate."""
@@ -38,15 +41,14 @@ DRAWS = 20
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """TPE that models what the record holds."""
-    words = space.distributions()
-    enough = len(words) + 2
+    enough = space.dimensions + 2
     fidelities = [config.max_epochs, *reversed(rungs(config))]
 
-    def propose(number: int) -> Iterator[dict[str, Knob]]:
+    def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            told = [as_told(trial, fidelity, words) for trial in record.trials if _is_in(trial, words)]
-            yield from _draws(space, told, words, record.mode, (config.seed, number))
+            past = [as_told(trial, fidelity, words) for trial, words in _of_space(space, record)]
+            yield from _draws(space, past, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config)
@@ -57,17 +59,14 @@ def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | 
     return next((epoch for epoch in fidelities if len(record.scores_at(epoch)) >= enough), None)
 
 
-def _is_in(trial: TrialRow, words: dict[str, BaseDistribution]) -> bool:
-    """Whether a trial is one of this space: not so when the space was changed under a sweep."""
-    params = {name: trial.params[name] for name in words if name in trial.params}
-    try:
-        create_trial(state=TrialState.RUNNING, params=params, distributions=words)
-    except ValueError:  # Optuna's check: a knob is missing, or not one of the values
-        return False
-    return True
+def _of_space(space: Space, record: Record) -> Iterator[tuple[TrialRow, Told]]:
+    """The trials of this space: when it was changed under a sweep, not all are."""
+    for trial in record.trials:
+        with contextlib.suppress(LookupError, ValueError):  # a knob is missing, or not one of the values
+            yield trial, told(space, trial.point)
 
 
-def as_told(trial: TrialRow, fidelity: int, words: dict[str, BaseDistribution]) -> FrozenTrial:
+def as_told(trial: TrialRow, fidelity: int, words: Told) -> FrozenTrial:
     """A trial as the model of one fidelity sees it."""
     row = trial.epochs.get(fidelity)
     state, value, below = TrialState.RUNNING, None, {}
@@ -83,28 +82,26 @@ def as_told(trial: TrialRow, fidelity: int, words: dict[str, BaseDistribution]) 
     return create_trial(
         state=state,
         value=value,
-        params={name: trial.params[name] for name in words},
-        distributions=words,
+        params=dict(words.params),
+        distributions=dict(words.distributions),
         intermediate_values=below,
     )
 
 
-def _draws(
-    space: Space,
-    told: list[FrozenTrial],
-    words: dict[str, BaseDistribution],
-    mode: str,
-    seeds: tuple[int, ...],
-) -> Iterator[dict[str, Knob]]:
+def _draws(space: Space, past: list[FrozenTrial], mode: str, seeds: tuple[int, ...]) -> Iterator[Point]:
     seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     with warnings.catch_warnings():
         # `multivariate` and `constant_liar` are marked experimental; their behaviour is tested here.
         warnings.simplefilter("ignore", ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
-            seed=seed, multivariate=True, constant_liar=True, n_startup_trials=0
+            seed=seed,
+            multivariate=True,
+            group=space.is_conditional,
+            constant_liar=True,
+            n_startup_trials=0,
         )
     study = optuna.create_study(sampler=sampler, direction="maximize" if mode == "max" else "minimize")
-    study.add_trials(told)
+    study.add_trials(past)
     for _ in range(DRAWS):
-        proposed = study.ask(words).params
-        yield space.cast({name: on_grid(space.domains[name], value) for name, value in proposed.items()})
+        with contextlib.suppress(Refused):
+            yield space.suggest(study.ask())

@@ -1,0 +1,71 @@
+"""Values of knobs against the types that the fields of Params state."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from sweeps.config import Knob, nearest
+
+
+def hints_of(params_class: Any) -> dict[str, Any]:
+    """Field to its type."""
+    return typing.get_type_hints(params_class)
+
+
+def cast(value: Any, hint: Any) -> Any:
+    """A plain Python value of the type that is stated: 1 where a float is wanted is 1.0."""
+    value = value.item() if isinstance(value, np.generic) else value
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if is_whole and float in plain_types(hint) else value
+
+
+def unknown(name: str, hints: Mapping[str, Any]) -> str:
+    """Why a name is no knob, with the nearest one."""
+    return f"no such knob of Params.{nearest(name, hints)} Knobs: {', '.join(hints)}"
+
+
+def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Knob], list[str]]:
+    """The knobs of --params that fit, in their types, and what is wrong with the others."""
+    hints, values, faults = hints_of(params_class), {}, []
+    for name, value in params.items():
+        if name not in hints:
+            faults.append(f"--params {name}: {unknown(name, hints).replace(' of Params', '')}")
+        elif fault := type_fault(value, hints[name]):
+            faults.append(f"--params {name}={value}: {fault}")
+        else:
+            values[name] = cast(value, hints[name])
+    return values, faults
+
+
+def type_fault(value: Any, hint: Any) -> str:
+    """Why a value does not fit a field's type; "" when it does."""
+    if not isinstance(value, bool | int | float | str):
+        return f"a knob's value is a number, a string, true or false, not {type(value).__name__}"
+    literals = [v for h in _members(hint) if typing.get_origin(h) is Literal for v in typing.get_args(h)]
+    if value in literals:
+        return ""
+    if literals:
+        return f"must be one of {', '.join(map(str, literals))}.{nearest(str(value), map(str, literals))}"
+    wanted = plain_types(hint)
+    fits = type(value) in wanted or (type(value) is int and float in wanted) or Any in wanted
+    return "" if fits else f"must be {names_of(hint)}, is {type(value).__name__}"
+
+
+def plain_types(hint: Any) -> set[Any]:
+    """The types that a field may have, its literals aside."""
+    return {member for member in _members(hint) if typing.get_origin(member) is not Literal}
+
+
+def names_of(hint: Any) -> str:
+    """A field's type in words."""
+    return " or ".join(getattr(member, "__name__", str(member)) for member in _members(hint))
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)

@@ -1,0 +1,88 @@
+"""Files of settings: what may stand in one, and the one of a sweep to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+
+from sweeps.config import CONFIG_FILE, FLOAT, OF_ONE_RUN, Knob, SweepConfig, UserError, docs, flag, nearest
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows more numbers than YAML 1.1 does."""
+
+
+_Loader.add_implicit_resolver(*FLOAT)
+
+
+def read_yaml(path: str, name: str) -> Mapping[str, Any]:
+    """A file of settings, its keys and its params checked."""
+    try:
+        content = yaml.load(Path(path).read_text(), _Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name} {path}: cannot be read ({reason})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{name} {path}: not YAML: {error}") from None
+    if not isinstance(content, Mapping):
+        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
+    faults = [
+        f"{path}: {key}: no such key.{nearest(str(key), docs())}" for key in content if key not in docs()
+    ]
+    faults += [
+        f"{path}: {key} {content[key]}: must be true or false"
+        for key, kind in get_type_hints(SweepConfig).items()
+        if kind is bool and not isinstance(content.get(key, True), bool)
+    ]
+    # Files of older versions hold `dry_run`.
+    of_one_run = OF_ONE_RUN - {"dry_run"}
+    faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
+    params = content.get("params", {})
+    if not isinstance(params, Mapping):
+        faults.append(f"{path}: params {params}: must be 'name: value' lines")
+    else:
+        faults += [
+            f"{path}: params {name}: {value}: must be a number, true, false or text"
+            for name, value in params.items()
+            if not isinstance(value, bool | int | float | str)
+        ]
+    if faults and name == "--resume":
+        faults.append("A newer version of this program may have written that: upgrade this one.")
+    if faults:
+        raise UserError("\n".join(faults))
+    return content
+
+
+def settings_of(sweep: str, files: Sequence[str]) -> str:
+    """The sweep.yaml of a sweep to go on with."""
+    if files:
+        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
+    settings = Path(sweep).expanduser() / CONFIG_FILE
+    if settings.is_file():
+        return str(settings)
+    beside, results = (
+        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}") if path.is_file())
+        for place in (settings.parent.parent, Path("results"))
+    )
+    known = beside or results
+    what = "no such folder"
+    if settings.parent.exists():
+        what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "not a folder"
+    if (settings.parent / "record.journal").is_file():
+        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in record.journal, `identity`"
+    shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
+    raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
+
+
+def knob(where: str, text: str) -> Knob:
+    """A value as YAML would have it."""
+    try:
+        value = yaml.load(text, _Loader) if text else ""
+    except yaml.YAMLError:
+        return text
+    if not isinstance(value, bool | int | float | str):
+        raise UserError(f"{where}: must be a number, true, false or text")
+    return value
