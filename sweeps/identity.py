@@ -23,7 +23,7 @@ Identity = Mapping[str, Mapping[str, Any]]
 WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard"),
-        *("min_free_gb", "keep_checkpoints", "checkpoint_epochs"),
+        *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
     }
 )
 """Where a sweep runs, and what it keeps there: no result depends on it."""
