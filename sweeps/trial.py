@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import math
 import os
 import platform
@@ -29,7 +28,7 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps import checkpoints
+from sweeps import checkpoints, registry
 from training.config import FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ class SweepTrial(tune.Trainable):
             import training.process
 
             self._fitting, self._process = training.fit, training.process
-            self._module = importlib.import_module(self._job.trainable)
+            self._module = registry.load(self._job.trainable)
             self._settings = training.process.Settings.now()
         self._settings.put_back()
 
@@ -272,7 +271,7 @@ def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, flo
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
     import training.fit
 
-    module = importlib.import_module(job.trainable)
+    module = registry.load(job.trainable)
     scores: dict[str, float] = training.fit.test(module, module.Params(**params), job.fit, Path(weights))
     return scores
 
