@@ -38,8 +38,9 @@ def sweep(config: SweepConfig) -> int:
     from sweeps import plan as planning
 
     plan = planning.make_plan(config)
-    from sweeps import ending, engine, environment, folder, notify, resume, winner
+    from sweeps import ending, engine, environment, folder, notify, resume, sources, winner
 
+    code = sources.to_send([plan.trainable]) if config.address else []
     print(planning.describe(plan), flush=True)
     if config.resume is None and config.dry_run:
         return 0
@@ -52,7 +53,7 @@ def sweep(config: SweepConfig) -> int:
         print(
             "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
         )
-        with notify.at_the_end(plan, record) as notice, cluster.connect(plan.config) as offered:
+        with notify.at_the_end(plan, record) as notice, cluster.connect(plan.config, code) as offered:
             print(offered.describe(), flush=True)
             environment.note(plan.folder, offered)
             resume.begin_run(plan, record)
