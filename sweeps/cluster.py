@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
 from sweeps.words import count
@@ -50,6 +50,8 @@ class Cluster:
 
     pcs: tuple[PC, ...]
     dashboard_url: str | None
+    code: tuple[str, ...] = ()
+    """Packages and files that were sent to it."""
 
     @property
     def size(self) -> str:
@@ -60,6 +62,8 @@ class Cluster:
     def describe(self) -> str:
         """What was joined or started, and where to look at it."""
         lines = [f"ray        {self.size}"]
+        if self.code:
+            lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
         if self.dashboard_url:
             hint = " (asks for the token in ~/.ray/auth_token)" if _has_token() else ""
             lines.append(f"dashboard  http://{self.dashboard_url}{hint}")
@@ -73,19 +77,20 @@ def prepare_environment() -> None:
 
 
 @contextlib.contextmanager
-def connect(config: SweepConfig) -> Iterator[Cluster]:
+def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]:
     """A local Ray, or the cluster at `config.address`; disconnected (or ended) afterwards.
 
+    Args:
+        config: where, and with what.
+        code: packages and single files to send to the PCs of the cluster.
+
     Raises:
-        UserError: no cluster answers at the address.
+        UserError: no cluster answers at the address, or it does not take the code.
     """
     import ray
 
     if config.address:
         _refuse_silent(config.address)
-    passed_on = {name: os.environ[name] for name in ENVIRONMENT}
-    if data_dir := os.environ.get(DATA_DIR_VARIABLE):
-        passed_on[DATA_DIR_VARIABLE] = data_dir
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
     # A terminal that closes tells all processes below it: Ray's would be gone before we have stopped.
@@ -95,25 +100,47 @@ def connect(config: SweepConfig) -> Iterator[Cluster]:
             # Always one: without it Ray joins whatever cluster was last started on this PC.
             address=config.address or "local",
             # A local Ray's workers inherit this environment: no runtime_env, no slow start.
-            runtime_env={"env_vars": passed_on} if config.address else None,
+            runtime_env=_runtime_env(code) if config.address else None,
             num_cpus=None if config.address else this_pc().cpus,
             include_dashboard=config.dashboard if config.address is None else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
+        ray.shutdown()  # it may have been connected already
         if config.address is None:
             raise
-        first_line = str(error).strip().splitlines()[0]
-        raise UserError(f"--address {config.address}: no Ray cluster answers there ({first_line})") from None
+        raise UserError(f"--address {config.address}: {_why_not(error)}") from None
     finally:
         signal.signal(signal.SIGHUP, before)
     try:
         offered = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         pcs = tuple(PC(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in offered)
-        yield Cluster(pcs, context.dashboard_url or None)
+        sent = tuple(path.name for path in code) if config.address else ()
+        yield Cluster(pcs, context.dashboard_url or None, sent)
     finally:
         ray.shutdown()
+
+
+def _runtime_env(code: Sequence[Path]) -> dict[str, Any]:
+    """What the processes of a cluster get of this one: its environment, and code that they lack."""
+    passed_on = {name: os.environ[name] for name in ENVIRONMENT}
+    if data_dir := os.environ.get(DATA_DIR_VARIABLE):
+        passed_on[DATA_DIR_VARIABLE] = data_dir
+    # Packages, not the working folder: that often holds the data and the results, too.
+    sent = {"py_modules": [str(path) for path in code], "excludes": ["__pycache__"]}
+    return {"env_vars": passed_on, **(sent if code else {})}
+
+
+def _why_not(error: Exception) -> str:
+    import ray
+
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    is_of_the_network = isinstance(error, ConnectionError | TimeoutError)
+    is_of_a_file = isinstance(error, OSError | UnicodeError) and not is_of_the_network
+    if is_of_a_file or isinstance(error, ray.exceptions.RuntimeEnvSetupError):
+        return f"the code can't be sent ({first_line})"
+    return f"no Ray cluster answers there ({first_line})"
 
 
 def _refuse_silent(address: str) -> None:

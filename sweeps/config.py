@@ -110,6 +110,9 @@ class SweepConfig:
     """Folder that holds the folders of the sweeps."""
     dashboard: bool = True
     """Ray's dashboard in the browser."""
+    notify_command: str | None = None
+    """Shell command to run when the sweep has ended, however it did; told of it by $SWEEP_TEXT and others
+    (default: none)."""
     dry_run: bool = False
     """Print the plan and stop there."""
 
@@ -146,7 +149,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
     "Going on after a stop": ("resume", "force"),
-    "Output": ("results_dir", "dashboard", "dry_run"),
+    "Output": ("results_dir", "dashboard", "notify_command", "dry_run"),
 }
 
 OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})

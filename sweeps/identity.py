@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import dataclasses
 import hashlib
-import importlib.util
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps import environment, registry
+from sweeps import environment, registry, sources
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
 from sweeps.plan import Plan
@@ -24,7 +20,7 @@ Identity = Mapping[str, Mapping[str, Any]]
 WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard"),
-        *("min_free_gb", "keep_checkpoints", "checkpoint_epochs"),
+        *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
     }
 )
 """Where a sweep runs, and what it keeps there: no result depends on it."""
@@ -79,68 +75,19 @@ def _shown(value: Any) -> str:
 
 
 def _code(plan: Plan) -> dict[str, str]:
-    """File to checksum: what trains, proposes and prunes, and what the trainable uses of its package."""
+    """File to checksum: what trains, proposes and prunes, and what the user's plug-ins import of their
+    project."""
     own = Path(__file__).parents[1] / "training"
     files = {f"training/{path.name}": path for path in sorted(own.glob("*.py"))}
     for module in (plan.searcher, plan.scheduler):
-        files[_file_name(module.__name__)] = Path(str(module.__file__))
+        is_ours = module.__name__.startswith("sweeps.")  # whose other files are the whole program
+        name = module.__name__.replace(".", "/") + ".py"
+        files |= {name: Path(str(module.__file__))} if is_ours else sources.files(module)
     for model in plan.models:
-        files |= _with_what_it_imports(model.module.__name__)
+        files |= sources.files(model.module)
         if model.space.has_code:
-            files |= _with_what_it_imports(registry.find("search_space", model.space_name).__name__)
+            files |= sources.files(registry.find("search_space", model.space_name))
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
-
-
-def _with_what_it_imports(module: str) -> dict[str, Path]:
-    """The files of a module and of all that it imports of its own package, wherever the import stands.
-
-    By the text alone: what happens to be imported differs from process to process, and an import in a
-    `try` may be one that fails here.
-    """
-    package = module.partition(".")[0]
-    files: dict[str, Path] = {}
-    seen: set[str] = set()
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        if name.partition(".")[0] != package or name in seen:
-            continue
-        seen.add(name)
-        if (path := _file_of(name)) is None:
-            continue  # a name that is no module: `from package.module import thing`
-        is_package = path.stem == "__init__"
-        files[_file_name(f"{name}.__init__" if is_package else name)] = path
-        home = name if is_package else name.rpartition(".")[0]
-        with contextlib.suppress(SyntaxError):
-            waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), home)]
-    return dict(sorted(files.items()))
-
-
-def _file_of(name: str) -> Path | None:
-    """The file of a module below a package that is imported; nothing else is imported for it."""
-    package, *inner = name.split(".")
-    for place in sys.modules[package].__path__:
-        below = Path(place, *inner)
-        for path in (below.with_name(f"{below.name}.py"), below / "__init__.py"):
-            if path.is_file():
-                return path
-    return None
-
-
-def _imports(tree: ast.AST, home: str) -> Iterator[str]:
-    """Dotted names that a file in the package `home` imports; some are no modules."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            relative = "." * node.level + (node.module or "")
-            base = importlib.util.resolve_name(relative, home) if node.level else relative
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-def _file_name(module: str) -> str:
-    return module.replace(".", "/") + ".py"
 
 
 def _checksum(content: bytes) -> str:

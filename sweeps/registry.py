@@ -1,6 +1,7 @@
 """Find a plug-in by name (`fashion_cnn`) or by dotted path (`my_project.model`).
 
-A public module in one of the four folders is a plug-in; a new file is found, not listed.
+A public module in one of the four folders is a plug-in; a new file is found, not listed. A user's own
+`trainables/` or `search_spaces/`, where the command is typed, is one with ours, and theirs comes first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -32,11 +35,20 @@ CONTRACTS = {
 """The names that a plug-in of each kind must define; of SPACE and suggest, a space defines one."""
 
 
+SHARED = ("training", "trainables", "search_spaces")
+"""Packages of ours that a user's folder may have too, under the same name."""
+
+
 def choices(kind: str) -> list[str]:
-    """The plug-ins of a kind that are shipped, by name."""
-    package = importlib.import_module(FOLDERS[kind])
-    names = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return sorted(name for name in names if not name.startswith("_"))
+    """The plug-ins of a kind that are here by name: those shipped, and the user's own."""
+    _join_folders()
+    return sorted(set(_public(importlib.import_module(FOLDERS[kind]).__path__)))
+
+
+def load(path: str) -> ModuleType:
+    """Import a module by its dotted path, as `find` has found it; also on another PC."""
+    _join_folders()
+    return importlib.import_module(path)
 
 
 def find(kind: str, name: str) -> ModuleType:
@@ -44,20 +56,17 @@ def find(kind: str, name: str) -> ModuleType:
 
     Args:
         kind: trainable, search_space, searcher or scheduler.
-        name: a file of the kind's folder, or a dotted path.
+        name: a file of the kind's folder, a dotted path, or a file where the command was typed.
 
     Raises:
         UserError: there is none of that name, it can't be imported, or it lacks what it must define.
     """
-    path = name if "." in name else f"{FOLDERS[kind]}.{name}"
     if (here := str(Path.cwd())) not in sys.path:  # a user's own package, where the command was typed
         sys.path.insert(0, here)
+    _refuse_other_training()
+    path = _path(kind, name)
     if not _exists(path):
-        known = choices(kind)
-        raise UserError(
-            f"{flag(kind)} {name}: no such {kind.replace('_', ' ')}.{nearest(name, known)} "
-            f"Choices: {', '.join(known)}, or a dotted path to a module of yours."
-        )
+        raise UserError(_no_such(kind, name))
     module = _import(kind, name, path)
     lacking = [entry for entry in CONTRACTS[kind] if not hasattr(module, entry)]
     if lacking:
@@ -70,6 +79,90 @@ def find(kind: str, name: str) -> ModuleType:
     if kind == "search_space":
         _check_space(name, module)
     return module
+
+
+def _path(kind: str, name: str) -> str:
+    """The dotted path that a name stands for."""
+    if "." in name:
+        return name
+    path = f"{FOLDERS[kind]}.{name}"
+    if not _exists(path):
+        return name if name.isidentifier() and Path(f"{name}.py").is_file() else path
+    places = [Path(place, f"{name}.py") for place in importlib.import_module(FOLDERS[kind]).__path__]
+    _say_hidden(flag(kind), name, *[place for place in places if place.is_file()])
+    return path
+
+
+@cache
+def _say_hidden(of: str, name: str, *files: Path) -> None:
+    """Once: a plug-in may be found often."""
+    if len(files) > 1:
+        print(f"{of} {name}: {files[0]}, which hides {files[1]}", flush=True)
+
+
+def _join_folders() -> None:
+    """Let a package of ours and the folders of its name on the path be one, in the path's order.
+
+    Python would take one of them and hide the other: the first that has an `__init__.py`.
+    """
+    for name in SHARED:
+        if importlib.util.find_spec(name) is None:
+            continue  # of another PC, which got what its trials need
+        try:
+            package = importlib.import_module(name)
+        except Exception as error:
+            where = getattr(importlib.util.find_spec(name), "origin", name)
+            raise UserError(f"{where} can't be imported: {type(error).__name__}: {error}") from error
+        if not hasattr(package, "__path__"):
+            raise UserError(f"{package.__file__} hides {name}/ of this program: rename it")
+        folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(_our_root())]]
+        joined = [*(folder for folder in folders if Path(folder).is_dir()), *package.__path__]
+        package.__path__ = list(dict.fromkeys(joined))
+
+
+def _our_root() -> Path:
+    return Path(__file__).absolute().parents[1]
+
+
+def _refuse_other_training() -> None:
+    """A trial is trained by ours: a `training/` of the user's may stand beside it, not in its place.
+
+    Where it has an `__init__.py` it would be in its place on the other PCs, whatever is joined here.
+    """
+    for ours in [Path("training/__init__.py"), *sorted((_our_root() / "training").glob("[!_]*.py"))]:
+        name = "training" if ours.stem == "__init__" else f"training.{ours.stem}"
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin and not Path(spec.origin).samefile(_our_root() / ours):
+            raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
+        _join_folders()
+
+
+def _no_such(kind: str, name: str) -> str:
+    known, beside = choices(kind), _beside(name)
+    if "." in name and beside and beside[0].startswith(f"{name.rpartition('.')[0]}."):
+        listed = ", ".join(beside)
+    else:
+        listed = f"{', '.join(known)}, or a dotted path to a module of yours"
+    hint = nearest(name, [*known, *beside])
+    return f"{flag(kind)} {name}: no such {kind.replace('_', ' ')}.{hint} Choices: {listed}."
+
+
+def _beside(name: str) -> list[str]:
+    """What a dotted path may have meant: a module of its package, else of any package here."""
+    package = name.rpartition(".")[0]
+    if package and _exists(package):
+        try:
+            spec = importlib.util.find_spec(package)
+        except Exception:  # a package on the way to it raises
+            return []
+        places = spec.submodule_search_locations if spec else None
+        return [f"{package}.{module}" for module in _public(places or [])]
+    folders = sorted(path for path in Path.cwd().iterdir() if path.name.isidentifier() and path.is_dir())
+    return [f"{folder.name}.{module}" for folder in folders for module in _public([str(folder)])]
+
+
+def _public(places: Iterable[str]) -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(places) if not module.name.startswith("_")]
 
 
 def _exists(path: str) -> bool:
@@ -87,7 +180,7 @@ def _exists(path: str) -> bool:
 
 def _import(kind: str, name: str, path: str) -> ModuleType:
     try:
-        return importlib.import_module(path)
+        return load(path)
     except Exception as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if path.split(".")[-1] in f.filename]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

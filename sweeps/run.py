@@ -38,8 +38,9 @@ def sweep(config: SweepConfig) -> int:
     from sweeps import plan as planning
 
     plan = planning.make_plan(config)
-    from sweeps import ending, engine, environment, folder, resume, winner
+    from sweeps import ending, engine, environment, folder, notify, resume, sources, winner
 
+    code = sources.to_send(model.module for model in plan.models) if config.address else []
     print(planning.describe(plan), flush=True)
     if config.resume is None and config.dry_run:
         return 0
@@ -52,14 +53,17 @@ def sweep(config: SweepConfig) -> int:
         print(
             "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
         )
-        with cluster.connect(plan.config) as offered:
+        with notify.at_the_end(plan, record) as notice, cluster.connect(plan.config, code) as offered:
             print(offered.describe(), flush=True)
             environment.note(plan.folder, offered)
             resume.begin_run(plan, record)
+            notice.begin()
             end = engine.fit(plan, record, offered)
             test_scores = winner.crown(plan, record, offered, end)
             resume.end_run(record, end.outcome)
-            return ending.say(plan, record, end, test_scores)
+            notice.status = ending.say(plan, record, end, test_scores)
+            notice.outcome = end.outcome
+            return notice.status
 
 
 if __name__ == "__main__":

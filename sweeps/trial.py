@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import math
 import os
 import platform
@@ -30,7 +29,7 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps import checkpoints
+from sweeps import checkpoints, registry
 from sweeps.points import Point
 from training.config import FitConfig, MetricNotLogged
 
@@ -191,7 +190,7 @@ class SweepTrial(tune.Trainable):
             self._bare = training.process.Settings.now()
         if self._trainable not in self._modules:
             self._bare.put_back()
-            module = importlib.import_module(self._job.trainables[self._trainable])
+            module = registry.load(self._job.trainables[self._trainable])
             self._modules[self._trainable] = (module, training.process.Settings.now())
         module, settings = self._modules[self._trainable]
         settings.put_back()
@@ -282,7 +281,7 @@ def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
     import training.fit
 
-    module = importlib.import_module(job.trainables[point.trainable])
+    module = registry.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     scores: dict[str, float] = training.fit.test(module, params, job.fit, Path(weights))
     return scores

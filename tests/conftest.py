@@ -73,6 +73,12 @@ def disk_of_100_mb(tmp_path: Path) -> Iterator[Path]:
     yield from _mounted(tmp_path, "100m")
 
 
+def told(folder: Path) -> dict[str, str]:
+    """What a `--notify-command` wrote into `told` of a folder: `env | grep ^SWEEP_ > FOLDER/told`."""
+    lines = (folder / "told").read_text().splitlines()
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
 def fill_up(disk: Path, leave: int = 0) -> Path:
     """Write a file until no byte is free, but for those to leave."""
     file = disk / "others"

@@ -1,9 +1,11 @@
-"""A project of the user's own, run from its folder on a Ray cluster that is there already."""
+"""A project of the user's own, run from its folder on a Ray cluster that is there already: its code, and
+ours, get there by Ray."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from sweeps import cluster, flags
 from sweeps.cluster import PC
 from sweeps.config import UserError
 from sweeps.record import Record
+from tests import project
 from tests.conftest import ROOT
 
 INSTALLED = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
@@ -39,8 +42,13 @@ def address(attempts: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _head(settings: dict[str, str]) -> Iterator[str]:
-    """A Ray head of our own: own port, own folder, ended by its process group."""
+def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str]:
+    """A Ray head of our own: own port, own folder, ended by its process group.
+
+    Args:
+        settings: its environment, beside ours.
+        hidden: folders that are empty for it and its workers, and for nobody else.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -54,10 +62,18 @@ def _head(settings: dict[str, str]) -> Iterator[str]:
             f"--temp-dir={folder}",
         ),
     ]
+    if hidden:
+        mounts = " && ".join(f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}" for folder in hidden)
+        command = ["unshare", "--mount", "sh", "-c", f"{mounts} && exec {shlex.join(command)}"]
     environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
     environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
     head = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     for _ in range(300):
         with socket.socket() as probe:
@@ -70,45 +86,82 @@ def _head(settings: dict[str, str]) -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
-    project = tmp_path / "my_project"
-    project.mkdir()
-    (project / "__init__.py").touch()
-    shutil.copy(ROOT / "tests" / "faulty" / "toy.py", project / "model.py")
-    shutil.copy(ROOT / "tests" / "faulty" / "slopes.py", project / "space.py")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "sweeps.run", "--address", address, "--name", "mine"),
-            *("--trainable", "my_project.model", "--search-space", "my_project.space"),
-            *("--num-trials", "3", "--max-epochs", "3", "--searcher", "random"),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, **INSTALLED},
+def _sweep(
+    folder: Path, address: str, *arguments: str, path: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweeps.run", "--address", address, *arguments],
+        cwd=folder,
+        env={**os.environ, **INSTALLED, "PYTHONPATH": str(path)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
     )
+
+
+def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
+    done = _sweep(project.write(tmp_path), address, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"on the Ray cluster at {address}" in done.stdout
+    sent = (
+        "code       my_layers.py, my_project, my_tools, sweeps, training: sent to every PC, as they are now"
+    )
+    assert sent in done.stdout.splitlines()
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 
 
+@pytest.mark.slow
+def test_code_gets_to_a_pc_that_has_none_of_it(attempts: Path, tmp_path: Path) -> None:
+    """The folders of the project and of this program are empty for all processes of the cluster."""
+    _skip_without_namespaces()
+    home = project.write(tmp_path / "home")
+    ours = [ROOT / package for package in ("sweeps", "training", "trainables", "search_spaces", "tests")]
+    settings = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": "", "TOY_ATTEMPTS": str(attempts)}
+    with _head(settings, hidden=[home, *ours]) as address:
+        done = _sweep(home, address, *project.RUN, "--results-dir", str(tmp_path / "results"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        mixed = home / "trainables"  # a folder of the user's that has the name of one of ours
+        mixed.mkdir()
+        (mixed / "mlp.py").write_text("from trainables.digits_mlp import *\n")
+        few = ("--search-space", "digits_mlp", "--num-trials", "1", "--max-epochs", "3", "--name", "mixed")
+        both = _sweep(home, address, "--trainable", "mlp", *few, "--results-dir", str(tmp_path / "results"))
+        assert both.returncode == 0, both.stdout + both.stderr
+    assert "code       trainables, trainables, sweeps, training: sent" in both.stdout
+    for name, count in (("mine", 3), ("mixed", 1)):
+        trials = Record.read(tmp_path / "results" / name).trials
+        assert [trial.status for trial in trials] == ["finished"] * count
+
+
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
+    """One that is installed here is not sent: it is to be installed there too."""
+    installed = project.install(tmp_path / "installed")
     with _head({"RAY_AUTH_MODE": "disabled", "PYTHONPATH": ""}) as address:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "sweeps.run", "--address", address, "--name", "none"),
-                *("--trainable", "digits_mlp", "--num-trials", "4"),
-            ],
-            cwd=tmp_path,
-            env={**os.environ, **INSTALLED},
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
+        few = ("--trainable", "digits_mlp", "--num-trials", "4", "--name", "none")
+        done = _sweep(tmp_path, address, *few, path=installed)
     assert done.returncode == 2, done.stdout + done.stderr
+    assert "code  " not in done.stdout
     assert "no trial can start on a worker: ModuleNotFoundError: No module named 'sweeps'" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_code_that_ray_does_not_take_is_a_mistake_said_in_a_line(address: str, tmp_path: Path) -> None:
+    home = project.write(tmp_path)
+    Path(os.fsdecode(bytes(home / "my_project" / "net") + b"\xff.py")).touch()  # a name in no encoding
+    done = _sweep(home, address, *project.RUN)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"error: --address {address}: the code can't be sent (" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (home / "results" / "mine").exists()
+
+
+def _skip_without_namespaces() -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("hiding folders from a Ray head needs root and unshare")
+    tried = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True
+    )
+    if tried.returncode:
+        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
 
 
 def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:

@@ -54,6 +54,7 @@ CHANGED = SweepConfig(
     force=True,
     results_dir="/tmp/elsewhere",
     dashboard=False,
+    notify_command='mail -s "$SWEEP_TEXT: ended" me',
     dry_run=True,
 )
 

@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from tests.conftest import ROOT, Command
+from tests.conftest import ROOT, Command, told
 from tests.faulty import toy
 
 TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--searcher", "grid", "--scheduler", "none")
@@ -123,6 +123,8 @@ def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Best       trial 0: score 3 in epoch 3" in done.stdout
     assert (tmp_path / "sweep" / "best" / "weights.pt").is_file()
+    assert told(tmp_path)["SWEEP_TEXT"] == "sweep: finished; best score 3 (trial 0)"
+    assert told(tmp_path)["SWEEP_STATUS"] == "0"
 
 
 def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_path: Path) -> None:
@@ -142,8 +144,11 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
         *TOY,
         *("--search-space", "tests.faulty.always_raises", "--max-epochs", "2"),
         *("--results-dir", str(tmp_path), "--name", "all"),
+        *("--notify-command", 'echo "no mail: $SWEEP_TEXT, $SWEEP_STATUS"; exit 3'),
     )
     assert done.returncode == 1
+    notice = "--notify-command failed: exit status 3: no mail: all: finished; no trial finished, 1"
+    assert notice in done.stdout.splitlines()
     assert "No trial finished: 2 ended, most often: " in done.stdout
     assert "logs/trial_000" in done.stdout
     assert "Traceback (most recent call last)" not in done.stdout + done.stderr
@@ -158,6 +163,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     assert done.returncode == 2
     assert "metric 'scoer' was not logged in epoch 1; logged: other, score" in done.stderr
     assert "Did you mean 'score'?" in done.stderr
+    assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("error", "2")
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -169,6 +175,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ended by --time-budget-hours" in done.stdout
+    assert told(tmp_path)["SWEEP_OUTCOME"] == "out of time"
     record = Record.read(tmp_path / "sweep")
     assert record.best() is not None
     assert 0 < len(record.trials) < 5000
@@ -197,6 +204,7 @@ def test_ctrl_c_leaves_a_whole_record(
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 130, output
     assert "The sweep was interrupted; " in output
+    assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("interrupted", "130")
     assert "Traceback" not in output
     record = Record.read(tmp_path / "sweep")
     rows = pq.read_table(tmp_path / "sweep" / "trials.parquet").to_pylist()
@@ -206,7 +214,9 @@ def test_ctrl_c_leaves_a_whole_record(
 
 
 def _into(folder: Path) -> tuple[str, ...]:
-    return ("--results-dir", str(folder), "--name", "sweep")
+    """A sweep in this folder, at whose end `told` knows what its command was told."""
+    command = f"env | grep ^SWEEP_ > {folder / 'told'}"
+    return ("--results-dir", str(folder), "--name", "sweep", "--notify-command", command)
 
 
 def _wait_for_epochs(folder: Path, count: int) -> None:

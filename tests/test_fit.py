@@ -32,7 +32,7 @@ class Noisy(Classifier):
 
     def __init__(self) -> None:
         net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 10))
-        super().__init__(net, lr=0.01, momentum=0.0, weight_decay=0.0)
+        super().__init__(net)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return super().forward(inputs + 0.1 * torch.randn_like(inputs) if self.training else inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from sweeps import registry
 from sweeps.config import UserError
+from tests.conftest import ROOT
 
 TRAINABLE = """
 from dataclasses import dataclass
@@ -175,3 +177,103 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
 ) -> None:
     path = module(TRAINABLE.replace(old, new))
     assert fault("trainable", path) == f"--trainable {path}: {expected}"
+
+
+FIND = """
+import sys
+from sweeps import registry
+from sweeps.config import UserError
+kind, *names = sys.argv[1:]
+try:
+    for name in names:
+        print(registry.find(kind, name).__file__)
+    print("choices:", *registry.choices(kind))
+except UserError as error:
+    print("error:", error)
+"""
+
+
+def found_in(folder: Path, *arguments: str) -> list[str]:
+    """What is found from a folder, in a process of its own: files, then the choices; or the error."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIND, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("is_package", [True, False])
+def test_a_users_own_folder_of_trainables_is_one_with_ours(is_package: bool, tmp_path: Path) -> None:
+    write(tmp_path, {"trainables/mine.py": TRAINABLE, "search_spaces/mine.py": "SPACE = {}\n"})
+    if is_package:
+        write(tmp_path, {"trainables/__init__.py": "", "search_spaces/__init__.py": ""})
+    mine, spaces = tmp_path / "trainables" / "mine.py", ROOT / "search_spaces"
+    *files, choices = found_in(tmp_path, "trainable", "mine")
+    assert files == [str(mine)]
+    assert choices.split()[1:] == sorted([*registry.choices("trainable"), "mine"])
+    *files, _ = found_in(tmp_path, "search_space", "mine", "digits_mlp")
+    assert files == [str(tmp_path / "search_spaces" / "mine.py"), str(spaces / "digits_mlp.py")]
+
+
+def test_a_users_trainable_that_hides_one_of_ours_is_taken_and_it_is_said_once(tmp_path: Path) -> None:
+    write(tmp_path, {"trainables/digits_mlp.py": TRAINABLE})
+    theirs, ours = (root / "trainables" / "digits_mlp.py" for root in (tmp_path, ROOT))
+    said, *files, _ = found_in(tmp_path, "trainable", "digits_mlp", "digits_mlp")
+    assert said == f"--trainable digits_mlp: {theirs}, which hides {ours}"
+    assert files == [str(theirs)] * 2
+
+
+def test_a_file_where_the_command_is_typed_is_found_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path, {"cnn.py": TRAINABLE})
+    assert found_in(tmp_path, "trainable", "cnn")[0] == str(tmp_path / "cnn.py")
+
+
+def test_a_misspelt_dotted_path_gets_the_public_modules_of_its_package(tmp_path: Path) -> None:
+    write(tmp_path, {f"mine/{file}.py": TRAINABLE for file in ("cnn", "mlp", "_parts", "deep/vit")})
+    (found,) = found_in(tmp_path, "trainable", "mine.cn")
+    expected = "no such trainable. Did you mean 'mine.cnn'? Choices: mine.cnn, mine.mlp."
+    assert found == f"error: --trainable mine.cn: {expected}"
+    (found,) = found_in(tmp_path, "trainable", "mine.deep.vti")
+    assert "Did you mean 'mine.deep.vit'? Choices: mine.deep.vit." in found
+    (found,) = found_in(tmp_path, "trainable", "mien.cnn")
+    assert "Did you mean 'mine.cnn'? Choices: " in found
+    assert "fashion_cnn" in found
+
+
+OTHERS = {
+    "training/__init__.py": "hides training, which this program trains with: rename yours",
+    "training/fit.py": "hides training.fit, which this program trains with: rename yours",
+    "training.py": "hides training, which this program trains with: rename yours",
+    "trainables.py": "hides trainables/ of this program: rename it",
+}
+"""A user's file to what is said of it."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_would_take_the_place_of_our_packages_is_refused(name: str, tmp_path: Path) -> None:
+    write(tmp_path, {"mine/cnn.py": TRAINABLE, name: ""})
+    assert found_in(tmp_path, "trainable", "mine.cnn") == [f"error: {tmp_path / name} {OTHERS[name]}"]
+
+
+def test_a_users_own_folder_that_is_called_training_stands_beside_ours(tmp_path: Path) -> None:
+    use = "from training.rows import ROWS\nfrom training.config import FitConfig\n"
+    write(tmp_path, {"training/rows.py": "ROWS = 3\n", "mine/cnn.py": use + TRAINABLE})
+    assert found_in(tmp_path, "trainable", "mine.cnn")[0] == str(tmp_path / "mine" / "cnn.py")
+
+
+def test_a_package_of_the_users_that_raises_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"search_spaces/__init__.py": "1 / 0\n"})
+    (found,) = found_in(tmp_path, "trainable", "digits_mlp")
+    where = tmp_path / "search_spaces" / "__init__.py"
+    assert found == f"error: {where} can't be imported: ZeroDivisionError: division by zero"

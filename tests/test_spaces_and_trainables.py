@@ -16,7 +16,7 @@ from sweeps import registry
 from sweeps.config import SweepConfig, field_docs
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
-from trainables import _fashion_mnist, fashion_cnn
+from trainables import _fashion_data, _fashion_mnist, fashion_cnn, fashion_vit
 from training import fit
 from training.config import FitConfig
 from training.fit import Epoch, Fit
@@ -173,9 +173,8 @@ def test_a_trainable_learns(name: str) -> None:
     ("rows", "train_rows", "val_rows"),
     [(200, 200, 66), (1, 1, 1), (6_000, 6_000, 2_000), (50_000, 50_000, 10_000), (0, 50_000, 10_000)],
 )
-def test_fashion_cnn_validates_on_a_third_as_many_rows(rows: int, train_rows: int, val_rows: int) -> None:
-    params = fashion_cnn.Params(rows=rows)
-    assert (params.train_rows, params.val_rows) == (train_rows, val_rows)
+def test_fashion_mnist_validates_on_a_third_as_many_rows(rows: int, train_rows: int, val_rows: int) -> None:
+    assert (_fashion_data.train_rows(rows), _fashion_data.val_rows(rows)) == (train_rows, val_rows)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +224,69 @@ def test_fashion_cnn_by_default_is_the_network_of_the_main_job() -> None:
     assert str(model.net) == str(expected)
     for name, weights in expected.state_dict().items():
         assert torch.equal(model.net.state_dict()[name], weights)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "wanted"),
+    [
+        ("rows", 50_001, r"from 0 \(= all\) to 50,000"),
+        ("patch", 5, "must divide the image's 28 pixels"),
+        ("heads", 3, "must divide width 32"),
+        ("weight_decay", -0.1, "must be at least 0"),
+        ("warmup_steps", -1, "must be at least 0"),
+        *[(knob, 0, "must be above 0") for knob in ("lr", "width", "depth", "heads", "patch", "batch_size")],
+        ("dropout", 1.0, "from 0 to below 1"),
+    ],
+)
+def test_fashion_vit_refuses_a_value_out_of_range(knob: str, value: float, wanted: str) -> None:
+    with pytest.raises(ValueError, match=f"{knob} {value}: {wanted}"):
+        fashion_vit.Params(**{knob: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("patch", "tokens"), [(4, 49), (7, 16), (14, 4)])
+def test_fashion_vit_sees_every_pixel_and_where_it_is(patch: int, tokens: int) -> None:
+    model = fashion_vit.build_model(fashion_vit.Params(patch=patch, dropout=0.0)).eval()
+    image = torch.rand(1, 1, 28, 28, requires_grad=True)
+    assert model.net[0](image).shape == (1, tokens, 32)
+    logits = model(image)
+    assert logits.shape == (1, 10)
+    logits.square().sum().backward()  # type: ignore[no-untyped-call]
+    assert image.grad is not None
+    assert (image.grad != 0).all()
+    moved = torch.roll(image.detach(), patch, dims=-1)  # the same patches in another order
+    assert not torch.allclose(model(image), model(moved), atol=1e-5)
+
+
+def test_fashion_vit_warms_up_step_by_step_and_then_keeps_its_rate() -> None:
+    model = fashion_vit.build_model(fashion_vit.Params(lr=0.4, warmup_steps=4))
+    configured = model.configure_optimizers()
+    optimizer, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    rates = []
+    for _ in range(6):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_path: Path) -> None:
+    params = dataclasses.replace(small_params(fashion_vit), warmup_steps=10, dropout=0.1)
+    config = fit_config(fashion_vit, max_epochs=4)
+    whole: list[float] = []
+    halves: list[float] = []
+    Fit(fashion_vit, params, config).run(lambda epoch: not whole.append(epoch.metrics["val_loss"]))
+    first = Fit(fashion_vit, params, config)
+
+    def until_the_second(epoch: Epoch) -> bool:
+        halves.append(epoch.metrics["val_loss"])
+        if epoch.epoch == 2:
+            first.save(tmp_path)
+        return epoch.epoch < 2
+
+    first.run(until_the_second)
+    second = Fit(fashion_vit, params, config, tmp_path)
+    second.run(lambda epoch: not halves.append(epoch.metrics["val_loss"]))
+    assert halves == whole
 
 
 def test_the_rows_to_train_validate_and_test_on_are_not_the_same() -> None:

@@ -1,4 +1,4 @@
-"""What the classifiers here share: loss, accuracy, SGD."""
+"""What the classifiers here share: loss, accuracy, and SGD where it is used."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from torch.nn import functional
 
 
 class Classifier(pl.LightningModule):
-    """A network trained by SGD with momentum on cross-entropy.
+    """A network trained on cross-entropy; a subclass says by which optimizer.
 
     Logs train_loss, val_loss and val_acc (share of right answers) each epoch, test_acc when tested.
     """
 
-    def __init__(self, net: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
-        self._sgd: dict[str, Any] = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs [batch, ...] to logits [batch, classes]."""
@@ -41,6 +40,14 @@ class Classifier(pl.LightningModule):
     def test_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> None:
         inputs, labels = batch
         self.log("test_acc", _accuracy(self(inputs), labels), batch_size=len(labels))
+
+
+class SgdClassifier(Classifier):
+    """Trained by SGD with momentum."""
+
+    def __init__(self, net: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(net)
+        self._sgd: dict[str, Any] = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), **self._sgd)

@@ -24,7 +24,9 @@ from trainables._batches import Rows
 VARIABLE = "SWEEPS_DATA_DIR"
 PACKAGE = "dataset-fashion-mnist"
 PACKAGE_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-DOWNLOAD_FOLDER = Path(__file__).resolve().parents[1] / "data" / "fashion-mnist"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+DOWNLOAD_FOLDER = CACHE / "sweeps" / "fashion-mnist"
+"""Of the user, not beside this file: that may be an installed package, or a copy that Ray brought here."""
 UPSTREAM = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 HELD_OUT_ROWS = 10_000
 """Rows at the end of the training images that validation is drawn from."""

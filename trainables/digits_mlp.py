@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from trainables._batches import Rows, batches
-from trainables._classifier import Classifier
+from trainables._classifier import SgdClassifier
 
 METRIC, MODE = "val_acc", "max"
 
@@ -52,9 +52,9 @@ class Digits(pl.LightningDataModule):
         return batches(_rows()["test"], 300, shuffle=False)
 
 
-def build_model(params: Params) -> Classifier:
+def build_model(params: Params) -> SgdClassifier:
     net = nn.Sequential(nn.Linear(64, params.hidden), nn.ReLU(), nn.Linear(params.hidden, 10))
-    return Classifier(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
+    return SgdClassifier(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
 
 
 def build_data(params: Params) -> Digits:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import lightning.pytorch as pl
 from torch import nn
-from torch.utils.data import DataLoader
 
-from trainables import _fashion_mnist
-from trainables._batches import Rows, batches
-from trainables._classifier import Classifier
+from trainables import _fashion_data
+from trainables._classifier import SgdClassifier
+from trainables._fashion_data import FashionMnist
 
 METRIC, MODE = "val_acc", "max"
 
@@ -41,8 +39,7 @@ class Params:
     """Training rows, up to 50,000; a third as many validate, up to 10,000. 0 = all."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rows <= 50_000:
-            raise ValueError(f"rows {self.rows}: from 0 (= all) to 50,000")
+        _fashion_data.check_rows(self.rows)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout {self.dropout}: from 0 to below 1")
         if not 1 <= self.convolutions <= 3:
@@ -66,34 +63,8 @@ class Params:
             widths.append(width or 2 * widths[-1])
         return widths
 
-    @property
-    def train_rows(self) -> int:
-        return self.rows or 50_000
 
-    @property
-    def val_rows(self) -> int:
-        return min(max(self.train_rows // 3, 1), 10_000)
-
-
-class FashionMnist(pl.LightningDataModule):
-    """Training rows from the first 50,000 images, validation from the last 10,000, all test rows."""
-
-    def __init__(self, params: Params) -> None:
-        super().__init__()
-        self._params = params
-
-    def train_dataloader(self) -> DataLoader[Rows]:
-        rows = _fashion_mnist.rows("train", self._params.train_rows)
-        return batches(rows, self._params.batch_size, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Rows]:
-        return batches(_fashion_mnist.rows("val", self._params.val_rows), 500, shuffle=False)
-
-    def test_dataloader(self) -> DataLoader[Rows]:
-        return batches(_fashion_mnist.rows("test", 10_000), 500, shuffle=False)
-
-
-def build_model(params: Params) -> Classifier:
+def build_model(params: Params) -> SgdClassifier:
     layers: list[nn.Module] = []
     before, side = 1, 28
     for width in params.widths:
@@ -107,15 +78,12 @@ def build_model(params: Params) -> Classifier:
         nn.ReLU(),
         nn.Linear(64, 10),
     )
-    return Classifier(net, lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay)
+    return SgdClassifier(net, lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay)
 
 
 def build_data(params: Params) -> FashionMnist:
-    return FashionMnist(params)
+    return FashionMnist(params.rows, params.batch_size)
 
 
 def describe_data(params: Params) -> str:
-    return (
-        f"Fashion-MNIST in {_fashion_mnist.find()}: {params.train_rows:,} rows to train on, "
-        f"{params.val_rows:,} to validate, 10,000 to test"
-    )
+    return _fashion_data.describe(params.rows)
