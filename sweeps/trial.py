@@ -29,7 +29,7 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps import checkpoints
+from sweeps import checkpoints, imports
 from training.config import FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
@@ -179,11 +179,12 @@ class SweepTrial(tune.Trainable):
         """Import what training needs, once in the life of this process. Here, not in `setup`: a
         module that can't be imported is a failed trial with its reason, not a process that dies."""
         if self._module is None:
-            import training.fit
-            import training.process
+            with imports.uncollected():
+                import training.fit
+                import training.process
 
-            self._fitting, self._process = training.fit, training.process
-            self._module = importlib.import_module(self._job.trainable)
+                self._fitting, self._process = training.fit, training.process
+                self._module = importlib.import_module(self._job.trainable)
             self._settings = training.process.Settings.now()
         self._settings.put_back()
 
@@ -270,9 +271,10 @@ def why_diverged(metric: str, epoch: int, score: float) -> str:
 
 def test_winner(job: Job, params: dict[str, Any], weights: str) -> dict[str, float]:
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
-    import training.fit
+    with imports.uncollected():
+        import training.fit
 
-    module = importlib.import_module(job.trainable)
+        module = importlib.import_module(job.trainable)
     scores: dict[str, float] = training.fit.test(module, module.Params(**params), job.fit, Path(weights))
     return scores
 
