@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MODULES = {"cnn": "benchmarks.digits_cnn", "mlp": "trainables.digits_mlp"}
+MODULES = {
+    "cnn": "benchmarks.digits_cnn",
+    "mlp": "trainables.digits_mlp",
+    "trivial": "benchmarks.trivial",
+}
 JOB_FILE = "job.json"
 
 
