@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import platform
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
+LOOK_EVERY_S = 0.5
+"""Seconds between looks at the processes of an arm; one look takes some ms."""
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
 
@@ -65,13 +69,20 @@ def busy_cores(seconds: float = 1.0) -> float:
     return (_busy_s() - before) / (time.perf_counter() - began)
 
 
-def run_together(commands: Sequence[Sequence[str]], folder: Path, environment: Mapping[str, str]) -> float:
-    """Start processes at once and wait for all; seconds from the first start to the last exit.
+def run_together(
+    commands: Sequence[Sequence[str]], folder: Path, environment: Mapping[str, str]
+) -> tuple[float, float]:
+    """Start processes at once and wait for all.
+
+    Returns:
+        Seconds from the first start to the last exit, and CPU seconds of all processes that they
+        started in turn: those say more where others keep the machine busy.
 
     Raises:
         RuntimeError: one failed; its output is quoted.
     """
-    began, running = time.perf_counter(), []
+    _adopt_orphans()
+    used, began, running = CpuTimes(os.getpid()), time.perf_counter(), []
     for number, command in enumerate(commands):
         log = folder / f"output_{number}.log"
         with log.open("wb") as output:
@@ -79,12 +90,58 @@ def run_together(commands: Sequence[Sequence[str]], folder: Path, environment: M
                 command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
             )
         running.append((process, log))
-    statuses = [process.wait() for process, _ in running]
+    for process, _ in running:
+        while process.poll() is None:
+            used.look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_EVERY_S)
     wall_s = time.perf_counter() - began
-    for status, (_, log) in zip(statuses, running, strict=True):
-        if status != 0:
-            raise RuntimeError(f"exit status {status}:\n{log.read_text(errors='replace')[-3000:]}")
-    return wall_s
+    for process, log in running:
+        if process.returncode != 0:
+            said = log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"exit status {process.returncode}:\n{said}")
+    _bury_orphans()
+    return wall_s, used.total_s
+
+
+class CpuTimes:
+    """CPU seconds of all processes below one, looked at now and then: those of Ray's workers are told
+    to nobody when they end. What a process used after the last look is missed.
+
+    Args:
+        root: the process, which is not counted itself.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._used: dict[tuple[int, int], float] = {}
+        self._before: set[tuple[int, int]] = set()
+        self.look()
+        self._before = set(self._used)
+
+    def look(self) -> None:
+        """Read them all."""
+        parents, used = {}, {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rsplit(")", 1)[1].split()
+                pid, ticks = int(path.parent.name), int(fields[11]) + int(fields[12])
+                parents[pid] = int(fields[1])
+                used[pid] = int(fields[19]), ticks / os.sysconf("SC_CLK_TCK")
+        for pid, (start, seconds) in used.items():
+            if _is_below(pid, self._root, parents):
+                self._used[pid, start] = seconds
+
+    @property
+    def total_s(self) -> float:
+        return sum(seconds for process, seconds in self._used.items() if process not in self._before)
+
+
+def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
+    above = parents.get(pid)
+    while above is not None and above != root:
+        above = parents.get(above)
+    return above == root
 
 
 def machine() -> dict[str, Any]:
@@ -128,6 +185,23 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _adopt_orphans() -> None:
+    """Stay the ancestor of processes whose parent has gone, as some of Ray's: PR_SET_CHILD_SUBREAPER."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def _bury_orphans(patience_s: float = 20.0) -> None:
+    """Wait for the processes that were adopted: the next arm shall have the machine for itself."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            time.sleep(0.1)
 
 
 def _busy_s() -> float:

@@ -40,7 +40,7 @@ NAMES = {"cnn": ("benchmarks.digits_cnn", "benchmarks.digits_space"), "mlp": ("d
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 Run = dict[str, Any]
-"""model, trials, repeat, arm, wall_s, epochs, s_per_epoch, busy_before."""
+"""model, trials, repeat, arm, wall_s, cpu_s, epochs, s_per_epoch, cpu_s_per_epoch, busy_before."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,16 +70,18 @@ def one_round(model: str, trials: int, repeat: int, arms: Sequence[str]) -> list
             job = _in_folder(job, folder)
             job.write()
             busy = _measure.busy_cores()
-            wall_s = _measure.run_together(commands(arm, job, trials), folder, ONE_THREAD)
+            wall_s, cpu_s = _measure.run_together(commands(arm, job, trials), folder, ONE_THREAD)
             if arm == "a":
                 job = _with_record(job, folder / "sweep")
             epochs = sum(job.epochs) if arm == "a" else job.told()
             runs.append(
                 {"model": model, "trials": trials, "repeat": repeat, "arm": arm, "wall_s": round(wall_s, 3),
-                 "epochs": epochs, "s_per_epoch": wall_s / epochs, "busy_before": round(busy, 2)}
+                 "cpu_s": round(cpu_s, 2), "epochs": epochs, "s_per_epoch": wall_s / epochs,
+                 "cpu_s_per_epoch": cpu_s / epochs, "busy_before": round(busy, 2)}
             )  # fmt: skip
             print(
-                f"{model} {trials} trials, repeat {repeat + 1}, {ARMS[arm]}: {wall_s:.1f} s, {epochs} epochs "
+                f"{model} {trials} trials, repeat {repeat + 1}, {ARMS[arm]}: {wall_s:.1f} s, "
+                f"{cpu_s:.1f} s of CPU, {epochs} epochs "
                 f"({busy:.1f} cores busy before)", flush=True,
             )  # fmt: skip
     return runs
@@ -124,7 +126,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "arm": arm,
                 **{
                     key: _measure.median([run[key] for run in mine])
-                    for key in ("wall_s", "epochs", "s_per_epoch")
+                    for key in ("wall_s", "cpu_s", "epochs", "s_per_epoch", "cpu_s_per_epoch")
                 },
                 "to_floor": _ratio(runs, model, trials, arm, "f"),
             }
@@ -133,14 +135,24 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def describe(medians: Sequence[dict[str, Any]]) -> str:
-    titles = ("sweep", "wall s", "epochs", "s per epoch", "to the Lightning floor")
+    titles = (
+        "sweep",
+        "wall s",
+        "CPU s",
+        "epochs",
+        "s per epoch",
+        "to the Lightning floor",
+        "CPU s per epoch",
+    )
     rows = [
         (
             f"{row['model']} {row['trials']}  {row['arm']} {ARMS[row['arm']]}",
             _measure.number(row["wall_s"], 1),
+            _measure.number(row["cpu_s"], 1),
             _measure.number(row["epochs"], 0),
             _measure.number(row["s_per_epoch"], 3),
             _measure.number(row["to_floor"]),
+            _measure.number(row["cpu_s_per_epoch"], 3),
         )
         for row in medians
     ]

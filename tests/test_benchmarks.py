@@ -41,10 +41,19 @@ def test_every_arm_is_once_the_first() -> None:
     assert all(sorted(order) == ["b", "c", "d"] for order in orders)
 
 
+def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 1.5: pass"
+    parent = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {burn!r}])"
+    wait = "import time; time.sleep(1)\nwhile time.process_time() < 1.5: pass"
+    commands = [[sys.executable, "-c", parent], [sys.executable, "-c", wait]]
+    _, cpu_s = _measure.run_together(commands, tmp_path, {})
+    assert cpu_s > 1.6
+
+
 def a_run(arm: str, repeat: int, wall_s: float, epochs: int) -> dict[str, Any]:
     return {
         "model": "cnn", "trials": 24, "repeat": repeat, "arm": arm, "wall_s": wall_s, "epochs": epochs,
-        "s_per_epoch": wall_s / epochs,
+        "cpu_s": 2 * wall_s, "s_per_epoch": wall_s / epochs, "cpu_s_per_epoch": 2 * wall_s / epochs,
     }  # fmt: skip
 
 
