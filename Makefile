@@ -14,7 +14,7 @@ DONE := .venv/.installed
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-.PHONY: sweep test test-all lint data clean
+.PHONY: sweep test test-all bench lint data clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
@@ -24,6 +24,11 @@ test: data
 
 test-all: data
 	$(BIN)/python -m pytest
+
+# On a machine that does nothing else: an hour on 2 cores.
+bench: $(DONE)
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.scale
 
 lint: $(DONE)
 	$(BIN)/ruff check .

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
 JOURNAL = "record.journal"
 
@@ -28,21 +29,61 @@ class Journal(JournalFileBackend):
     """Optuna's journal file; a line that can't be written whole is taken back, and is the last one."""
 
     def __init__(self, file_path: str) -> None:
-        super().__init__(file_path)
+        self._guard = JournalFileSymlinkLock(file_path)
+        super().__init__(file_path, lock_obj=self._guard)
         self._path = Path(file_path)
         self._lost: OSError | None = None
+        self._is_together = False
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        if self._lost is None:
-            size = self._path.stat().st_size
-            try:
-                super().append_logs(logs)
-                return
-            except OSError as error:
-                self._lost = error
-                with contextlib.suppress(OSError):
-                    os.truncate(self._path, size)
-        raise RecordLost(f"the record can't be written: {self._lost.strerror or self._lost} ({self._path})")
+        """Write lines as Optuna does, and sync them unless they are to be synced `together`."""
+        self._refuse_if_lost()
+        size = self._path.stat().st_size
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        self._guard.acquire()
+        try:
+            with self._path.open("ab") as file:
+                file.write(lines.encode())
+                file.flush()
+                if not self._is_together:
+                    os.fsync(file.fileno())
+        except OSError as error:
+            self._lose(error, size)
+        finally:
+            self._guard.release()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Sync all lines of a block at its end, at once: an epoch is several lines, and waiting for the
+        disk is most of what a line costs."""
+        if self._is_together:
+            yield
+            return
+        size, self._is_together = self._path.stat().st_size, True
+        try:
+            yield
+        finally:
+            self._is_together = False
+            if self._lost is None and self._path.stat().st_size > size:
+                self._sync(size)
+
+    def _sync(self, size: int) -> None:
+        try:
+            with self._path.open("ab") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._lose(error, size)
+
+    def _lose(self, error: OSError, size: int) -> None:
+        self._lost = error
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, size)
+        self._refuse_if_lost()
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost is not None:
+            why = self._lost.strerror or self._lost
+            raise RecordLost(f"the record can't be written: {why} ({self._path})")
 
 
 def mend(path: Path) -> int:

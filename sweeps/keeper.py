@@ -67,14 +67,14 @@ class RecordKeeper(Callback):
     ) -> None:
         """Write the epoch; ask for the weights of a trial that ends among the best."""
         number = trial.config["number"]
-        self._record.place(number, result["place"])
-        for notice in result.pop("notices", []):
-            self._say(f"Trial {number}: {notice}")
-            self._record.notice(number, notice)
-        if "epoch" in result:
-            self._record.report(
-                number, result["epoch"], result["score"], result["metrics"], result["seconds"]
-            )
+        with self._record.together():
+            self._record.place(number, result["place"])
+            for notice in result.pop("notices", []):
+                self._say(f"Trial {number}: {notice}")
+                self._record.notice(number, notice)
+            if "epoch" in result:
+                epoch, score, metrics = result["epoch"], result["score"], result["metrics"]
+                self._record.report(number, epoch, score, metrics, result["seconds"])
         if result["done"] and result.get("status") in (None, "finished"):
             result[SHOULD_CHECKPOINT] = self._record.would_lead(number, self._config.keep_checkpoints)
 

@@ -1,6 +1,6 @@
 """The durable record of a sweep: every trial and every epoch, the moment it is reported.
 
-An append-only Optuna journal, written by one process (the driver) and synced to disk line by line;
+An append-only Optuna journal, written by one process (the driver) and synced to disk word by word;
 several writers would hand out trials twice. Searchers, schedulers, the screen and the tables read
 `trials`; none keeps a truth of its own. The optuna-dashboard package opens it as it is.
 """
@@ -46,8 +46,9 @@ class Record:
     `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
     """
 
-    def __init__(self, folder: Path, storage: JournalStorage, study_id: int) -> None:
+    def __init__(self, folder: Path, journal: Journal, storage: JournalStorage, study_id: int) -> None:
         self.folder = folder
+        self.together = journal.together  # a block whose words reach the disk at its end, at once
         self._storage = storage
         self._study_id = study_id
         self._ids: list[int] = []
@@ -74,12 +75,12 @@ class Record:
     @classmethod
     def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
         """A new record in a new folder."""
-        storage = JournalStorage(Journal(str(folder / JOURNAL)))
+        storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
         for key, value in {**about, "mode": mode, "format": FORMAT, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
-        return cls(folder, storage, study_id)
+        return cls(folder, journal, storage, study_id)
 
     @classmethod
     def read(cls, folder: Path) -> Record:
@@ -93,7 +94,7 @@ class Record:
         if not path.is_file():
             raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is missing")
         try:
-            storage = JournalStorage(Journal(str(path)))
+            storage = JournalStorage(journal := Journal(str(path)))
         except (ValueError, LookupError, TypeError) as error:
             whole_bytes(path)  # says which line is damaged, if one is
             raise RecordUnreadable(f"{path}: damaged ({error})") from None
@@ -108,7 +109,7 @@ class Record:
                 f"{path}: of a newer version of this program (format {about['format']}; "
                 f"this one knows {FORMAT}): upgrade it"
             )
-        return cls(folder, storage, storage.get_study_id_from_name(studies[0].study_name))
+        return cls(folder, journal, storage, storage.get_study_id_from_name(studies[0].study_name))
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:
@@ -222,8 +223,9 @@ class Record:
         row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s)
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
         content: Any = vars(row)
-        self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
-        self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
+        with self.together():
+            self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
+            self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
         trial.epochs[epoch] = row
         self._rank_epoch(trial, epoch)
 
@@ -238,13 +240,14 @@ class Record:
         trial = self.trials[number]
         if trial.status != "unfinished":
             return
-        self._attribute(number, "status", status)
-        for key, text in (("reason", reason), ("log", log)):
-            if text != getattr(trial, key):
-                self._attribute(number, key, text)
-        value = trial.best_score(self.mode)
-        values = [value] if status == "finished" and value is not None else None
-        self._storage.set_trial_state_values(self._ids[number], _STATES[status], values)
+        best = trial.best_score(self.mode)
+        values = [best] if status == "finished" and best is not None else None
+        with self.together():
+            self._attribute(number, "status", status)
+            for key, text in (("reason", reason), ("log", log)):
+                if text != getattr(trial, key):
+                    self._attribute(number, key, text)
+            self._storage.set_trial_state_values(self._ids[number], _STATES[status], values)
         trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
         self._settle(trial)
 

@@ -31,14 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sweep(config: SweepConfig) -> int:
     """Plan, run, crown the winner, say what came of it."""
-    from sweeps import cluster
+    from sweeps import cluster, imports
 
     cluster.prepare_environment()
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
-    from sweeps import plan as planning
+    with imports.uncollected():
+        from sweeps import plan as planning
 
-    plan = planning.make_plan(config)
-    from sweeps import ending, engine, environment, folder, notify, resume, sources, winner
+        plan = planning.make_plan(config)
+        from sweeps import ending, engine, environment, folder, notify, resume, sources, winner
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
     print(planning.describe(plan), flush=True)

@@ -29,7 +29,7 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps import checkpoints, registry
+from sweeps import checkpoints, imports, registry
 from sweeps.points import Point
 from training.config import FitConfig, MetricNotLogged
 
@@ -182,19 +182,23 @@ class SweepTrial(tune.Trainable):
         """The trainable's module. What training needs is imported once in the life of this process; here,
         not in `setup`: a module that can't be imported is a failed trial with its reason, not a process
         that dies. Each trainable finds the settings of PyTorch as its own import left them."""
+        if self._trainable not in self._modules:
+            with imports.uncollected():
+                self._import()
+        module, settings = self._modules[self._trainable]
+        settings.put_back()
+        return module
+
+    def _import(self) -> None:
         import training.fit
         import training.process
 
         if self._bare is None:
             self._fitting, self._process = training.fit, training.process
             self._bare = training.process.Settings.now()
-        if self._trainable not in self._modules:
-            self._bare.put_back()
-            module = registry.load(self._job.trainables[self._trainable])
-            self._modules[self._trainable] = (module, training.process.Settings.now())
-        module, settings = self._modules[self._trainable]
-        settings.put_back()
-        return module
+        self._bare.put_back()
+        module = registry.load(self._job.trainables[self._trainable])
+        self._modules[self._trainable] = (module, training.process.Settings.now())
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # EarlyStopping, say
@@ -279,9 +283,10 @@ def why_diverged(metric: str, epoch: int, score: float) -> str:
 
 def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
-    import training.fit
+    with imports.uncollected():
+        import training.fit
 
-    module = registry.load(job.trainables[point.trainable])
+        module = registry.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     scores: dict[str, float] = training.fit.test(module, params, job.fit, Path(weights))
     return scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,17 @@ def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
 
 def _test(plan: Plan, offered: cluster.Cluster, best: TrialRow, weights: Path) -> dict[str, float]:
     print(f"Scoring trial {best.number} on the test rows ...", flush=True)
-    task = ray.remote(test_winner).options(
-        num_cpus=plan.config.cpus_per_trial,
-        num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
-    )
+    gpus = cluster.gpus_per_trial(plan.config, offered.pcs)
+    asked = job_of(plan), best.point, str(weights)
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(plan), best.point, str(weights)))
-    except RayError as error:
-        print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
+        if gpus == 0 and plan.config.address is None:
+            # The plan has imported PyTorch and the trainable: another process would take seconds to.
+            return test_winner(*asked)
+        task = ray.remote(test_winner).options(num_cpus=plan.config.cpus_per_trial, num_gpus=gpus)
+        scores: dict[str, float] = ray.get(task.remote(*asked))
+    except (Exception, SystemExit) as error:  # the user's code, or its process
+        said = traceback.format_exception_only(error) if not isinstance(error, RayError) else [str(error)]
+        print(f"The winner could not be tested: {''.join(said).strip().splitlines()[-1]}", flush=True)
         return {}
     return scores
 

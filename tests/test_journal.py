@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,49 @@ def test_a_full_disk_tears_a_line_of_optunas_own_journal(small_disk: Path) -> No
     with pytest.raises(OSError, match="No space left on device"):
         JournalFileBackend(str(path)).append_logs([{"op_code": 10, "text": "x" * 32 * 1024}])
     assert len(path.read_bytes()) > len(whole)
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The length of the file at each sync."""
+    seen: list[int] = []
+
+    def sync(descriptor: int, fsync: Callable[[int], None] = os.fsync) -> None:
+        fsync(descriptor)
+        seen.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return seen
+
+
+def test_each_line_is_synced_and_lines_together_once_at_their_end(tmp_path: Path, syncs: list[int]) -> None:
+    backend = Journal(str(tmp_path / JOURNAL))
+    backend.append_logs([{"op_code": 0}])
+    assert len(syncs) == 1
+    with backend.together():
+        backend.append_logs([{"op_code": 1}])
+        with backend.together():  # the outer block counts
+            backend.append_logs([{"op_code": 2}])
+        assert len(syncs) == 1
+    with backend.together():
+        pass
+    assert syncs == [14, 42]
+    assert lines(tmp_path / JOURNAL) == [0, 1, 2]
+
+
+def test_lines_together_that_a_disk_refuses_are_taken_back(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, backend = journal.read_bytes(), Journal(str(journal))
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(RecordLost, match="Input/output error"), backend.together():  # noqa: PT012
+        backend.append_logs([{"op_code": 10}])
+        backend.append_logs([{"op_code": 11}])
+        monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.undo()
+    assert journal.read_bytes() == whole
+    with pytest.raises(RecordLost, match="Input/output error"):
+        backend.append_logs([{"op_code": 12}])

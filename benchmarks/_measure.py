@@ -1,0 +1,218 @@
+"""What the benchmarks share: the machine in words, medians, goals, the file of results."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+RESULTS = Path(__file__).parent / "results"
+LOOK_EVERY_S = 0.5
+"""Seconds between looks at the processes of an arm; one look takes some ms."""
+PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A figure that is to stay on one side of a bound."""
+
+    name: str
+    value: float | None
+    """None: not measured this time."""
+    relation: Literal["<=", ">="]
+    bound: float
+
+    @property
+    def is_met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value <= self.bound if self.relation == "<=" else self.value >= self.bound
+
+    def line(self) -> str:
+        """`overhead_24 1.43 (goal <= 2.0) met`"""
+        value = "-" if self.value is None else f"{self.value:.2f}"
+        word = {None: "not measured", True: "met", False: "missed"}[self.is_met]
+        return f"{self.name} {value} (goal {self.relation} {self.bound}) {word}"
+
+
+def median(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return statistics.median(values) if values else None
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Of each repeat by itself: both ran under the same load."""
+    return [one / other for one, other in zip(above, below, strict=True)]
+
+
+def in_turn(arms: Sequence[str], repeat: int) -> list[str]:
+    """The arms of a repeat; another one begins each time, so that none is always the first."""
+    start = repeat % len(arms) if arms else 0
+    return [*arms[start:], *arms[:start]]
+
+
+def busy_cores(seconds: float = 1.0) -> float:
+    """Cores that others keep busy just now."""
+    before, began = _busy_s(), time.perf_counter()
+    time.sleep(seconds)
+    return (_busy_s() - before) / (time.perf_counter() - began)
+
+
+def run_together(
+    commands: Sequence[Sequence[str]], folder: Path, environment: Mapping[str, str]
+) -> tuple[float, float]:
+    """Start processes at once and wait for all.
+
+    Returns:
+        Seconds from the first start to the last exit, and CPU seconds of all processes that they
+        started in turn: those say more where others keep the machine busy.
+
+    Raises:
+        RuntimeError: one failed; its output is quoted.
+    """
+    _adopt_orphans()
+    used, began, running = CpuTimes(os.getpid()), time.perf_counter(), []
+    for number, command in enumerate(commands):
+        log = folder / f"output_{number}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+            )
+        running.append((process, log))
+    for process, _ in running:
+        while process.poll() is None:
+            used.look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_EVERY_S)
+    wall_s = time.perf_counter() - began
+    for process, log in running:
+        if process.returncode != 0:
+            said = log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"exit status {process.returncode}:\n{said}")
+    _bury_orphans()
+    return wall_s, used.total_s
+
+
+class CpuTimes:
+    """CPU seconds of all processes below one, looked at now and then: those of Ray's workers are told
+    to nobody when they end. What a process used after the last look is missed.
+
+    Args:
+        root: the process, which is not counted itself.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._used: dict[tuple[int, int], float] = {}
+        self._before: set[tuple[int, int]] = set()
+        self.look()
+        self._before = set(self._used)
+
+    def look(self) -> None:
+        """Read them all."""
+        parents, used = {}, {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rsplit(")", 1)[1].split()
+                pid, ticks = int(path.parent.name), int(fields[11]) + int(fields[12])
+                parents[pid] = int(fields[1])
+                used[pid] = int(fields[19]), ticks / os.sysconf("SC_CLK_TCK")
+        for pid, (start, seconds) in used.items():
+            if _is_below(pid, self._root, parents):
+                self._used[pid, start] = seconds
+
+    @property
+    def total_s(self) -> float:
+        return sum(seconds for process, seconds in self._used.items() if process not in self._before)
+
+
+def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
+    above = parents.get(pid)
+    while above is not None and above != root:
+        above = parents.get(above)
+    return above == root
+
+
+def machine() -> dict[str, Any]:
+    """Hardware and versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.system() + " " + platform.release().split("-")[0],
+        "python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal]) -> None:
+    """`results/NAME.json`; the goals, as the last lines on the screen."""
+    RESULTS.mkdir(exist_ok=True)
+    whole = {
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": " ".join(["python -m", f"benchmarks.{name}", *sys.argv[1:]]),
+        "machine": machine(),
+        **content,
+        "goals": [{**vars(goal), "is_met": goal.is_met} for goal in goals],
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    for goal in goals:
+        print(goal.line(), flush=True)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [cells[0].ljust(widths[0])]
+        padded += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(map(line, [titles, *rows]))
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _adopt_orphans() -> None:
+    """Stay the ancestor of processes whose parent has gone, as some of Ray's: PR_SET_CHILD_SUBREAPER."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def _bury_orphans(patience_s: float = 20.0) -> None:
+    """Wait for the processes that were adopted: the next arm shall have the machine for itself."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            time.sleep(0.1)
+
+
+def _busy_s() -> float:
+    user, nice, system, _idle, _wait, irq, softirq, *_ = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

@@ -1,0 +1,215 @@
+"""What a sweep costs beside its peers and beside no sweep at all: `python -m benchmarks.overhead`
+
+Scikit-learn's digits, the same seeded params, ASHA with rungs at 1, 3 and 9 of 20 epochs, two trials at
+a time with one PyTorch thread each, no dashboard. Every arm is timed from the start of its processes to
+the exit of the last one. ASHA is asynchronous, so the arms train different numbers of epochs: what is
+compared is the time per epoch that was trained.
+
+  a  this program, by its command line
+  b  Ray Tune the documented way: function trainable, Trainer, report and checkpoint each epoch
+  c  the same with reuse_actors=True
+  d  Optuna alone: 2 processes over a journal, lean Trainer, successive halving, no checkpoints
+  e  floor: the epochs that (a) trained, a plain PyTorch loop in 2 processes
+  f  floor: the epochs that (a) trained, one fit() of a lean Trainer per trial in 2 processes
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _measure
+from benchmarks._job import Job
+from benchmarks._measure import Goal
+
+ARMS = {
+    "a": "sweeps",
+    "b": "Ray Tune",
+    "c": "Ray Tune, reuse_actors",
+    "d": "Optuna alone",
+    "e": "floor, plain loop",
+    "f": "floor, Lightning",
+}
+WORKERS, MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 2, 20, 1, 3
+NAMES = {"cnn": ("benchmarks.digits_cnn", "benchmarks.digits_space"), "mlp": ("digits_mlp", "digits_mlp")}
+"""Model to what `--trainable` and `--search-space` call it."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+Run = dict[str, Any]
+"""model, trials, repeat, arm, wall_s, cpu_s, epochs, s_per_epoch, cpu_s_per_epoch, busy_before."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    runs: list[Run] = []
+    for repeat in range(asked.repeats):
+        for model in asked.models:
+            for trials in asked.trials:
+                runs += one_round(model, trials, repeat, arms_of(asked, trials))
+    medians = summary(runs)
+    print(describe(medians), flush=True)
+    _measure.write("overhead", {"arms": ARMS, "runs": runs, "medians": medians}, goals(runs))
+    return 0
+
+
+def one_round(model: str, trials: int, repeat: int, arms: Sequence[str]) -> list[Run]:
+    """Every arm once. Ours comes first: its record says what the others train."""
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="overhead-") as base:
+        job = Job(
+            model=model, trials=[], epochs=[], seed=repeat, max_epochs=MAX_EPOCHS, grace_epochs=GRACE_EPOCHS,
+            reduction_factor=REDUCTION_FACTOR, workers=WORKERS, folder=base,
+        )  # fmt: skip
+        for arm in ["a", *_measure.in_turn([arm for arm in arms if arm != "a"], repeat)]:
+            folder = Path(base) / arm
+            folder.mkdir()
+            job = _in_folder(job, folder)
+            job.write()
+            busy = _measure.busy_cores()
+            wall_s, cpu_s = _measure.run_together(commands(arm, job, trials), folder, ONE_THREAD)
+            if arm == "a":
+                job = _with_record(job, folder / "sweep")
+            epochs = sum(job.epochs) if arm == "a" else job.told()
+            runs.append(
+                {"model": model, "trials": trials, "repeat": repeat, "arm": arm, "wall_s": round(wall_s, 3),
+                 "cpu_s": round(cpu_s, 2), "epochs": epochs, "s_per_epoch": wall_s / epochs,
+                 "cpu_s_per_epoch": cpu_s / epochs, "busy_before": round(busy, 2)}
+            )  # fmt: skip
+            print(
+                f"{model} {trials} trials, repeat {repeat + 1}, {ARMS[arm]}: {wall_s:.1f} s, "
+                f"{cpu_s:.1f} s of CPU, {epochs} epochs "
+                f"({busy:.1f} cores busy before)", flush=True,
+            )  # fmt: skip
+    return runs
+
+
+def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
+    """The processes of an arm."""
+    python = [sys.executable, "-m"]
+    if arm == "a":
+        trainable, space = NAMES[job.model]
+        flags = {
+            "trainable": trainable, "search-space": space, "searcher": "random", "num-trials": trials,
+            "max-epochs": job.max_epochs, "grace-epochs": job.grace_epochs, "seed": job.seed,
+            "reduction-factor": job.reduction_factor, "max-concurrent": job.workers, "cpus-per-trial": 1,
+            "results-dir": job.folder, "name": "sweep",
+        }  # fmt: skip
+        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        return [[*python, "sweeps.run", *words, "--no-dashboard"]]
+    if arm in ("b", "c"):
+        return [[*python, "benchmarks._tune", job.folder, "reuse" if arm == "c" else "new"]]
+    workers = map(str, range(job.workers))
+    if arm == "d":
+        return [[*python, "benchmarks._optuna", job.folder, worker] for worker in workers]
+    kind = "plain" if arm == "e" else "lightning"
+    return [[*python, "benchmarks._floor", job.folder, worker, kind] for worker in workers]
+
+
+def arms_of(asked: argparse.Namespace, trials: int) -> list[str]:
+    """(b) takes minutes for many trials, and its time per trial is known from few."""
+    return [arm for arm in asked.arms if arm != "b" or trials < 50 or asked.all_of_b]
+
+
+def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Medians over the repeats; the ratio is of the time per epoch, to the Lightning floor."""
+    rows = []
+    for model, trials, arm in dict.fromkeys((run["model"], run["trials"], run["arm"]) for run in runs):
+        mine = _of(runs, model, trials, arm)
+        rows.append(
+            {
+                "model": model,
+                "trials": trials,
+                "arm": arm,
+                **{
+                    key: _measure.median([run[key] for run in mine])
+                    for key in ("wall_s", "cpu_s", "epochs", "s_per_epoch", "cpu_s_per_epoch")
+                },
+                "to_floor": _ratio(runs, model, trials, arm, "f"),
+            }
+        )
+    return rows
+
+
+def describe(medians: Sequence[dict[str, Any]]) -> str:
+    titles = (
+        "sweep",
+        "wall s",
+        "CPU s",
+        "epochs",
+        "s per epoch",
+        "to the Lightning floor",
+        "CPU s per epoch",
+    )
+    rows = [
+        (
+            f"{row['model']} {row['trials']}  {row['arm']} {ARMS[row['arm']]}",
+            _measure.number(row["wall_s"], 1),
+            _measure.number(row["cpu_s"], 1),
+            _measure.number(row["epochs"], 0),
+            _measure.number(row["s_per_epoch"], 3),
+            _measure.number(row["to_floor"]),
+            _measure.number(row["cpu_s_per_epoch"], 3),
+        )
+        for row in medians
+    ]
+    return _measure.table(titles, rows)
+
+
+def goals(runs: Sequence[Run]) -> list[Goal]:
+    return [
+        Goal("overhead_24", _ratio(runs, "cnn", 24, "a", "f"), "<=", 1.8),
+        Goal("overhead_96", _ratio(runs, "cnn", 96, "a", "f"), "<=", 1.3),
+        Goal("ray_tune_24", _ratio(runs, "cnn", 24, "b", "a"), ">=", 5.0),
+        Goal("ray_tune_reuse_24", _ratio(runs, "cnn", 24, "c", "a"), ">=", 1.4),
+    ]
+
+
+def _ratio(runs: Sequence[Run], model: str, trials: int, above: str, below: str) -> float | None:
+    """Median over the repeats of the ratio of the times per epoch."""
+    ours, theirs = ([run["s_per_epoch"] for run in _of(runs, model, trials, arm)] for arm in (above, below))
+    return _measure.median(_measure.ratios(ours, theirs)) if len(ours) == len(theirs) else None
+
+
+def _of(runs: Sequence[Run], model: str, trials: int, arm: str) -> list[Run]:
+    return [run for run in runs if (run["model"], run["trials"], run["arm"]) == (model, trials, arm)]
+
+
+def _in_folder(job: Job, folder: Path) -> Job:
+    return Job(**{**vars(job), "folder": str(folder)})
+
+
+def _with_record(job: Job, sweep: Path) -> Job:
+    from sweeps.record import Record
+
+    trials = Record.read(sweep).trials
+    params = [{**trial.fixed, **trial.params} for trial in trials]
+    return Job(**{**vars(job), "trials": params, "epochs": [len(trial.epochs) for trial in trials]})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--trials", type=int, nargs="+", default=[24, 96])
+    parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--arms",
+        nargs="+",
+        choices=list(ARMS),
+        default=list(ARMS),
+        help="(a) always runs: it tells the others",
+    )
+    parser.add_argument(
+        "--all-of-b", action="store_true", help="(b) also with 50 trials and more: minutes each"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

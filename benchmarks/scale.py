@@ -1,0 +1,251 @@
+"""What a trial costs when its training costs nothing: `python -m benchmarks.scale`
+
+100, 1,000 and 10,000 trials of a model with one parameter and one batch, 1 or 2 epochs each (ASHA), two
+at a time, through the whole program: its command line, warm processes, the record, the screen. The floor
+is the same number of Lightning's `fit()` in 2 plain processes.
+
+trials/s counts from the moment that 10 % of the trials have ended (all is warm by then) to the last end;
+`whole` from the start of the process to its exit. Memory is what the driver's process grew by over the
+same stretch, per trial that ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _measure
+from benchmarks._job import Job
+from benchmarks._measure import Goal
+
+WORKERS, EPOCHS = 2, 2
+TRAINABLE, SPACE = "benchmarks.trivial", "benchmarks.trivial_space"
+FLOOR_TRIALS = 400
+PROPOSALS = 10
+"""Over which the cost of one is taken."""
+
+Run = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    runs: list[Run] = []
+    floors: list[float] = []
+    for repeat in range(asked.repeats):
+        floors.append(floor_trials_per_s())
+        print(f"floor, repeat {repeat + 1}: {floors[-1]:.1f} fits/s in {WORKERS} processes", flush=True)
+        for trials in asked.trials:
+            runs.append({"repeat": repeat, **one_sweep(trials)})
+            print(f"{trials} trials, repeat {repeat + 1}: {_words(runs[-1])}", flush=True)
+    costs = [driver_costs(trials) for trials in asked.told]
+    medians = summary(runs)
+    print(describe(medians, costs, floors), flush=True)
+    content = {"runs": runs, "floors": floors, "medians": medians, "driver_costs": costs}
+    _measure.write("scale", content, goals(medians))
+    return 0
+
+
+def one_sweep(trials: int) -> Run:
+    """A whole sweep, watched from outside and read from its record."""
+    from sweeps.record import Record
+
+    busy = _measure.busy_cores()
+    with tempfile.TemporaryDirectory(prefix="scale-") as base:
+        flags = {
+            "trainable": TRAINABLE, "search-space": SPACE, "searcher": "random", "num-trials": trials,
+            "max-epochs": EPOCHS, "grace-epochs": 1, "reduction-factor": 3, "max-concurrent": WORKERS,
+            "cpus-per-trial": 1, "results-dir": base, "name": "sweep",
+        }  # fmt: skip
+        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        command = [sys.executable, "-m", "sweeps.run", *words, "--no-dashboard"]
+        began, sizes = time.perf_counter(), []
+        with (Path(base) / "output.log").open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            while process.poll() is None:
+                sizes.append((time.time(), _rss_mb(process.pid)))
+                time.sleep(0.1)
+        whole_s = time.perf_counter() - began
+        if process.returncode != 0:
+            raise RuntimeError((Path(base) / "output.log").read_text(errors="replace")[-3000:])
+        record = Record.read(Path(base) / "sweep")
+    ends = sorted(trial.end for trial in record.trials if trial.end is not None)
+    epochs = sum(len(trial.epochs) for trial in record.trials)
+    return {
+        "trials": trials,
+        "epochs": epochs,
+        "busy_before": round(busy, 2),
+        **figures(ends, sizes, whole_s),
+    }
+
+
+def figures(ends: Sequence[float], sizes: Sequence[tuple[float, float]], whole_s: float) -> Run:
+    """Rates and growth, from when each trial ended (in order) and (time, MB of the driver)."""
+    first = len(ends) // 10
+    later = ends[len(ends) - first - 1]
+    return {
+        "whole_s": round(whole_s, 2),
+        "trials_per_s": (len(ends) - 1 - first) / (ends[-1] - ends[first]),
+        "trials_per_s_of_last_tenth": first / (ends[-1] - later),
+        "whole_trials_per_s": len(ends) / whole_s,
+        "kb_per_trial": (_at(sizes, ends[-1]) - _at(sizes, ends[first])) * 1000 / (len(ends) - 1 - first),
+        "driver_mb": round(max(size for _, size in sizes)),
+    }
+
+
+def floor_trials_per_s() -> float:
+    """Lightning's `fit()` of the same model in plain processes, imports left out: a rate of all together."""
+    with tempfile.TemporaryDirectory(prefix="scale-") as base:
+        times = []
+        for trials in (WORKERS, FLOOR_TRIALS + WORKERS):
+            job = Job(
+                model="trivial", trials=[{"x": 0.5}] * trials, seed=0,
+                epochs=[1 + (number % 3 == 0) for number in range(trials)],
+                max_epochs=EPOCHS, grace_epochs=1, reduction_factor=3, workers=WORKERS, folder=base,
+            )  # fmt: skip
+            job.write()
+            commands = [
+                [sys.executable, "-m", "benchmarks._floor", base, str(worker), "lightning"]
+                for worker in range(WORKERS)
+            ]
+            wall_s, _ = _measure.run_together(commands, Path(base), {"OMP_NUM_THREADS": "1"})
+            times.append(wall_s)
+    return FLOOR_TRIALS / (times[1] - times[0])
+
+
+def driver_costs(trials: int) -> dict[str, Any]:
+    """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
+    from sweeps import plan as planning
+    from sweeps.config import SweepConfig
+    from sweeps.record import Record
+    from sweeps.results import write_tables
+
+    costs: dict[str, Any] = {"trials": trials}
+    with tempfile.TemporaryDirectory(prefix="scale-") as base:
+        for searcher in ("random", "tpe"):
+            config = SweepConfig(
+                trainable=TRAINABLE, search_space=SPACE, searcher=searcher, num_trials=trials,
+                max_epochs=EPOCHS, grace_epochs=1, results_dir=base, name=searcher,
+            )  # fmt: skip
+            plan = planning.make_plan(config)
+            folder = Path(base) / searcher
+            folder.mkdir()
+            record = Record.create(folder, searcher, "max", {"metric": "score"})
+            costs["record_ms_per_trial"] = _fill(record, trials, plan.space)
+            chosen = plan.searcher.build(plan.config, plan.space, record)
+            chosen.slots = PROPOSALS
+            began = time.perf_counter()
+            for number in range(PROPOSALS):
+                chosen.suggest(str(number))
+            costs[f"{searcher}_ms"] = _ms_since(began) / PROPOSALS
+            began = time.perf_counter()
+            write_tables(record, folder)
+            costs["tables_ms"] = _ms_since(began)
+    return costs
+
+
+def _fill(record: Any, trials: int, space: Any) -> float:
+    """Trials as a sweep records them; ms of each."""
+    began = time.perf_counter()
+    words = space.distributions()
+    for number in range(trials):
+        x = (number * 0.6180339887) % 1  # spread evenly, none twice
+        record.begin({"x": x}, words, 0, {})
+        record.place(number, {"pc": "pc", "pid": number % WORKERS, "gpu": ""})
+        for epoch in range(1, 2 + (number % 3 == 0)):
+            record.report(number, epoch, x, {"score": x}, 0.01)
+        record.end(number, "finished" if number % 3 == 0 else "pruned")
+    return _ms_since(began) / trials
+
+
+def summary(runs: Sequence[Run]) -> list[Run]:
+    keys = [key for key in runs[0] if key not in ("repeat", "trials")] if runs else []
+    return [
+        {
+            "trials": trials,
+            **{key: _measure.median([run[key] for run in runs if run["trials"] == trials]) for key in keys},
+        }
+        for trials in dict.fromkeys(run["trials"] for run in runs)
+    ]
+
+
+def describe(medians: Sequence[Run], costs: Sequence[Run], floors: Sequence[float]) -> str:
+    rates = _measure.table(
+        ("trials", "trials/s", "in the last tenth", "whole s", "whole trials/s", "KB per trial", "driver MB"),
+        [
+            (
+                f"{row['trials']:,}",
+                _measure.number(row["trials_per_s"], 1),
+                _measure.number(row["trials_per_s_of_last_tenth"], 1),
+                _measure.number(row["whole_s"], 1),
+                _measure.number(row["whole_trials_per_s"], 1),
+                _measure.number(row["kb_per_trial"], 1),
+                _measure.number(row["driver_mb"], 0),
+            )
+            for row in medians
+        ],
+    )
+    names = ("record_ms_per_trial", "random_ms", "tpe_ms", "tables_ms")
+    driver = _measure.table(
+        ("trials known", "record ms/trial", "random ms/proposal", "tpe ms/proposal", "tables ms"),
+        [(f"{row['trials']:,}", *(_measure.number(row[name], 1) for name in names)) for row in costs],
+    )
+    floor = _measure.number(_measure.median(floors), 1)
+    return f"{rates}\n\nfloor: {floor} fits/s in {WORKERS} plain processes\n\n{driver}\n"
+
+
+def goals(medians: Sequence[Run]) -> list[Goal]:
+    """The slowest size counts; flat: the largest of all sizes against the smallest."""
+    rates = [row["trials_per_s"] for row in medians]
+    spread = None if len(rates) < 2 else 100 * (max(rates) - min(rates)) / max(rates)
+    return [
+        Goal("trials_per_s", min(rates, default=None), ">=", 40.0),
+        Goal("flat_percent", spread, "<=", 20.0),
+    ]
+
+
+def _words(run: Run) -> str:
+    return (
+        f"{run['trials_per_s']:.1f} trials/s, whole {run['whole_s']:.1f} s, "
+        f"{run['kb_per_trial']:.1f} KB a trial ({run['busy_before']:.1f} cores busy before)"
+    )
+
+
+def _ms_since(began: float) -> float:
+    return 1000 * (time.perf_counter() - began)
+
+
+def _at(sizes: Sequence[tuple[float, float]], moment: float) -> float:
+    """The size that was taken last before a moment."""
+    return next((size for when, size in reversed(sizes) if when <= moment), sizes[0][1])
+
+
+def _rss_mb(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--trials", type=int, nargs="+", default=[100, 1_000, 10_000])
+    parser.add_argument(
+        "--told", type=int, nargs="*", default=[100, 1_000], help="trials known to a searcher"
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

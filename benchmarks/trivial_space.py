@@ -1,0 +1,5 @@
+"""One knob for the trivial trainable."""
+
+from ray import tune
+
+SPACE = {"x": tune.uniform(0.0, 1.0)}

@@ -1,0 +1,151 @@
+"""The benchmarks' own arithmetic, and that their arms train the same thing; no timings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import _measure, _plain, digits_cnn, overhead, scale
+from benchmarks._job import Job
+from benchmarks._measure import Goal
+from sweeps.imports import uncollected
+from trainables import digits_mlp
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize(
+    ("goal", "line"),
+    [
+        (Goal("overhead_24", 1.428, "<=", 2.0), "overhead_24 1.43 (goal <= 2.0) met"),
+        (Goal("overhead_24", 2.004, "<=", 2.0), "overhead_24 2.00 (goal <= 2.0) missed"),
+        (Goal("trials_per_s", 40.0, ">=", 40.0), "trials_per_s 40.00 (goal >= 40.0) met"),
+        (Goal("trials_per_s", None, ">=", 40.0), "trials_per_s - (goal >= 40.0) not measured"),
+    ],
+)
+def test_a_goal_says_whether_it_is_met(goal: Goal, line: str) -> None:
+    assert goal.line() == line
+
+
+def test_a_median_of_nothing_is_none() -> None:
+    assert (_measure.median([]), _measure.median([3.0, 1.0, 2.0])) == (None, 2.0)
+
+
+def test_every_arm_is_once_the_first() -> None:
+    orders = [_measure.in_turn(["b", "c", "d"], repeat) for repeat in range(3)]
+    assert sorted(order[0] for order in orders) == ["b", "c", "d"]
+    assert all(sorted(order) == ["b", "c", "d"] for order in orders)
+
+
+def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 1.5: pass"
+    parent = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {burn!r}])"
+    wait = "import time; time.sleep(1)\nwhile time.process_time() < 1.5: pass"
+    commands = [[sys.executable, "-c", parent], [sys.executable, "-c", wait]]
+    _, cpu_s = _measure.run_together(commands, tmp_path, {})
+    assert cpu_s > 1.6
+
+
+def a_run(arm: str, repeat: int, wall_s: float, epochs: int) -> dict[str, Any]:
+    return {
+        "model": "cnn", "trials": 24, "repeat": repeat, "arm": arm, "wall_s": wall_s, "epochs": epochs,
+        "cpu_s": 2 * wall_s, "s_per_epoch": wall_s / epochs, "cpu_s_per_epoch": 2 * wall_s / epochs,
+    }  # fmt: skip
+
+
+def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
+    runs = [
+        a_run("a", 0, 30.0, 100), a_run("f", 0, 10.0, 100),  # 3 times
+        a_run("a", 1, 80.0, 200), a_run("f", 1, 20.0, 100),  # 2 times, on a busy machine
+        a_run("a", 2, 20.0, 100), a_run("f", 2, 10.0, 100),  # 2 times
+    ]  # fmt: skip
+    by_name = {goal.name: goal.value for goal in overhead.goals(runs)}
+    assert by_name == {
+        "overhead_24": pytest.approx(2.0),
+        "overhead_96": None,
+        "ray_tune_24": None,
+        "ray_tune_reuse_24": None,
+    }
+    floor = overhead.summary(runs)[1]
+    assert (floor["arm"], floor["epochs"], floor["s_per_epoch"]) == ("f", 100, pytest.approx(0.1))
+    assert "cnn 24  f floor, Lightning" in overhead.describe(overhead.summary(runs))
+
+
+def a_job(**changes: Any) -> Job:
+    known: dict[str, Any] = {
+        "model": "mlp", "trials": [{}] * 5, "epochs": [1, 20, 3, 9, 8], "seed": 0, "max_epochs": 20,
+        "grace_epochs": 1, "reduction_factor": 3, "workers": 2, "folder": "",
+    }  # fmt: skip
+    return Job(**{**known, **changes})
+
+
+def test_the_floors_share_out_every_trial_once_and_evenly() -> None:
+    job = a_job()
+    shares = [job.share(worker) for worker in range(job.workers)]
+    assert sorted(number for share in shares for number in share) == [0, 1, 2, 3, 4]
+    assert [sum(job.epochs[number] for number in share) for share in shares] == [21, 20]
+
+
+def test_a_job_travels_in_a_file_and_is_told_of_every_epoch(tmp_path: Path) -> None:
+    job = a_job(folder=str(tmp_path))
+    job.write()
+    assert Job.read(str(tmp_path)) == job
+    job.tell({0: 1, 2: 3}, worker=0)
+    job.tell({1: 20}, worker=1)
+    assert job.told() == 24
+
+
+def test_rates_leave_the_warming_up_out() -> None:
+    ends = [0.0, *(10.0 + number for number in range(20))]  # the first alone, long before the others
+    sizes = [(0.0, 100.0), (11.0, 101.0), (29.0, 102.8)]
+    found = scale.figures(ends, sizes, whole_s=42.0)
+    assert found["trials_per_s"] == pytest.approx(1.0)
+    assert found["trials_per_s_of_last_tenth"] == pytest.approx(1.0)
+    assert found["whole_trials_per_s"] == 0.5
+    assert found["kb_per_trial"] == pytest.approx(100.0)
+
+
+def test_the_slowest_size_counts_and_flat_is_over_all_sizes() -> None:
+    lines = [goal.line() for goal in scale.goals([{"trials_per_s": 50.0}, {"trials_per_s": 39.0}])]
+    assert lines == ["trials_per_s 39.00 (goal >= 40.0) missed", "flat_percent 22.00 (goal <= 20.0) missed"]
+
+
+def test_the_floor_trains_the_same_networks_on_the_same_rows() -> None:
+    mlp = digits_mlp.build_model(digits_mlp.Params(hidden=16)).net
+    assert shapes(_plain.net("mlp", {"hidden": 16})) == shapes(mlp)
+    cnn = digits_cnn.build_model(digits_cnn.Params()).net
+    assert shapes(_plain.net("cnn", {})) == shapes(cnn)
+    assert sum(parameter.numel() for parameter in cnn.parameters()) == 56_064
+    train, val = _plain.rows("mlp")
+    theirs = digits_mlp.build_data(digits_mlp.Params(batch_size=2_000))
+    assert next(iter(theirs.val_dataloader()))[0].equal(val[0])
+    assert sum(len(labels) for _, labels in theirs.train_dataloader()) == len(train[1])
+    assert len(digits_cnn.build_data(digits_cnn.Params()).train_dataloader()) == 23
+
+
+def shapes(network: Any) -> list[Any]:
+    return [tuple(tensor.shape) for tensor in network.state_dict().values()]
+
+
+def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
+    code = (
+        "import gc\nfrom sweeps.imports import uncollected\n"
+        "with uncollected():\n    assert not gc.isenabled()\n    import decimal\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 0\n"
+        "gc.disable()\nwith uncollected():\n    pass\nassert not gc.isenabled()"
+    )
+    assert uncollected.__doc__
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["overhead", "scale"])
+def test_a_benchmark_tells_its_flags(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--help"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "--repeats" in done.stdout
