@@ -37,7 +37,9 @@ class Digits(pl.LightningDataModule):
 
 
 def build_model(params: Params) -> SgdClassifier:
-    return Classifier(_plain.cnn(), lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay)
+    return SgdClassifier(
+        _plain.cnn(), lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay
+    )
 
 
 def build_data(params: Params) -> Digits:
