@@ -92,7 +92,7 @@ def _parser() -> ArgumentParser:
     parser = _Parser(
         prog="python -m sweeps.run",
         usage="%(prog)s [--config sweep.yaml] [flags]",
-        description="Train many trials of one model, prune the poor ones, record them all.",
+        description="Train many trials of one model or of several, prune the poor ones, record them all.",
         formatter_class=argparse.HelpFormatter,
         print_config=None,
         exit_on_error=False,
@@ -128,9 +128,10 @@ def _add_flag(group: Any, name: str) -> None:
     shown = "" if "(default:" in doc or name == "params" else f" (default: {default})"
     text = (doc.rstrip(".") + shown + ".").replace("%", "%%")
     # `params` is here for --help alone: jsonargparse would make a number of the string '32'.
-    group.add_argument(
+    shown_as = group.add_argument(
         flag(name), type=Any if name == "params" else kind, default=default, metavar=metavar, help=text
     )
+    shown_as.option_strings = [flag(name)]  # of lists jsonargparse knows `--trainable+` too
 
 
 def _metavar(kind: str) -> str:
@@ -171,7 +172,9 @@ def _join_several(tokens: Sequence[str]) -> list[str]:
         values = [value] if equals else []
         while rest and not rest[0].startswith("--"):
             values.append(rest.pop(0))
-        joined += [f"{name}={json.dumps(values)}"] if len(values) > 1 else [name, *values]
+        if not values:
+            raise UserError(f"{name}: give a name, or several with a space between")
+        joined.append(f"{name}={values[0] if len(values) == 1 else json.dumps(values)}")
     return joined
 
 

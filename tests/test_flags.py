@@ -166,7 +166,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--params", "rows"], "--params rows: give name=value, as in --params rows=0 width=16"),
         (["--params", "a..b=1"], "--params a..b=1: give name=value, as in --params rows=0 width=16"),
         (["--params", ".b=1"], "--params .b=1: give name=value, as in --params rows=0 width=16"),
-        (["--trainable"], "argument --trainable: expected one argument"),
+        (["--trainable"], "--trainable: give a name, or several with a space between"),
         (["--trainable", "a", "b", "a"], "--trainable a b a: one is given twice"),
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
         (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),

@@ -89,15 +89,15 @@ def test_a_sweep_of_two_models_killed_on_its_way_ends_as_one_that_was_not(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """TPE and ASHA, one trial at a time."""
-    one_at_a_time = (*TOYS, "--num-trials", "12", "--max-concurrent", "1", "--checkpoint-epochs", "1")
-    whole = sweep(*one_at_a_time, "--name", "whole", "--results-dir", str(tmp_path))
+    one_at_a_time = (*TOYS, "--num-trials", "9", "--max-concurrent", "1", "--checkpoint-epochs", "1")
+    whole = sweep(*one_at_a_time, "--name", "whole", "--results-dir", str(tmp_path), timeout_s=400)
     assert whole.returncode == 0, whole.stdout + whole.stderr
     (tmp_path / "killed" / "attempts").mkdir(parents=True)
     diary = {"TOY_ATTEMPTS": str(tmp_path / "killed" / "attempts")}
     moments = random.Random(random.randrange(10**6))
     folder = tmp_path / "killed" / "sweep"
-    killer = Murderer(folder, one_at_a_time, {**environment, **diary}, moments, 6_000)
-    done = killer.run(kills=3)
+    killer = Murderer(folder, one_at_a_time, {**environment, **diary}, moments, 4_000)
+    done = killer.run(kills=2)
     assert done.returncode == 0, done.stdout
     assert killer.kills >= 1
     ours, theirs = results.load(folder), results.load(tmp_path / "whole")

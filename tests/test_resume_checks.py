@@ -18,6 +18,7 @@ from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.schedulers import asha
+from sweeps.space import FlatSpace
 from tests.conftest import propose
 
 SLOPES = "tests.faulty.slopes"
@@ -214,11 +215,32 @@ def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
 
     sweep.trial(0.1)
     plan = sweep.to_resume()
-    wider = dataclasses.replace(plan.space, domains={"slope": tune.uniform(0.1, 2.0)})
+    (model,) = plan.models
+    assert isinstance(model.space, FlatSpace)
+    wider = dataclasses.replace(model.space, domains={"slope": tune.uniform(0.1, 2.0)})
+    models = (dataclasses.replace(model, space=wider),)
     with pytest.raises(UserError, match=r"\n  knob slope: 0\.1 to 1\S* -> 0\.1 to 2"):
-        look(dataclasses.replace(plan, space=wider))
+        look(dataclasses.replace(plan, models=models))
     forced = sweep.to_resume(force=True)
-    assert "knob slope" in look(dataclasses.replace(forced, space=wider)).text
+    assert "knob slope" in look(dataclasses.replace(forced, models=models)).text
+
+
+SEVERAL = ["tests.faulty.toy", "tests.faulty.steps"]
+
+
+@pytest.mark.parametrize("now", ["tests.faulty.toy", SEVERAL[::-1]])
+def test_of_several_trainables_none_goes_and_none_comes(now: str | list[str], tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trainable=SEVERAL, search_space=[SLOPES, "tests.faulty.speeds"])
+    sweep.trial(0.1)
+    assert not sweep.look().is_finished
+    of = dict(zip(SEVERAL, [SLOPES, "tests.faulty.speeds"], strict=True))
+    spaces = [of[name] for name in (now if isinstance(now, list) else [now])]
+    sweep.refuses(
+        r"--trainable \S.*: the sweep began with tests\.faulty\.toy, tests\.faulty\.steps",
+        trainable=now,
+        search_space=spaces if len(spaces) > 1 else spaces[0],
+        force=True,
+    )
 
 
 def test_changed_code_is_refused_unless_forced(tmp_path: Path, package: str) -> None:
@@ -281,7 +303,7 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
 def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_module, "FORMAT", record_module.FORMAT - 1)
     sweep.refuses(
-        r"--resume .*: of a newer version of this program \(format 1; this one knows 0\)", force=True
+        r"--resume .*: of a newer version of this program \(format 2; this one knows 1\)", force=True
     )
 
 

@@ -16,6 +16,7 @@ Optional:
     def describe_data(params: Params) -> str: ...    # one line for the plan; raises when it is missing
 
 and a `test_step` in the model, run once, for the winner alone. Load a data set once per process (a
-cached function): trials that follow one another in a process then share it. Knows torch, lightning
+cached function): trials that follow one another in a process then share it, and those of another model
+may come between them. Knows torch, lightning
 and `training`; never ray, never `sweeps`. A module that begins with `_` is a helper, no trainable.
 """
