@@ -295,7 +295,7 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    SweepReporter(plan.config, record, Disk(plan.folder, 0.0, 1), console).report([], True)
+    SweepReporter(plan, record, Disk(plan.folder, 0.0, 1), console).report([], True)
     text = console.export_text()
     assert "trainable" in text
     assert all(trial.trainable in text for trial in record.trials)

@@ -198,7 +198,7 @@ def test_a_trial_goes_on_from_its_checkpoint_in_another_process(
     job = _job(folder=tmp_path)
     first = start(job, SECOND)
     _train(first, 2)
-    first.save_checkpoint("")
+    first.save_checkpoint(str(tmp_path))
     second = start(_job(), FIRST)
     _train(second, 1)
     second = start(job, SECOND)
@@ -215,13 +215,13 @@ def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
     job = _job(folder=tmp_path)
     first = start(job, SECOND)
     _train(first)
-    first.save_checkpoint("")
+    first.save_checkpoint(str(tmp_path))
     second = start(job, SECOND)
     result = second.train()
     assert (result["epoch"], result["metrics"], result["done"]) == (3, alone[2], True)
     (checkpoint,) = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
     written = (checkpoint / "resume.ckpt").stat()
-    second.save_checkpoint("")
+    second.save_checkpoint(str(tmp_path))
     assert (checkpoint / "resume.ckpt").stat() == written, "there is nothing new to save"
 
 
@@ -233,7 +233,7 @@ def test_training_that_had_ended_by_itself_does_not_go_on_after_a_resume(
     first = start(job, {"fault": "stops"})
     results = [first.train() for _ in range(3)]
     assert [result.get("epoch") for result in results] == [1, 2, None]
-    first.save_checkpoint("")
+    first.save_checkpoint(str(tmp_path))
     second = start(job, {"fault": "stops"})
     known, end = second.train(), second.train()
     assert (known["epoch"], known["score"]) == (2, 2.0)
@@ -248,7 +248,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     first = start(job, SECOND)
     for _ in range(2):
         first.train()
-        first.save_checkpoint("")
+        first.save_checkpoint(str(tmp_path))
     newest, before = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
     content = bytearray((newest / "resume.ckpt").read_bytes())
     content[len(content) // 2] ^= 1
@@ -264,13 +264,15 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     assert "trains on from its start" in result["notices"][0]
 
 
-def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(start: Start, small_disk: Path) -> None:
+def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
+    start: Start, small_disk: Path, tmp_path: Path
+) -> None:
     trial = start(_job(folder=small_disk), SECOND)
     trial.train()
-    trial.save_checkpoint("")
+    trial.save_checkpoint(str(tmp_path))
     fill_up(small_disk)
     trial.train()
-    trial.save_checkpoint("")
+    trial.save_checkpoint(str(tmp_path))
     assert [path.name for path in (small_disk / "checkpoints" / "trial_0000").iterdir()] == ["epoch_0001"]
     result = trial.train()
     assert result["epoch"] == 3
@@ -295,7 +297,7 @@ def test_a_retry_goes_on_from_the_last_checkpoint(
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     trial = start(_job("tests.faulty.toy", folder=tmp_path, max_failures=1), {"fault": "flaky"})
     assert trial.train()["epoch"] == 1
-    trial.save_checkpoint("")
+    trial.save_checkpoint(str(tmp_path))
     assert [trial.train()["epoch"] for _ in range(2)] == [2, 3]
     assert len((tmp_path / "flaky").read_text().splitlines()) == 2
     assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]
