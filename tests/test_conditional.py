@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from optuna.distributions import IntDistribution
 from optuna.trial import FixedTrial
+from ray import cloudpickle
 
 from sweeps import registry
 from sweeps.conditional import SAMPLES, ConditionalSpace, check
@@ -357,6 +358,16 @@ def test_tpe_comes_nearer_to_the_best_branch_than_random_search(tmp_path: Path) 
 
     for seed in (0, 1):
         assert found("tpe", seed) < 0.7 * found("random", seed)
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_a_searcher_can_be_pickled_at_any_time(name: str, tmp_path: Path) -> None:
+    """Tuner pickles all that it is given, while it runs too."""
+    record = new_record(tmp_path)
+    searcher = searcher_of(name, record)
+    play(searcher, record, 10)
+    again = cloudpickle.loads(cloudpickle.dumps(searcher))
+    assert again.suggest("id")["params"] == searcher.suggest("id")["params"]
 
 
 def test_tpe_says_nothing_of_knobs_that_it_draws_by_themselves(

@@ -43,11 +43,14 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """TPE that models what the record holds."""
     enough = space.dimensions + 2
     fidelities = [config.max_epochs, *reversed(rungs(config))]
+    replayed: list[Told | None] = []  # of each trial in turn: what was tried never changes
 
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            past = [as_told(trial, fidelity, words) for trial, words in _of_space(space, record)]
+            replayed.extend(_replay(space, trial) for trial in record.trials[len(replayed) :])
+            both = zip(record.trials, replayed, strict=True)
+            past = [as_told(trial, fidelity, words) for trial, words in both if words is not None]
             yield from _draws(space, past, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
 
@@ -59,11 +62,12 @@ def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | 
     return next((epoch for epoch in fidelities if len(record.scores_at(epoch)) >= enough), None)
 
 
-def _of_space(space: Space, record: Record) -> Iterator[tuple[TrialRow, Told]]:
-    """The trials of this space: when it was changed under a sweep, not all are."""
-    for trial in record.trials:
-        with contextlib.suppress(LookupError, ValueError):  # a knob is missing, or not one of the values
-            yield trial, told(space, trial.point)
+def _replay(space: Space, trial: TrialRow) -> Told | None:
+    """A trial's point as Optuna is told of it; None when it is not of this space, which was changed under
+    the sweep: a knob is missing, or not one of the values."""
+    with contextlib.suppress(LookupError, ValueError):
+        return told(space, trial.point)
+    return None
 
 
 def as_told(trial: TrialRow, fidelity: int, words: Told) -> FrozenTrial:
