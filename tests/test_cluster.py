@@ -76,11 +76,13 @@ def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    _wait_for(port)
-    yield f"127.0.0.1:{port}"
-    os.killpg(head.pid, signal.SIGTERM)
-    head.wait(timeout=60)
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _wait_for(port)
+        yield f"127.0.0.1:{port}"
+    finally:
+        os.killpg(head.pid, signal.SIGTERM)
+        head.wait(timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(port: int) -> None:
