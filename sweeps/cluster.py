@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,21 +97,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     # A terminal that closes tells all processes below it: Ray's would be gone before we have stopped.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        context = ray.init(
-            # Always one: without it Ray joins whatever cluster was last started on this PC.
-            address=config.address or "local",
-            # A local Ray's workers inherit this environment: no runtime_env, no slow start.
-            runtime_env=_runtime_env(code) if config.address else None,
-            num_cpus=None if config.address else this_pc().cpus,
-            include_dashboard=config.dashboard if config.address is None else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
-        ray.shutdown()  # it may have been connected already
-        if config.address is None:
-            raise
-        raise UserError(f"--address {config.address}: {_why_not(error)}") from None
+        context = _init(config, code)
     finally:
         signal.signal(signal.SIGHUP, before)
     try:
@@ -122,14 +109,44 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         ray.shutdown()
 
 
-def _runtime_env(code: Sequence[Path]) -> dict[str, Any]:
+def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
+    import ray
+
+    try:
+        with tempfile.TemporaryDirectory() as empty:
+            return ray.init(
+                # Always one: without it Ray joins whatever cluster was last started on this PC.
+                address=config.address or "local",
+                # A local Ray's workers inherit this environment: no runtime_env, no slow start.
+                runtime_env=_runtime_env(code, empty) if config.address else None,
+                num_cpus=None if config.address else this_pc().cpus,
+                include_dashboard=config.dashboard if config.address is None else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
+        ray.shutdown()  # it may have been connected already
+        if config.address is None:
+            raise
+        raise UserError(f"--address {config.address}: {_why_not(error)}") from None
+
+
+def _runtime_env(code: Sequence[Path], empty: str) -> dict[str, Any]:
     """What the processes of a cluster get of this one: its environment, and code that they lack."""
     passed_on = {name: os.environ[name] for name in ENVIRONMENT}
     if data_dir := os.environ.get(DATA_DIR_VARIABLE):
         passed_on[DATA_DIR_VARIABLE] = data_dir
-    # Packages, not the working folder: that often holds the data and the results, too.
-    sent = {"py_modules": [str(path) for path in code], "excludes": ["__pycache__"]}
-    return {"env_vars": passed_on, **(sent if code else {})}
+    if not code:
+        return {"env_vars": passed_on}
+    return {
+        "env_vars": passed_on,
+        # Packages, not the working folder: that often holds the data and the results, too.
+        "py_modules": [str(path) for path in code],
+        "excludes": ["__pycache__"],
+        # Without one, workers look first in a folder of theirs that is called as ours is here: what lies
+        # there may be an older copy.
+        "working_dir": empty,
+    }
 
 
 def _why_not(error: Exception) -> str:

@@ -47,7 +47,7 @@ def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str
 
     Args:
         settings: its environment, beside ours.
-        hidden: folders that are empty for it and its workers, and for nobody else.
+        hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -63,8 +63,9 @@ def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str
         ),
     ]
     if hidden:
-        mounts = " && ".join(f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}" for folder in hidden)
-        command = ["unshare", "--mount", "sh", "-c", f"{mounts} && exec {shlex.join(command)}"]
+        script = 'for d in "$@"; do mount -t tmpfs tmpfs "$d" && echo "old = 1 / 0" > "$d/__init__.py"; done'
+        script = f"{script}; exec {shlex.join(command)}"
+        command = ["unshare", "--mount", "sh", "-ec", script, "sh", *map(str, hidden)]
     environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
     environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
     head = subprocess.Popen(
@@ -75,15 +76,21 @@ def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    try:
+        _wait_for(port)
+        yield f"127.0.0.1:{port}"
+    finally:
+        os.killpg(head.pid, signal.SIGTERM)
+        head.wait(timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(port: int) -> None:
     for _ in range(300):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
+                return
         time.sleep(0.1)
-    yield f"127.0.0.1:{port}"
-    os.killpg(head.pid, signal.SIGTERM)
-    head.wait(timeout=60)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(
@@ -111,13 +118,14 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_code_gets_to_a_pc_that_has_none_of_it(attempts: Path, tmp_path: Path) -> None:
-    """The folders of the project and of this program are empty for all processes of the cluster."""
+def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path) -> None:
+    """What all processes of the cluster see where the project and this program lie raises."""
     _skip_without_namespaces()
     home = project.write(tmp_path / "home")
+    theirs = [home / "my_project", home / "my_tools"]
     ours = [ROOT / package for package in ("sweeps", "training", "trainables", "search_spaces", "tests")]
     settings = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": "", "TOY_ATTEMPTS": str(attempts)}
-    with _head(settings, hidden=[home, *ours]) as address:
+    with _head(settings, hidden=[*theirs, *ours]) as address:
         done = _sweep(home, address, *project.RUN, "--results-dir", str(tmp_path / "results"))
         assert done.returncode == 0, done.stdout + done.stderr
         mixed = home / "trainables"  # a folder of the user's that has the name of one of ours
