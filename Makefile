@@ -25,7 +25,7 @@ test: data
 test-all: data
 	$(BIN)/python -m pytest
 
-# On a machine that does nothing else: an hour on 2 cores.
+# On a machine that does nothing else; --trials and --repeats of each make it shorter.
 bench: $(DONE)
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.scale

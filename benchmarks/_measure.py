@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
 LOOK_EVERY_S = 0.5
-"""Seconds between looks at the processes of an arm; one look takes some ms."""
+"""Seconds between looks at the processes of an arm."""
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
 

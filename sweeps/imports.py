@@ -12,7 +12,7 @@ def uncollected() -> Iterator[None]:
     """Import without Python's collector, then take what was imported out of its sight for good.
 
     The collector would walk all modules again and again while they are imported (a quarter of the
-    time of `import lightning`), and once more after each trial, to find that none can go (0.15 to 0.3 s).
+    time of `import lightning`), and once more after each trial, to find that none can go (0.25 to 0.3 s).
     """
     was_enabled = gc.isenabled()
     gc.disable()
