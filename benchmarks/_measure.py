@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -18,8 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
-LOOK_EVERY_S = 0.5
-"""Seconds between looks at the processes of an arm."""
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
 
@@ -75,14 +72,14 @@ def run_together(
     """Start processes at once and wait for all.
 
     Returns:
-        Seconds from the first start to the last exit, and CPU seconds of all processes that they
-        started in turn: those say more where others keep the machine busy.
+        Seconds from the first start to the last exit, and CPU seconds of the whole machine in that time:
+        Ray's processes outlive those that started them, and tell nobody what they used.
 
     Raises:
         RuntimeError: one failed; its output is quoted.
     """
     _adopt_orphans()
-    used, began, running = CpuTimes(os.getpid()), time.perf_counter(), []
+    busy_before, began, running = _busy_s(), time.perf_counter(), []
     for number, command in enumerate(commands):
         log = folder / f"output_{number}.log"
         with log.open("wb") as output:
@@ -91,57 +88,14 @@ def run_together(
             )
         running.append((process, log))
     for process, _ in running:
-        while process.poll() is None:
-            used.look()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_EVERY_S)
-    wall_s = time.perf_counter() - began
+        process.wait()
+    wall_s, cpu_s = time.perf_counter() - began, _busy_s() - busy_before
     for process, log in running:
         if process.returncode != 0:
             said = log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"exit status {process.returncode}:\n{said}")
     _bury_orphans()
-    return wall_s, used.total_s
-
-
-class CpuTimes:
-    """CPU seconds of all processes below one, looked at now and then: those of Ray's workers are told
-    to nobody when they end. What a process used after the last look is missed.
-
-    Args:
-        root: the process, which is not counted itself.
-    """
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._used: dict[tuple[int, int], float] = {}
-        self._before: set[tuple[int, int]] = set()
-        self.look()
-        self._before = set(self._used)
-
-    def look(self) -> None:
-        """Read them all."""
-        parents, used = {}, {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                fields = path.read_text().rsplit(")", 1)[1].split()
-                pid, ticks = int(path.parent.name), int(fields[11]) + int(fields[12])
-                parents[pid] = int(fields[1])
-                used[pid] = int(fields[19]), ticks / os.sysconf("SC_CLK_TCK")
-        for pid, (start, seconds) in used.items():
-            if _is_below(pid, self._root, parents):
-                self._used[pid, start] = seconds
-
-    @property
-    def total_s(self) -> float:
-        return sum(seconds for process, seconds in self._used.items() if process not in self._before)
-
-
-def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
-    above = parents.get(pid)
-    while above is not None and above != root:
-        above = parents.get(above)
-    return above == root
+    return wall_s, cpu_s
 
 
 def machine() -> dict[str, Any]:

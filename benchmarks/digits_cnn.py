@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import lightning.pytorch as pl
-from torch.utils.data import DataLoader
-
-from benchmarks import _plain
-from trainables._batches import Rows, batches
-from trainables._classifier import SgdClassifier
+if TYPE_CHECKING:
+    from benchmarks._digits import Digits
+    from trainables._classifier import SgdClassifier
 
 METRIC, MODE = "val_acc", "max"
 
@@ -26,21 +24,16 @@ class Params:
     """L2 penalty, >= 0."""
 
 
-class Digits(pl.LightningDataModule):
-    """1,437 training and 360 validation rows."""
-
-    def train_dataloader(self) -> DataLoader[Rows]:
-        return batches(_plain.rows("cnn")[0], _plain.BATCH_SIZE, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Rows]:
-        return batches(_plain.rows("cnn")[1], 360, shuffle=False)
-
-
 def build_model(params: Params) -> SgdClassifier:
+    from benchmarks import _plain
+    from trainables._classifier import SgdClassifier
+
     return SgdClassifier(
         _plain.cnn(), lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay
     )
 
 
 def build_data(params: Params) -> Digits:
+    from benchmarks._digits import Digits
+
     return Digits()

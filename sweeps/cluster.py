@@ -38,6 +38,11 @@ ENVIRONMENT = {
 }
 
 
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
+"""One of these is there where PyTorch may find a GPU: NVIDIA's on Linux, in Windows' Linux and on a
+Jetson, and AMD's."""
+
+
 class PC(NamedTuple):
     """What a machine offers."""
 
@@ -178,9 +183,12 @@ def _has_token() -> bool:
 
 def this_pc() -> PC:
     """CPU cores that this process may use, and GPUs, without taking memory on any."""
-    import torch
+    gpus = 0
+    if any(Path(device).exists() for device in GPU_DEVICES):  # a second of importing PyTorch, else
+        import torch
 
-    return PC(len(os.sched_getaffinity(0)), torch.cuda.device_count())
+        gpus = torch.cuda.device_count()
+    return PC(len(os.sched_getaffinity(0)), gpus)
 
 
 def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:

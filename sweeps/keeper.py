@@ -75,6 +75,8 @@ class RecordKeeper(Callback):
             if "epoch" in result:
                 epoch, score, metrics = result["epoch"], result["score"], result["metrics"]
                 self._record.report(number, epoch, score, metrics, result["seconds"])
+                if not result["has_test"]:
+                    self._record.note_without_test(self._record.trials[number].trainable)
         if result["done"] and result.get("status") in (None, "finished"):
             result[SHOULD_CHECKPOINT] = self._record.would_lead(number, self._config.keep_checkpoints)
 

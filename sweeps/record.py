@@ -251,6 +251,12 @@ class Record:
         trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
         self._settle(trial)
 
+    def note_without_test(self, trainable: str) -> None:
+        """Write that a trainable can't be scored on test rows: no process need be started to find out."""
+        known = self.about.get("without_test", [])
+        if trainable not in known:
+            self.note("without_test", [*known, trainable])
+
     def note(self, key: str, value: Any) -> None:
         """Write something about the sweep as a whole."""
         self._storage.set_study_user_attr(self._study_id, key, value)

@@ -64,8 +64,8 @@ class SweepTrial(tune.Trainable):
 
     Its config is `{"number": int, "trainable": str, "params": {knob: value}, "fixed": {knob: value},
     "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
-    `score`, `metrics`, `seconds`, `place`; the last one has `done` and, when it went wrong, `status`
-    ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
+    `score`, `metrics`, `seconds`, `place`, `has_test`; the last one has `done` and, when it went wrong,
+    `status` ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -214,6 +214,7 @@ class SweepTrial(tune.Trainable):
             "metrics": dict(epoch.metrics),
             "seconds": epoch.seconds,
             "place": self._place,
+            "has_test": self._fit is not None and self._fit.has_test,
             "done": epoch.epoch >= self._job.fit.max_epochs,
         }
         if not math.isfinite(epoch.score):

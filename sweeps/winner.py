@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
     known: dict[str, Any] = record.about.get("test", {})
     if known.get("trial") == best.number:  # scored before the sweep was resumed
         return {name: score for name, score in known.items() if name != "trial"}
-    if end.outcome == "interrupted":
+    if end.outcome == "interrupted" or best.trainable in record.about.get("without_test", []):
         return {}
     scores = _test(plan, offered, best, weights)
     try:
@@ -80,18 +79,16 @@ def _weights(plan: Plan, record: Record, best: TrialRow) -> Path | None:
 
 
 def _test(plan: Plan, offered: cluster.Cluster, best: TrialRow, weights: Path) -> dict[str, float]:
+    """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {best.number} on the test rows ...", flush=True)
-    gpus = cluster.gpus_per_trial(plan.config, offered.pcs)
-    asked = job_of(plan), best.point, str(weights)
+    task = ray.remote(test_winner).options(
+        num_cpus=plan.config.cpus_per_trial,
+        num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
+    )
     try:
-        if gpus == 0 and plan.config.address is None:
-            # The plan has imported PyTorch and the trainable: another process would take seconds to.
-            return test_winner(*asked)
-        task = ray.remote(test_winner).options(num_cpus=plan.config.cpus_per_trial, num_gpus=gpus)
-        scores: dict[str, float] = ray.get(task.remote(*asked))
-    except (Exception, SystemExit) as error:  # the user's code, or its process
-        said = traceback.format_exception_only(error) if not isinstance(error, RayError) else [str(error)]
-        print(f"The winner could not be tested: {''.join(said).strip().splitlines()[-1]}", flush=True)
+        scores: dict[str, float] = ray.get(task.remote(job_of(plan), best.point, str(weights)))
+    except RayError as error:
+        print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}
     return scores
 

@@ -16,10 +16,12 @@ import urllib.error
 import urllib.request
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from trainables._batches import Rows
+    from trainables._batches import Rows
 
 VARIABLE = "SWEEPS_DATA_DIR"
 PACKAGE = "dataset-fashion-mnist"
@@ -28,6 +30,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
 DOWNLOAD_FOLDER = CACHE / "sweeps" / "fashion-mnist"
 """Of the user, not beside this file: that may be an installed package, or a copy that Ray brought here."""
 UPSTREAM = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+PIXELS = 28
+"""Side of an image."""
+ALL_ROWS = 50_000
+TEST_ROWS = 10_000
 HELD_OUT_ROWS = 10_000
 """Rows at the end of the training images that validation is drawn from."""
 
@@ -38,6 +44,34 @@ SHA256 = {
     "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
+
+
+def check_rows(rows: int) -> None:
+    """Refuse a knob `rows` that is out of range.
+
+    Raises:
+        ValueError: it is.
+    """
+    if not 0 <= rows <= ALL_ROWS:
+        raise ValueError(f"rows {rows}: from 0 (= all) to {ALL_ROWS:,}")
+
+
+def train_rows(rows: int) -> int:
+    """Images that a knob `rows` trains on; 0 = all."""
+    return rows or ALL_ROWS
+
+
+def val_rows(rows: int) -> int:
+    """Images that validate: a third as many as train, from 1 to 10,000."""
+    return min(max(train_rows(rows) // 3, 1), 10_000)
+
+
+def describe(rows: int) -> str:
+    """One line for the plan."""
+    return (
+        f"Fashion-MNIST in {find()}: {train_rows(rows):,} rows to train on, "
+        f"{val_rows(rows):,} to validate, {TEST_ROWS:,} to test"
+    )
 
 
 def find() -> Path:
@@ -123,6 +157,8 @@ def _download() -> Path:
 
 
 def _read(name: str, header: int) -> torch.Tensor:
+    import torch
+
     with gzip.open(find() / name) as packed:
         return torch.frombuffer(bytearray(packed.read()[header:]), dtype=torch.uint8)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import nn
+from trainables import _fashion_mnist
 
-from trainables import _fashion_data
-from trainables._classifier import SgdClassifier
-from trainables._fashion_data import FashionMnist
+if TYPE_CHECKING:
+    from torch import nn
+
+    from trainables._classifier import SgdClassifier
+    from trainables._fashion_data import FashionMnist
 
 METRIC, MODE = "val_acc", "max"
 
@@ -39,7 +42,7 @@ class Params:
     """Training rows, up to 50,000; a third as many validate, up to 10,000. 0 = all."""
 
     def __post_init__(self) -> None:
-        _fashion_data.check_rows(self.rows)
+        _fashion_mnist.check_rows(self.rows)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout {self.dropout}: from 0 to below 1")
         if not 1 <= self.convolutions <= 3:
@@ -65,6 +68,10 @@ class Params:
 
 
 def build_model(params: Params) -> SgdClassifier:
+    from torch import nn  # here, not above: the plan needs Params, and answers in a second without
+
+    from trainables._classifier import SgdClassifier
+
     layers: list[nn.Module] = []
     before, side = 1, 28
     for width in params.widths:
@@ -82,8 +89,10 @@ def build_model(params: Params) -> SgdClassifier:
 
 
 def build_data(params: Params) -> FashionMnist:
+    from trainables._fashion_data import FashionMnist
+
     return FashionMnist(params.rows, params.batch_size)
 
 
 def describe_data(params: Params) -> str:
-    return _fashion_data.describe(params.rows)
+    return _fashion_mnist.describe(params.rows)

@@ -91,6 +91,11 @@ class Fit:
         return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
 
     @property
+    def has_test(self) -> bool:
+        """Whether the model can be scored on test rows."""
+        return _has_test(self._model, self._data)
+
+    @property
     def has_trained(self) -> bool:
         """Whether there is more to save than the checkpoint that it goes on from."""
         return self._trainer is not None
@@ -151,14 +156,18 @@ def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) ->
     torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model, data = trainable.build_model(params), trainable.build_data(params)
-    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
-    if not (has_rows and is_overridden("test_step", model, pl.LightningModule)):
+    if not _has_test(model, data):
         return {}
     model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
     precision = choose_precision(config.precision)
     trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean())
     trainer.test(model, data, verbose=False)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
+    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
+    return bool(has_rows and is_overridden("test_step", model, pl.LightningModule))
 
 
 def choose_precision(precision: str) -> Any:

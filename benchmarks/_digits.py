@@ -1,0 +1,19 @@
+"""The rows of the CNN as batches of Lightning."""
+
+from __future__ import annotations
+
+import lightning.pytorch as pl
+from torch.utils.data import DataLoader
+
+from benchmarks import _plain
+from trainables._batches import Rows, batches
+
+
+class Digits(pl.LightningDataModule):
+    """1,437 training and 360 validation rows."""
+
+    def train_dataloader(self) -> DataLoader[Rows]:
+        return batches(_plain.rows("cnn")[0], _plain.BATCH_SIZE, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Rows]:
+        return batches(_plain.rows("cnn")[1], 360, shuffle=False)
