@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import cluster
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sweeps", "training", "trainables", "search_spaces")
 HEAVY = ("torch", "ray", "lightning", "optuna", "numpy", "pyarrow")
@@ -242,3 +244,23 @@ def test_the_program_starts_light(statement: str) -> None:
 def test_a_heavy_start_is_found(tmp_path: Path) -> None:
     write_tree(tmp_path, {"sweeps/run.py": "from sweeps import plan", "sweeps/plan.py": "import numpy"})
     assert heavy_after("import sweeps.run", tmp_path) == ["numpy"]
+
+
+def test_the_plan_of_a_trainable_that_imports_pytorch_where_it_is_used_does_without(tmp_path: Path) -> None:
+    code = """
+import sys
+from sweeps.run import main
+status = main(sys.argv[1:])
+print([name for name in ("torch", "lightning", "sklearn") if name in sys.modules], file=sys.stderr)
+sys.exit(status)
+"""
+    arguments = ("--dry-run", "--trainable", "digits_mlp", "--results-dir", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, "--gpus-per-trial", "0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    if cluster.this_pc().gpus == 0:  # to count them is PyTorch's
+        assert done.stderr.strip().splitlines()[-1] == "[]"

@@ -16,7 +16,7 @@ from sweeps import registry
 from sweeps.config import SweepConfig, field_docs
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
-from trainables import _fashion_data, _fashion_mnist, fashion_cnn, fashion_vit
+from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 from training import fit
 from training.config import FitConfig
 from training.fit import Epoch, Fit
@@ -174,7 +174,7 @@ def test_a_trainable_learns(name: str) -> None:
     [(200, 200, 66), (1, 1, 1), (6_000, 6_000, 2_000), (50_000, 50_000, 10_000), (0, 50_000, 10_000)],
 )
 def test_fashion_mnist_validates_on_a_third_as_many_rows(rows: int, train_rows: int, val_rows: int) -> None:
-    assert (_fashion_data.train_rows(rows), _fashion_data.val_rows(rows)) == (train_rows, val_rows)
+    assert (_fashion_mnist.train_rows(rows), _fashion_mnist.val_rows(rows)) == (train_rows, val_rows)
 
 
 @pytest.mark.parametrize(

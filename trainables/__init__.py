@@ -19,4 +19,7 @@ and a `test_step` in the model, run once, for the winner alone. Load a data set 
 cached function): trials that follow one another in a process then share it, and those of another model
 may come between them. Knows torch, lightning
 and `training`; never ray, never `sweeps`. A module that begins with `_` is a helper, no trainable.
+
+Heavy imports (torch, lightning) inside the functions: the plan needs Params alone, and is there in a
+second. At the top of the file they work too.
 """
