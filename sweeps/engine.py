@@ -113,8 +113,10 @@ def _tuner(
             callbacks=[keeper],
             progress_reporter=reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
-            # The keeper says who saves at the end; a trial that failed has nothing to save.
-            checkpoint_config=CheckpointConfig(num_to_keep=1, checkpoint_at_end=False),
+            # The keeper says who saves at the end; a trial that failed has nothing to save. Tune's own
+            # folders of them are empty: to bound their number, Tune would write its whole state again
+            # and again.
+            checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
             verbose=1,
         ),
     )

@@ -72,12 +72,15 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
 
 def send(command: str, told: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
     """Run the command to its end, or for so long; print a line when it fails."""
-    with tempfile.TemporaryFile() as output:  # no pipe: what it leaves in the background would hold it open
-        trouble = _trouble(command, told, timeout_s, output)
-        if trouble:
+    try:
+        with tempfile.TemporaryFile() as output:  # no pipe: what stays in the background would hold it open
+            trouble = _trouble(command, told, timeout_s, output)
             output.seek(0)
             lines = output.read().decode(errors="replace").strip().splitlines()
-            print(f"--notify-command failed: {': '.join([trouble, *lines[-1:]])}", flush=True)
+    except OSError as error:  # a full disk
+        trouble, lines = str(error), []
+    if trouble:
+        print(f"--notify-command failed: {': '.join([trouble, *lines[-1:]])}", flush=True)
 
 
 def _trouble(command: str, told: Mapping[str, str], timeout_s: float, output: IO[bytes]) -> str:

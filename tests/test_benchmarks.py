@@ -69,6 +69,7 @@ def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
         "overhead_96": None,
         "ray_tune_24": None,
         "ray_tune_reuse_24": None,
+        "ray_tune_reuse_96": None,
     }
     floor = overhead.summary(runs)[1]
     assert (floor["arm"], floor["epochs"], floor["s_per_epoch"]) == ("f", 100, pytest.approx(0.1))

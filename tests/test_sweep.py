@@ -90,7 +90,7 @@ def test_the_winner_alone_is_kept_and_its_weights_are_those_of_its_best_epoch(
     assert about["params"]["lr"] == winner["params_lr"]
     model = digits_mlp.build_model(digits_mlp.Params(**about["params"]))
     model.load_state_dict(torch.load(folder / "best" / "weights.pt", weights_only=True))
-    inputs, labels = next(iter(digits_mlp.Digits(digits_mlp.Params()).val_dataloader()))
+    inputs, labels = next(iter(digits_mlp.build_data(digits_mlp.Params()).val_dataloader()))
     accuracy = (model(inputs).argmax(1) == labels).float().mean().item()
     assert accuracy == pytest.approx(winner["best_val_acc"])
     assert [path.parent.name for path in (folder / "checkpoints").glob("trial_*/epoch_*")] == [

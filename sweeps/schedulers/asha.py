@@ -14,11 +14,12 @@ import random
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.rungs import goes_on, rungs
+from sweeps.schedulers._first_in import FirstIn
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -80,11 +81,11 @@ def _quantile(in_order: list[float], share: float) -> float:
     return low + part * (high - low)
 
 
-class Asha(FIFOScheduler):
+class Asha(FirstIn):
     """Stops a trial at a rung unless it is among the best there so far."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._config = config
         self._record = record
 

@@ -14,11 +14,12 @@ import math
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import TrialScheduler
 
 from sweeps import brackets
 from sweeps.config import SweepConfig
 from sweeps.record import Record
+from sweeps.schedulers._first_in import FirstIn, live
 from sweeps.words import count
 
 
@@ -54,11 +55,11 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
 expected_epochs = brackets.expected_epochs
 
 
-class Hyperband(FIFOScheduler):
+class Hyperband(FirstIn):
     """Pauses a trial at a rung until all of its bracket are there, then runs the best ones on."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._config = config
         self._record = record
 
@@ -72,22 +73,18 @@ class Hyperband(FIFOScheduler):
         return str(words.get(decided, TrialScheduler.STOP))
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Who runs next: a trial that was promoted, else the oldest new one.
+        """Who runs next: the oldest new trial, else one that was promoted.
 
         Asked in each turn of Tune's loop, so here those end that their bracket left behind.
         """
-        live = sorted(tune_controller.get_live_trials(), key=lambda trial: trial.config["number"])
-        if pending := [trial for trial in live if trial.status == Trial.PENDING]:
-            first: Trial = pending[0]
-            return first
-        chosen: Trial | None = None
-        for trial in (trial for trial in live if trial.status == Trial.PAUSED):
-            decided = self._verdict(trial)
-            if decided == "ends":
-                tune_controller.stop_trial(trial)
-            elif decided == "goes on" and chosen is None:
-                chosen = trial
-        return chosen
+        promoted = []
+        for trial in live(tune_controller):
+            if trial.status == Trial.PAUSED and (decided := self._verdict(trial)) != "waits":
+                if decided == "goes on":
+                    promoted.append(trial)
+                else:
+                    tune_controller.stop_trial(trial)
+        return super().choose_trial_to_run(tune_controller) or next(iter(promoted), None)
 
     def _verdict(self, trial: Trial) -> brackets.Verdict:
         number = trial.config["number"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config import SweepConfig
 from sweeps.record import Record
+from sweeps.schedulers._first_in import FirstIn
 from sweeps.words import count
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
-    """Tune's first-in, first-out scheduler."""
-    return FIFOScheduler()
+    """First in, first out."""
+    return FirstIn()
 
 
 def describe(config: SweepConfig) -> str:
