@@ -115,13 +115,17 @@ def _decide(
     sign = -1.0 if record.mode == "max" else 1.0
     entrants = list(range(bracket.first, bracket.first + bracket.size))
     for rung, kept in zip(bracket.rungs, bracket.kept(config.reduction_factor)[1:], strict=True):
-        scores = {number: score_at(number, rung) for number in entrants}
-        if any(
-            scores[number] is None and record.trials[number].status == "unfinished" for number in entrants
-        ):
-            return None
-        arrived = [(sign * score, number) for number, score in scores.items() if score is not None]
-        entrants = [number for _, number in sorted(arrived)[:kept]]
+        decided = record.halvings.get((bracket.first, rung))
+        if decided is None:
+            scores: dict[int, float] = {}
+            for number in reversed(entrants):  # who is missing is mostly among those that came last
+                if (score := score_at(number, rung)) is not None:
+                    scores[number] = score
+                elif record.trials[number].status == "unfinished":
+                    return None
+            ranked = sorted((sign * score, number) for number, score in scores.items())
+            decided = record.halvings[bracket.first, rung] = [number for _, number in ranked[:kept]]
+        entrants = decided
         if rung == epoch:
             return entrants
     raise AssertionError(f"{epoch} is no rung of {bracket}")

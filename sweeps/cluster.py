@@ -31,7 +31,8 @@ ENVIRONMENT = {
     # Tune's own snapshots are not used: the record is the truth. Write them as rarely as it lets us.
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "3600",
-    # Relative paths of a trainable mean the folder where the command was typed.
+    # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
+    # an empty one, see `_runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",

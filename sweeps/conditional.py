@@ -31,6 +31,8 @@ SAMPLES = 200
 
 Define = Callable[[Any], object]
 """A user's `suggest`."""
+Kind = tuple[str, bool, tuple[Any, ...]]
+"""float, int or categorical, whether on a log scale, and the choices: what Optuna needs to stay the same."""
 
 
 class Suggestions:
@@ -39,6 +41,7 @@ class Suggestions:
     def __init__(self, trial: Suggests) -> None:
         self._trial = trial
         self.params: dict[str, Any] = {}
+        self.kinds: dict[str, Kind] = {}
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -67,6 +70,8 @@ class Suggestions:
             shown = ", ".join(map(repr, [name, *arguments]))
             raise Refused({name: f"{name}: {kind}({shown}): {error}"}) from None
         self.params[name] = value
+        choices = tuple(arguments[0]) if kind == "suggest_categorical" else ()
+        self.kinds[name] = kind.removeprefix("suggest_"), bool(more.get("log")), choices
         return value
 
 
@@ -133,7 +138,7 @@ class ConditionalSpace:
                 f"suggest returned {returned!r}; a knob is what trial.suggest_... is asked for, or --params"
             )
             raise Refused({"returned": text})
-        return self._point(asked.params)
+        return self._point(asked)
 
     def names(self, point: Point) -> dict[str, Knob]:
         """All knobs of the point."""
@@ -147,8 +152,9 @@ class ConditionalSpace:
         """Nothing: the file is compared."""
         return {}
 
-    def _point(self, values: Mapping[str, Any]) -> Point:
-        hints, faults = hints_of(self.params_class), {}
+    def _point(self, asked: Suggestions) -> Point:
+        values, hints = asked.params, hints_of(self.params_class)
+        faults: dict[str, str] = {}
         for name, value in values.items():
             if name not in hints:
                 faults[name] = f"{name}: {unknown(name, hints)}"
@@ -156,6 +162,8 @@ class ConditionalSpace:
                 faults[name] = f"{name}: {SWEPT_AND_FIXED}"
             elif fault := type_fault(value, hints[name]):
                 faults[name] = f"{name}: {value!r}: {fault}"
+            elif name in self.seen and asked.kinds[name] != _kind(self.seen[name].distributions[0]):
+                faults[name] = f"{name}: asked for in another way than in the samples before the start"
         if faults:
             raise Refused(faults)
         params = {name: cast(value, hints[name]) for name, value in values.items()}
@@ -182,7 +190,7 @@ def check(
         UserError: all faults at once, one a line.
     """
     if "conditional" not in takes:
-        able = [name for name in registry.choices("searcher") if _takes(name)]
+        able = registry.searchers_that_take("conditional")
         raise UserError(
             f"suggest: searcher {searcher} can't take a space whose knobs depend on one another. "
             f"Searchers that can: {', '.join(able)}"
@@ -252,20 +260,23 @@ def _fault_of_replay(space: ConditionalSpace, point: Point) -> str:
 
 def _fault_of_change(distributions: Sequence[BaseDistribution]) -> str:
     """What of a knob changes from point to point and must not; "" when nothing does."""
-    choices = dict.fromkeys(d.choices for d in distributions if isinstance(d, CategoricalDistribution))
-    if len(choices) > 1:
-        first, second = list(choices)[:2]
+    kinds = list(dict.fromkeys(map(_kind, distributions)))
+    if len(kinds) == 1:
+        return ""
+    if all(name == "categorical" for name, _, _ in kinds):
+        first, second = ([*choices] for _, _, choices in kinds[:2])
         return (
-            f"its choices change from point to point: {list(first)}, then {list(second)}. Optuna can't model "
+            f"its choices change from point to point: {first}, then {second}. Optuna can't model "
             "that: take a range, or a knob for each list of choices"
         )
-    kinds = dict.fromkeys(
-        type(d).__name__.removesuffix("Distribution").lower() + (", log" if getattr(d, "log", False) else "")
-        for d in distributions
-    )
-    if len(kinds) > 1:
-        return f"its kind changes from point to point: {', then '.join(kinds)}. Only a range may change"
-    return ""
+    named = dict.fromkeys(name + (", log" if log else "") for name, log, _ in kinds)
+    return f"its kind changes from point to point: {', then '.join(named)}. Only a range may change"
+
+
+def _kind(distribution: BaseDistribution) -> Kind:
+    name = type(distribution).__name__.removesuffix("Distribution").lower()
+    choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
+    return name, bool(getattr(distribution, "log", False)), tuple(choices)
 
 
 def _in_words(seen: Seen) -> str:
@@ -278,10 +289,6 @@ def _in_words(seen: Seen) -> str:
     steps = {d.step for d in ranges} - {None, 1}
     by = f" in steps of {', '.join(f'{step:g}' for step in sorted(steps))}" if steps else ""
     return f"{low:g} to {high:g}{by}{', log scale' if first.log else ''}{share}"
-
-
-def _takes(searcher: str) -> bool:
-    return "conditional" in registry.find("searcher", searcher).TAKES
 
 
 def _line(error: Exception) -> str:

@@ -143,7 +143,8 @@ def bounds(domain: Any) -> tuple[float, float]:
         return low, high - 1
     if step is None:
         return low, high
-    return math.ceil(low / step - 1e-9) * step, math.floor(high / step + 1e-9) * step
+    first, last = math.ceil(low / step - 1e-9) * step, math.floor(high / step + 1e-9) * step
+    return clean(first, step), clean(last, step)
 
 
 def clean(value: float, step: float | None) -> Any:

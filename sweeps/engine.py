@@ -16,18 +16,16 @@ from sweeps import cluster
 from sweeps.checkpoints import causes, disk_is_full
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
-from sweeps.keeper import RecordKeeper
+from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.plan import Plan
 from sweeps.progress import SweepReporter
 from sweeps.record import Record
 from sweeps.results import write_tables
+from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
 from sweeps.trial import Job, SweepTrial
 from training.config import FitConfig
 
-MOST_LOST_PROCESSES = 10
-"""Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
-They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
 TUNE_FOLDER = "tune"
 """Ray's own state, of the present run: no resume reads it."""
 
@@ -64,9 +62,13 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
     if to_train > 0:
         shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
+        searcher = plan.searcher.build(config, plan.space, record)
+        searcher.slots, searcher.waits = slots, plan.waits(record)
         ends_at = getattr(plan.scheduler, "ends_at", None)
-        keeper = RecordKeeper(config, record, plan.folder, end, disk, reporter.say, ends_at)
-        tuner = _tuner(plan, record, offered, keeper, reporter, slots)
+        keeper = RecordKeeper(
+            config, record, plan.folder, end, disk, reporter.say, ends_at, searcher.begin_again
+        )
+        tuner = _tuner(plan, record, offered, searcher, keeper, reporter)
         with _max_pending(slots), stops_on_signals(end, reporter.say):
             try:
                 tuner.fit()
@@ -87,15 +89,12 @@ def _tuner(
     plan: Plan,
     record: Record,
     offered: cluster.Cluster,
+    searcher: RecordSearcher,
     keeper: RecordKeeper,
     reporter: SweepReporter,
-    slots: int,
 ) -> tune.Tuner:
     config = plan.config
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
-    searcher = plan.searcher.build(config, plan.space, record)
-    searcher.slots = slots
-    searcher.waits = plan.waits(record)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(

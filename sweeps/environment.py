@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -38,9 +39,9 @@ def describe(offered: Cluster) -> str:
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
 
 
-def versions() -> dict[str, str]:
-    """Python and the packages that a trial's result depends on."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+def versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """Python and the packages that a trial's result depends on; `more` are those of its searcher."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in (*PACKAGES, *more)}}
 
 
 def _version(package: str) -> str:

@@ -14,6 +14,12 @@ from sweeps.models import Model
 from sweeps.plan import Plan
 from sweeps.words import short
 
+DECIDING = (
+    *("sweeps/searchers/", "sweeps/schedulers/", "sweeps/brackets", "sweeps/rungs"),
+    *("sweeps/domains", "sweeps/space", "sweeps/conditional", "sweeps/models", "sweeps/points"),
+)
+"""Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""
+
 Identity = Mapping[str, Mapping[str, Any]]
 """settings, data (in words), space (knob to its domain in words), code (file to checksum), versions."""
 
@@ -37,7 +43,7 @@ def identity(plan: Plan) -> Identity:
             for name, words in model.space.exactly().items()
         },
         "code": _code(plan),
-        "versions": environment.versions(),
+        "versions": environment.versions(getattr(plan.searcher, "PACKAGES", ())),
     }
 
 
@@ -80,9 +86,9 @@ def _code(plan: Plan) -> dict[str, str]:
     own = Path(__file__).parents[1] / "training"
     files = {f"training/{path.name}": path for path in sorted(own.glob("*.py"))}
     for module in (plan.searcher, plan.scheduler):
-        is_ours = module.__name__.startswith("sweeps.")  # whose other files are the whole program
-        name = module.__name__.replace(".", "/") + ".py"
-        files |= {name: Path(str(module.__file__))} if is_ours else sources.files(module)
+        is_ours = module.__name__.startswith("sweeps.")
+        found = sources.files(module)
+        files |= {name: path for name, path in found.items() if not is_ours or name.startswith(DECIDING)}
     for model in plan.models:
         files |= sources.files(model.module)
         if model.space.has_code:

@@ -6,6 +6,7 @@ It also says which checkpoints are written and which may go.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from sweeps import checkpoints
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
+from sweeps.journal import RecordLost
 from sweeps.record import Record
 from sweeps.results import write_tables
 from sweeps.rows import Status
@@ -27,6 +29,9 @@ from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from sweeps.words import count
 
 TABLES_EVERY_S = 60
+MOST_LOST_PROCESSES = 10
+"""Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
+They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
 EndsAt = Callable[[SweepConfig, Record, int, int], bool]
 """A scheduler's: whether the trial of a number, which reported this epoch, was stopped there."""
 
@@ -43,9 +48,12 @@ class RecordKeeper(Callback):
         disk: Disk,
         say: Callable[[str], None],
         ends_at: EndsAt | None = None,
+        begin_again: Callable[[int], bool] | None = None,
     ) -> None:
         self.end = end
         self._ends_at = ends_at
+        self._begin_again = begin_again
+        self._lost_processes: Counter[int] = Counter()
         self._config = config
         self._record = record
         self._folder = folder
@@ -91,7 +99,13 @@ class RecordKeeper(Callback):
             self._save_faults[number] = fault.read_text()
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Write how it ended."""
+        """Write how it ended. Tune swallows what is raised here of a trial that was paused."""
+        try:
+            self._write_end(trial)
+        except (RecordLost, OSError) as error:
+            self.end.stop("lost", str(error))
+
+    def _write_end(self, trial: Trial) -> None:
         number, result = trial.config["number"], trial.last_result
         if not result.get("done") and not self._was_left_behind(number):
             return
@@ -121,10 +135,18 @@ class RecordKeeper(Callback):
             self.end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Its process was lost once too often, or Tune could not go on with it."""
+        """Its process was lost once too often, or Tune could not go on with it.
+
+        Tune gives a paused trial up when the process that it was to go on in is found dead: that one is
+        begun once more, as by a resume.
+        """
         number, error = trial.config["number"], str(_error_of(trial)).strip()
-        times = count(trial.run_metadata.num_failures, "time")
-        reason = f"its process was lost {times}, at last: {error.splitlines()[-1]}"
+        self._lost_processes[number] += trial.run_metadata.num_failures
+        lost = self._lost_processes[number]
+        is_lost = isinstance(_error_of(trial), RayActorError) and lost <= MOST_LOST_PROCESSES
+        if is_lost and self._begin_again is not None and self._begin_again(number):
+            return
+        reason = f"its process was lost {count(lost, 'time')}, at last: {error.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, error))
         self._drop_checkpoints({number})
 

@@ -102,7 +102,7 @@ def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
     """
     names = config.trainables
     if len(names) > 1 and "several" not in searcher.TAKES:
-        able = [name for name in registry.choices("searcher") if _takes_several(name)]
+        able = registry.searchers_that_take("several")
         raise UserError(
             f"--trainable {' '.join(names)}: searcher {config.searcher} takes one trainable. "
             f"Searchers that take several: {', '.join(able)}"
@@ -186,7 +186,3 @@ def _data(name: str, trainable: ModuleType, of: OneSpace) -> str:
         return str(trainable.describe_data(trainable.Params(**of.fixed)))
     except OSError as error:
         raise UserError(str(error)) from None
-
-
-def _takes_several(searcher: str) -> bool:
-    return "several" in registry.find("searcher", searcher).TAKES

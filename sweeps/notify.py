@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from sweeps.config import UserError
@@ -72,15 +73,20 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
 
 def send(command: str, told: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
     """Run the command to its end, or for so long; print a line when it fails."""
-    try:
-        with tempfile.TemporaryFile() as output:  # no pipe: what stays in the background would hold it open
-            trouble = _trouble(command, told, timeout_s, output)
-            output.seek(0)
-            lines = output.read().decode(errors="replace").strip().splitlines()
-    except OSError as error:  # a full disk
-        trouble, lines = str(error), []
+    with _output() as output:
+        trouble = _trouble(command, told, timeout_s, output)
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines()
     if trouble:
         print(f"--notify-command failed: {': '.join([trouble, *lines[-1:]])}", flush=True)
+
+
+def _output() -> IO[bytes]:
+    """For what the command says. No pipe: what it leaves in the background would hold it open."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:  # no temporary folder can be written: a full disk is no reason not to tell
+        return Path(os.devnull).open("r+b")
 
 
 def _trouble(command: str, told: Mapping[str, str], timeout_s: float, output: IO[bytes]) -> str:

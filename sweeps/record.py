@@ -55,6 +55,8 @@ class Record:
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
         self._ranks: list[tuple[float, int]] = []
+        self.halvings: dict[tuple[int, int], list[int]] = {}
+        """First trial of a bracket and rung to those that went on there: follows from the rest."""
         self._last_report = 0.0
         self._run_began: float | None = None
         self.cut_bytes = 0
@@ -161,9 +163,12 @@ class Record:
 
     def propose_no_more(self) -> None:
         """Write that the space has no trial that is new: there will be no more than there are."""
-        runs = self.about.get("runs", [])
-        if runs and runs[-1].get("num_trials", 0) > len(self.trials):
-            self.note("runs", [*runs[:-1], {**runs[-1], "num_trials": len(self.trials)}])
+        there = len(self.trials)
+        runs = [
+            {**run, "num_trials": min(run["num_trials"], there)} if "num_trials" in run else run
+            for run in self.about.get("runs", [])
+        ]
+        self.note("runs", runs)
 
     def start_clock(self) -> None:
         """A run begins: the time that passes counts from here."""

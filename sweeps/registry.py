@@ -35,14 +35,20 @@ CONTRACTS = {
 """The names that a plug-in of each kind must define; of SPACE and suggest, a space defines one."""
 
 
-SHARED = ("training", "trainables", "search_spaces")
-"""Packages of ours that a user's folder may have too, under the same name."""
+OURS = ("training", "trainables", "search_spaces")
+"""Packages beside this one; a user's folder may have some of the same name."""
+OUR_ROOT = Path(__file__).absolute().parents[1]
 
 
 def choices(kind: str) -> list[str]:
     """The plug-ins of a kind that are here by name: those shipped, and the user's own."""
     _join_folders()
     return sorted(set(_public(importlib.import_module(FOLDERS[kind]).__path__)))
+
+
+def searchers_that_take(form: str) -> list[str]:
+    """Names of those whose TAKES has a form."""
+    return [name for name in choices("searcher") if form in find("searcher", name).TAKES]
 
 
 def load(path: str) -> ModuleType:
@@ -105,7 +111,7 @@ def _join_folders() -> None:
 
     Python would take one of them and hide the other: the first that has an `__init__.py`.
     """
-    for name in SHARED:
+    for name in OURS:
         if importlib.util.find_spec(name) is None:
             continue  # of another PC, which got what its trials need
         try:
@@ -115,13 +121,9 @@ def _join_folders() -> None:
             raise UserError(f"{where} can't be imported: {type(error).__name__}: {error}") from error
         if not hasattr(package, "__path__"):
             raise UserError(f"{package.__file__} hides {name}/ of this program: rename it")
-        folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(_our_root())]]
+        folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(OUR_ROOT)]]
         joined = [*(folder for folder in folders if Path(folder).is_dir()), *package.__path__]
         package.__path__ = list(dict.fromkeys(joined))
-
-
-def _our_root() -> Path:
-    return Path(__file__).absolute().parents[1]
 
 
 def _refuse_other_training() -> None:
@@ -129,10 +131,10 @@ def _refuse_other_training() -> None:
 
     Where it has an `__init__.py` it would be in its place on the other PCs, whatever is joined here.
     """
-    for ours in [Path("training/__init__.py"), *sorted((_our_root() / "training").glob("[!_]*.py"))]:
+    for ours in [Path("training/__init__.py"), *sorted((OUR_ROOT / "training").glob("[!_]*.py"))]:
         name = "training" if ours.stem == "__init__" else f"training.{ours.stem}"
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and not Path(spec.origin).samefile(_our_root() / ours):
+        if spec is not None and spec.origin and not Path(spec.origin).samefile(OUR_ROOT / ours):
             raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
         _join_folders()
 

@@ -16,11 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 from sweeps.config import UserError
+from sweeps.registry import OUR_ROOT, OURS
 from sweeps.words import size
 
-OURS = ("training", "trainables", "search_spaces")
-"""Packages beside this one whose code a trial may stand on."""
-OUR_ROOT = Path(__file__).absolute().parents[1]
 MOST_BYTES = 100 * 10**6
 """Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB
 at most); code of that size is data."""

@@ -288,6 +288,22 @@ def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     assert [point.key for point in found] == [space.draw((0, number, attempt)).key for attempt in (1, 2)]
 
 
+def rarely_other_choices(trial: Any) -> None:
+    rare = trial.suggest_float("lr", 0.0, 1.0) > 0.98
+    trial.suggest_categorical("kind", ["c", "b", "a"] if rare else ["a", "b", "c"])
+
+
+def test_choices_that_change_after_the_samples_are_no_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optuna would end the sweep when it is told of them."""
+    monkeypatch.setattr("sweeps.conditional.SAMPLES", 5)
+    space = checked(rarely_other_choices)
+    drawn = [(0, number, 0) for number in range(SAMPLES)]
+    refused = [seeds for seeds in drawn if _refuses(space, seeds)]
+    assert 0 < len(refused) < SAMPLES / 10
+    with pytest.raises(Refused, match="kind: asked for in another way than in the samples"):
+        space.draw(refused[0])
+
+
 def _refuses(space: Space, seeds: tuple[int, ...]) -> bool:
     try:
         space.draw(seeds)

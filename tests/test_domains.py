@@ -142,3 +142,18 @@ def test_on_grid_leaves_alone_what_has_no_grid(kind: str, value: Any) -> None:
 )
 def test_the_plan_has_words_for_a_domain(kind: str, words: str) -> None:
     assert domains.describe(EVERY[kind]) == words
+
+
+@pytest.mark.parametrize("step", [0.1, 0.05, 0.25, 0.2])
+def test_every_value_of_a_quantized_range_is_one_that_optuna_can_be_told(step: float) -> None:
+    """Uncleaned, 3 * 0.1 is 0.30000000000000004: above the first value, and the last one is lost."""
+    for first in range(1, 51):
+        domain = tune.quniform(first * step, (first + 6) * step, step)
+        values = domains.values_of(domain)
+        word = domains.distribution(domain)
+        assert values is not None
+        assert word is not None
+        assert len(values) == 7
+        for value in values:
+            assert word._contains(value), (first, value)
+            assert domains.on_grid(domain, value) == value

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from sweeps import registry
+from sweeps.journal import JOURNAL
 from sweeps.record import Record
-from tests.conftest import Command
+from tests.conftest import ROOT, Command
 
 PAIRS = [
     (searcher, scheduler)
     for searcher in registry.choices("searcher")
     for scheduler in registry.find("searcher", searcher).SCHEDULERS
 ]
-ENDS = {"none": {9}, "asha": {3, 9}, "hyperband": {3, 9}, "bohb": {3, 9}}
+ENDS = {"none": {27}, "asha": {3, 9, 27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
 
 
 @pytest.mark.slow
@@ -25,7 +31,7 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
 ) -> None:
     space = "tests.faulty.slopes_grid" if searcher == "grid" else "tests.faulty.slopes"
     done = sweep(
-        *("--trainable", "tests.faulty.toy", "--search-space", space, "--max-epochs", "9"),
+        *("--trainable", "tests.faulty.toy", "--search-space", space, "--max-epochs", "27"),
         *("--searcher", searcher, "--scheduler", scheduler, "--num-trials", "10", "--no-dashboard"),
         *("--name", "s", "--results-dir", str(tmp_path)),
     )
@@ -36,4 +42,34 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     assert len({trial.place["pid"] for trial in record.trials}) <= 3, "two at a time, and one to spare"
     best = record.best()
     assert best is not None
-    assert len(best.epochs) == 9
+    assert len(best.epochs) == 27
+
+
+@pytest.mark.slow
+def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Two of three wait, in no process; the one that they left is killed before the third arrives."""
+    arguments = (
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+        *("--scheduler", "hyperband", "--num-trials", "3", "--max-epochs", "9", "--max-concurrent", "2"),
+        *("--params", "epoch_s=1.5", "--no-dashboard", "--name", "s", "--results-dir", str(tmp_path)),
+    )
+    sweep = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.run", *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
+    )
+    idle: set[int] = set()
+    while not idle:
+        assert sweep.poll() is None, "it ended before two were waiting"
+        time.sleep(0.1)
+        if not (tmp_path / "s" / JOURNAL).is_file():
+            continue
+        trials = Record.read(tmp_path / "s").trials
+        if [len(trial.epochs) for trial in trials[:2]] == [3, 3] and len(trials) == 3 and trials[2].epochs:
+            idle = {trial.place["pid"] for trial in trials} - {trials[2].place["pid"]}
+    os.kill(idle.pop(), signal.SIGKILL)
+    assert sweep.wait(timeout=120) == 0
+    record = Record.read(tmp_path / "s")
+    assert sorted(trial.status for trial in record.trials) == ["finished", "pruned", "pruned"]
+    best = max(record.trials, key=lambda trial: float(trial.params["slope"]))
+    assert (best.status, len(best.epochs)) == ("finished", 9)

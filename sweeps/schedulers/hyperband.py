@@ -1,4 +1,4 @@
-"""Hyperband: brackets of trials that wait for each other at each rung, where the best third goes on.
+"""Hyperband: brackets of trials that wait for each other at each rung, where the best go on.
 
 Li et al., 2018, https://arxiv.org/abs/1603.06560. Fills and halves its brackets as Ray's
 HyperBandForBOHB does (the widest first, trials wait although theirs is not full yet; a test compares

@@ -1,9 +1,9 @@
 """Who proposes params: one file per searcher.
 
 The contract: `build(config, space, record) -> RecordSearcher`; `TAKES`, the forms of domain that it
-can take ("conditional": a space that is a function; "several": those of several
-models); `SCHEDULERS`, those that it works with; and, where
-there is more to refuse before the start, `check(space)`. It proposes points of the space
-(`sweeps/points.py`). A proposal depends on the seed, the number of the
-trial and the record, and on nothing else: the same seed proposes the same trials.
+can take ("conditional": a space that is a function; "several": those of several models);
+`SCHEDULERS`, those that it works with; where there is more to refuse before the start, `check(space)`;
+and, where its proposals depend on more packages than every sweep does, `PACKAGES`. It proposes points
+of the space (`sweeps/points.py`). A proposal depends on the seed, the number of the trial and the
+record, and on nothing else: the same seed proposes the same trials.
 """

@@ -42,6 +42,7 @@ class RecordSearcher(Searcher):
         self._config = config
         self._most = config.num_trials or math.inf
         self._space = space
+        self._has_finished = False
         self._to_begin = [trial.number for trial in record.live]
         self._seen = {trial.point.key for trial in record.trials}
 
@@ -62,7 +63,14 @@ class RecordSearcher(Searcher):
             self._most = number
             self._record.propose_no_more()
         # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
-        return None if self.waits and self._record.live else Searcher.FINISHED
+        self._has_finished = not (self.waits and self._record.live)
+        return Searcher.FINISHED if self._has_finished else None
+
+    def begin_again(self, number: int) -> bool:
+        """Hand out once more a trial that Tune has given up; False when Tune asks no more."""
+        if not self._has_finished:
+            self._to_begin.append(number)
+        return not self._has_finished
 
     def _taken(self) -> int:
         """Slots of trials that train or are about to."""

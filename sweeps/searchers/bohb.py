@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
 SCHEDULERS = ("bohb",)
+PACKAGES = ("hpbandster", "ConfigSpace", "statsmodels", "scipy")
+"""That proposals depend on, beside those of every sweep."""
 Array = npt.NDArray[np.float64]
 DRAWS = 20
 """Draws from the model before a random point is taken instead of a duplicate."""
