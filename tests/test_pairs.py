@@ -38,7 +38,10 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     assert done.returncode == 0, done.stdout + done.stderr
     record = Record.read(tmp_path / "s")
     assert len(record.trials) == 10
-    assert {len(trial.epochs) for trial in record.trials} == ENDS[scheduler]
+    ends = {len(trial.epochs) for trial in record.trials}
+    # Who goes on under ASHA depends on who comes first; brackets are decided by all.
+    assert {min(ENDS[scheduler]), 27} <= ends if scheduler == "asha" else ends == ENDS[scheduler]
+    assert ends <= ENDS[scheduler]
     assert len({trial.place["pid"] for trial in record.trials}) <= 3, "two at a time, and one to spare"
     best = record.best()
     assert best is not None
