@@ -130,7 +130,7 @@ class ConditionalSpace:
             returned = self.define(asked)
         except Refused:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # it is the user's code
             line = _line(error)
             raise Refused({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
         if returned is not None:
@@ -232,28 +232,35 @@ def _try_out(space: ConditionalSpace) -> tuple[list[Point], dict[str, Seen]]:
         points.append(point)
         for name, distribution in trial.distributions.items():
             had.setdefault(name, []).append(distribution)
-        if fault := _fault_of_replay(space, point):
+        if fault := _fault_of_replay(space, point, trial):
             faults.setdefault("again", fault)
     for name, distributions in had.items():
         if fault := _fault_of_change(distributions):
             faults.setdefault(name, f"{name}: {fault}")
     if not had and not faults:
-        faults["nothing"] = "suggest asks the trial for nothing, as in trial.suggest_float('lr', 1e-3, 0.1)"
+        faults["nothing"] = (
+            "suggest asks the trial for nothing; for a knob it asks trial.suggest_float('lr', 1e-3, 0.1), say"
+        )
     if faults:
         raise UserError("\n".join(faults.values()))
     return points, {name: Seen(tuple(each), len(each) / SAMPLES) for name, each in had.items()}
 
 
-def _fault_of_replay(space: ConditionalSpace, point: Point) -> str:
+def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial) -> str:
     """Why a point is not a function of its values alone; "" when it is."""
+    replay = FixedTrial(dict(point.params))
+    first: dict[str, Any] = dict(point.params)
+    again: dict[str, Any] = {}
     try:
-        again = dict(space.suggest(FixedTrial(dict(point.params))).params)
+        again = dict(space.suggest(replay).params)
+        if again == first:  # the values; and the ranges that they are from?
+            first, again = dict(asked.distributions), dict(replay.distributions)
     except Refused as refused:
         again = {"error": str(refused)}
-    if again == point.params:
+    if again == first:
         return ""
     return (
-        f"suggest: the same values gave {dict(point.params)}, then {again}; "
+        f"suggest: the same values gave {first}, then {again}; "
         "it may depend on what the trial suggests and on nothing else"
     )
 
@@ -291,7 +298,7 @@ def _in_words(seen: Seen) -> str:
     return f"{low:g} to {high:g}{by}{', log scale' if first.log else ''}{share}"
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """The last line of the user's file that an exception came through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
     own = [frame for frame in frames if frame.filename == frames[0].filename]

@@ -60,7 +60,8 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     assert best is not None
     score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
     model = f" ({best.trainable})" if len(plan.models) > 1 else ""
-    print(f"\nBest       trial {best.number}{model}: {plan.config.metric} {score} in epoch {epoch}")
+    ended = ", of those that ended" if record.live else ""
+    print(f"\nBest       trial {best.number}{model}: {plan.config.metric} {score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())

@@ -150,7 +150,12 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
-    trainable, file = registry.find("trainable", name), registry.find("search_space", space_name)
+    trainable = registry.find("trainable", name)
+    if not config.search_spaces and "." in name and not {"SPACE", "suggest"} & set(vars(trainable)):
+        raise UserError(
+            f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
+        )
+    file = registry.find("search_space", space_name)
     rest = (trainable.Params, _params_of(config, name), searcher.TAKES, config.searcher, name)
     checked: OneSpace = (
         conditional.check(file.suggest, *rest) if hasattr(file, "suggest") else space.check(file.SPACE, *rest)

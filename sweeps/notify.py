@@ -58,7 +58,10 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
     """What the command is told; "" where there is no best trial."""
     best, metric = record.best(), str(plan.config.metric)
     score = None if best is None else best.best_score(record.mode)
-    leads = "no trial finished" if best is None else f"best {metric} {short(score)} (trial {best.number})"
+    leads = "no trial ended well"
+    if best is not None:
+        of_those = ", of those that ended" if record.live else ""
+        leads = f"best {metric} {short(score)} (trial {best.number}{of_those})"
     return {
         "SWEEP_NAME": str(plan.config.name),
         "SWEEP_OUTCOME": notice.outcome,

@@ -127,14 +127,24 @@ def _word(trial: TrialRow, waits: Waits | None) -> str:
     return "waiting" if waits is not None and waits(trial) else "training"
 
 
+def _is_better(trial: TrialRow, than: TrialRow | None, mode: str) -> bool:
+    score, other = trial.best_score(mode), None if than is None else than.best_score(mode)
+    if score is None or other is None:
+        return score is not None
+    return score > other if mode == "max" else score < other
+
+
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; `expected_epochs` are those of the plan, for the time that is left."""
     elapsed_s = record.elapsed_s
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     epochs = saved = ended_epochs = 0
+    best: TrialRow | None = None
     for trial in record.trials:
         counts[_word(trial, waits)] += 1
         epochs += len(trial.epochs)
+        if trial.status not in ("failed", "diverged") and _is_better(trial, best, record.mode):
+            best = trial
         if trial.status != "unfinished":
             ended_epochs += len(trial.epochs)
         if trial.status == "pruned":
@@ -147,7 +157,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         left_s = max(0.0, expected - epochs) * elapsed_s / epochs
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     found = "none yet"
-    if (best := record.best()) is not None:
+    if best is not None:
         score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     time_left = "" if left_s is None else f", about {duration(left_s)} left"

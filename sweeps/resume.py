@@ -45,9 +45,10 @@ def look(plan: Plan, record: Record) -> Standing:
     _refuse_unknown_past(plan, record)
     before, config = record.about["identity"]["settings"], plan.config
     _refuse_other_rungs(plan, before)
+    _refuse_less(config, before)
     if _is_finished(record, config) and not winner.is_lost(plan, record):
         return Standing(_finished(plan, record), is_finished=True)
-    _refuse_less(config, before, record)
+    _refuse_used_up(config, record)
     changed = changes(record.about["identity"], identity(plan), but=RAISED)
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
@@ -116,11 +117,14 @@ def _refuse_other_rungs(plan: Plan, before: dict[str, object]) -> None:
         raise UserError("\n".join([*faults, reason]))
 
 
-def _refuse_less(config: SweepConfig, before: dict[str, object], record: Record) -> None:
+def _refuse_less(config: SweepConfig, before: dict[str, object]) -> None:
     for name in sorted(RAISED):
         old, new = before[name], getattr(config, name)
         if isinstance(old, int | float) and new is not None and new < old:
             raise UserError(f"{flag(name)} {new:g}: may only be raised; the sweep has {old}")
+
+
+def _refuse_used_up(config: SweepConfig, record: Record) -> None:
     used, budget = record.elapsed_s, config.time_budget_hours
     if budget is not None and used >= budget * 3600:
         raise UserError(

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,6 +287,26 @@ def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     number = next(number for number in range(SAMPLES) if _refuses(space, (0, number, 0)))
     found = itertools.islice(draws(space, 0, number), 2)
     assert [point.key for point in found] == [space.draw((0, number, attempt)).key for attempt in (1, 2)]
+
+
+def of_a_random_range(trial: Any) -> None:
+    trial.suggest_float("lr", 1e-3, 1e-1)
+    trial.suggest_int("layers", 1, random.randint(3, 8))
+
+
+def that_exits(trial: Any) -> None:
+    sys.exit(3)
+
+
+def test_a_range_that_is_no_function_of_the_values_is_refused_before_the_start() -> None:
+    (fault,) = faults(of_a_random_range)
+    assert "layers" in fault
+    assert "it may depend on what the trial suggests and on nothing else" in fault
+
+
+def test_a_suggest_that_exits_is_told_as_any_that_raises() -> None:
+    (fault,) = faults(that_exits)
+    assert fault.startswith("suggest: SystemExit: 3")
 
 
 def rarely_other_choices(trial: Any) -> None:

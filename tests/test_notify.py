@@ -87,7 +87,7 @@ def test_without_a_best_trial_the_text_says_so(tmp_path: Path) -> None:
     with notify.at_the_end(of.plan, of.record) as notice:
         notice.begin()
         notice.outcome = "finished"
-    assert told(tmp_path)["SWEEP_TEXT"] == "s: finished; no trial finished"
+    assert told(tmp_path)["SWEEP_TEXT"] == "s: finished; no trial ended well"
     assert told(tmp_path)["SWEEP_BEST"] == told(tmp_path)["SWEEP_TRIAL"] == ""
 
 

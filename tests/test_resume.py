@@ -75,6 +75,7 @@ def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int, brac
     assert pq.read_table(folder / "epochs.parquet").equals(loaded.epochs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "rungs"), [(RANDOM, [3]), (GRID, [])], ids=["asha x random", "none x grid"]
 )

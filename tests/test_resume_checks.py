@@ -258,7 +258,7 @@ def test_another_version_of_a_package_is_refused_unless_forced(
     sweep.trial(0.1)
     before = environment.versions()["torch"]
     other = {**environment.versions(), "torch": "99.0"}
-    monkeypatch.setattr(environment, "versions", lambda: other)
+    monkeypatch.setattr(environment, "versions", lambda more=(): other)
     sweep.refuses(rf"\n  torch: {before.replace('+', '.')} -> 99\.0\n")
     assert "99.0" in sweep.look(force=True).text
 

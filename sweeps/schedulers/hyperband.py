@@ -34,6 +34,8 @@ def describe(config: SweepConfig) -> str:
 
 def in_words(config: SweepConfig) -> str:
     """The brackets, for the plan."""
+    if len(brackets.band(config)) == 1:
+        return f"no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
     first, *others = [
         f"{count(size, 'trial') if not number else size} "
         + (f"judged from epoch {judged[0]}" if judged else f"never (all to the end at {config.max_epochs})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,8 +58,9 @@ class RecordSearcher(Searcher):
         for point in self._propose(number) if number < self._most else ():
             if point.key not in self._seen:
                 self._seen.add(point.key)
-                self._record.begin(point, told(self._space, point), self._config.seed)
-                return _config(self._record, number)
+                with contextlib.suppress(LookupError, ValueError):  # what only now shows to be no point
+                    self._record.begin(point, told(self._space, point), self._config.seed)
+                    return _config(self._record, number)
         if number < self._most:  # the space has no more
             self._most = number
             self._record.propose_no_more()
