@@ -147,7 +147,7 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
         *("--notify-command", 'echo "no mail: $SWEEP_TEXT, $SWEEP_STATUS"; exit 3'),
     )
     assert done.returncode == 1
-    notice = "--notify-command failed: exit status 3: no mail: all: finished; no trial finished, 1"
+    notice = "--notify-command failed: exit status 3: no mail: all: finished; no trial ended well, 1"
     assert notice in done.stdout.splitlines()
     assert "No trial finished: 2 ended, most often: " in done.stdout
     assert "logs/trial_000" in done.stdout
