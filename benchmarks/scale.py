@@ -129,7 +129,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="scale-") as base:
         for searcher in ("random", "tpe"):
             config = SweepConfig(
-                trainable=TRAINABLE, search_space=SPACE, searcher=searcher, num_trials=trials,
+                trainable=TRAINABLE, search_space=SPACE, searcher=searcher, num_trials=trials + PROPOSALS,
                 max_epochs=EPOCHS, grace_epochs=1, results_dir=base, name=searcher,
             )  # fmt: skip
             plan = planning.make_plan(config)

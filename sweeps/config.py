@@ -19,6 +19,8 @@ import yaml
 
 CONFIG_FILE = "sweep.yaml"
 """In the folder of a sweep: its settings."""
+JOURNAL = "record.journal"
+"""In the folder of a sweep: its record."""
 DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
 """Where a trainable finds its data: of a machine, hence a variable and never a line of sweep.yaml."""
 
@@ -209,13 +211,21 @@ def check(config: SweepConfig) -> list[str]:
 def _faults_of_names(config: SweepConfig) -> list[str]:
     names, spaces = config.trainables, config.search_spaces
     faults = [] if names else ["--trainable: give one, or several"]
+    faults += [
+        f"{flag(kind)} {name}: several are given with a space between, {name.replace(',', ' ')}"
+        for kind, given in (("trainable", names), ("search_space", spaces))
+        for name in given
+        if "," in name
+    ]
     if len(set(names)) < len(names):
         faults.append(f"--trainable {' '.join(names)}: one is given twice")
     if config.search_space is not None and len(spaces) != len(names):
-        faults.append(
-            f"--search-space {' '.join(spaces)}: give one for each of {len(names)} trainables "
-            f"({', '.join(names)}), in their order, or none: each its own"
+        each = (
+            f"one, for {names[0]}"
+            if len(names) == 1
+            else (f"one for each of {len(names)} trainables ({', '.join(names)}), in their order")
         )
+        faults.append(f"--search-space {' '.join(spaces)}: give {each}; or none: each its own")
     return faults
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
@@ -31,7 +31,7 @@ from sweeps.config import (
     one_or_several,
     to_yaml,
 )
-from sweeps.settings import knob, read_yaml, settings_of
+from sweeps.settings import knob, read_yaml, refuse_other, settings_of
 
 SEVERAL = ("trainable", "search_space")
 """Settings that are a name, or several with a space between."""
@@ -57,6 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         ]:
             raise UserError(f"{kept[0]}: a resumed sweep keeps its name and its folder")
         files = [settings_of(resumed[-1], files)]
+    content: Mapping[str, Any] = {}
     for path in files:
         content = read_yaml(path, "--resume" if resumed else "--config")
         params = {**content.get("params", {}), **params}
@@ -71,6 +72,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
     config = SweepConfig(**{**given, **several, "params": params})
     if resumed:
+        refuse_other(vars(config), content)
         folder = Path(resumed[-1]).expanduser().resolve()  # it may have been moved since
         config = dataclasses.replace(
             config, resume=str(folder), name=folder.name, results_dir=str(folder.parent)

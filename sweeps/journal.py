@@ -14,8 +14,6 @@ from typing import Any
 
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-JOURNAL = "record.journal"
-
 
 class RecordLost(Exception):
     """The record can't be written any more: what follows would not be remembered."""

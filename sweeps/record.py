@@ -22,7 +22,8 @@ from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.journal import JOURNAL, Journal, RecordUnreadable, mend, whole_bytes
+from sweeps.config import JOURNAL
+from sweeps.journal import Journal, RecordUnreadable, mend, whole_bytes
 from sweeps.points import Point, Told
 from sweeps.rows import EpochRow, Status, TrialRow
 

@@ -19,11 +19,10 @@ from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
+from sweeps.settings import refuse_other
 from sweeps.trial import why_diverged
-from sweeps.words import command, count, duration, place, short
+from sweeps.words import command, count, duration, place
 
-NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
-"""What the scores and rungs of the record mean: not even --force changes it."""
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
 
@@ -44,7 +43,7 @@ def look(plan: Plan, record: Record) -> Standing:
     """
     _refuse_unknown_past(plan, record)
     before, config = record.about["identity"]["settings"], plan.config
-    _refuse_other_rungs(plan, before)
+    refuse_other(vars(config), before)
     _refuse_less(config, before)
     if _is_finished(record, config) and not winner.is_lost(plan, record):
         return Standing(_finished(plan, record), is_finished=True)
@@ -106,17 +105,6 @@ def _is_finished(record: Record, config: SweepConfig) -> bool:
     return record.about.get("outcome") == "finished" and not has_more
 
 
-def _refuse_other_rungs(plan: Plan, before: dict[str, object]) -> None:
-    faults = [
-        f"{flag(name)} {short(getattr(plan.config, name))}: the sweep began with {short(before[name])}"
-        for name in NEVER
-        if getattr(plan.config, name) != before[name]
-    ]
-    if faults:
-        reason = "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep."
-        raise UserError("\n".join([*faults, reason]))
-
-
 def _refuse_less(config: SweepConfig, before: dict[str, object]) -> None:
     for name in sorted(RAISED):
         old, new = before[name], getattr(config, name)
@@ -143,22 +131,21 @@ def _finished(plan: Plan, record: Record) -> str:
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
-    ended, unfinished = len(record.trials) - len(record.live), len(record.live)
+    unfinished = [trial for trial in record.live if _how_it_ended(plan, record, trial) is None]
+    ended = len(record.trials) - len(unfinished)
     wanted = min(plan.config.num_trials or 0, plan.space.size())
     lines = [
-        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {unfinished} unfinished, "
+        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {len(unfinished)} unfinished, "
         f"{max(0, round(wanted - len(record.trials)))} to come"
     ]
     if record.cut_bytes:
         lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
-    lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in record.live]
+    lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in unfinished]
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
 
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
-    if _how_it_ended(plan, record, trial) is not None:
-        return f"has ended after epoch {max(trial.epochs)}"
     if (waits := plan.waits(record)) is not None and waits(trial):
         return f"waits at epoch {max(trial.epochs)} for others"
     of_trial = checkpoints.folder_of(plan.folder, trial.number)

@@ -31,5 +31,6 @@ def goes_on(score: float, others: Collection[float], reduction_factor: int, mode
     if not others:
         return True
     sign = 1.0 if mode == "max" else -1.0
-    cutoff = np.percentile([sign * other for other in others], (1 - 1 / reduction_factor) * 100)
+    scores = np.fromiter(others, float, len(others))
+    cutoff = np.percentile(sign * scores, (1 - 1 / reduction_factor) * 100)
     return bool(sign * score >= cutoff)

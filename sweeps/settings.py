@@ -8,7 +8,19 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from sweeps.config import CONFIG_FILE, FLOAT, OF_ONE_RUN, Knob, SweepConfig, UserError, docs, flag, nearest
+from sweeps.config import (
+    CONFIG_FILE,
+    FLOAT,
+    JOURNAL,
+    OF_ONE_RUN,
+    Knob,
+    SweepConfig,
+    UserError,
+    docs,
+    flag,
+    nearest,
+)
+from sweeps.words import short
 
 
 class _Loader(yaml.SafeLoader):
@@ -56,23 +68,45 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     return content
 
 
+NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
+"""What the scores and rungs of a record mean: not even --force changes it."""
+
+
+def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """A sweep that goes on must be the one that began.
+
+    Raises:
+        UserError: it is not, and by which settings.
+    """
+    faults = [
+        f"{flag(name)} {short(now[name])}: the sweep began with {short(before[name])}"
+        for name in NEVER
+        if name in before and short(now[name]) != short(before[name])  # `[a]` in a file is `a`
+    ]
+    if faults:
+        reason = "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep."
+        raise UserError("\n".join([*faults, reason]))
+
+
 def settings_of(sweep: str, files: Sequence[str]) -> str:
     """The sweep.yaml of a sweep to go on with."""
     if files:
         raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
     settings = Path(sweep).expanduser() / CONFIG_FILE
-    if settings.is_file():
+    if settings.is_file() and (settings.parent / JOURNAL).is_file():
         return str(settings)
     beside, results = (
-        sorted(str(path.parent) for path in place.glob(f"[!.]*/{CONFIG_FILE}") if path.is_file())
+        sorted(str(path.parent) for path in place.glob(f"[!.]*/{JOURNAL}") if path.parent != settings.parent)
         for place in (settings.parent.parent, Path("results"))
     )
     known = beside or results
     what = "no such folder"
     if settings.parent.exists():
         what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "not a folder"
-    if (settings.parent / "record.journal").is_file():
-        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in record.journal, `identity`"
+    if (settings.parent / JOURNAL).is_file():
+        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in {JOURNAL}, `identity`"
+    elif settings.is_file():
+        what = f"{JOURNAL} is missing, so nothing is known of its trials; begin it anew: --config {settings}"
     shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
     raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
 

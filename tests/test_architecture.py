@@ -63,8 +63,10 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         but(inside("sweeps"), "sweeps.record", "sweeps.rows"),
     ),
     "config, flags, registry are light": (
-        inside("sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.registry"),
-        none_of(standard_library_or("yaml", "jsonargparse", "sweeps.config", "sweeps.settings")),
+        inside("sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.registry", "sweeps.words"),
+        none_of(
+            standard_library_or("yaml", "jsonargparse", "sweeps.config", "sweeps.settings", "sweeps.words")
+        ),
     ),
 }
 """Rule to (modules it binds, names that those must not import)."""

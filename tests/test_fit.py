@@ -175,6 +175,22 @@ def test_a_metric_that_is_not_logged_is_answered_with_those_that_are() -> None:
         train(trainable(), config(metric="val_accuracy"))
 
 
+@pytest.mark.parametrize("where", ["on_train_epoch_end", "on_validation_epoch_end"])
+def test_a_metric_of_an_earlier_epoch_is_not_taken_for_this_ones(where: str) -> None:
+    """Lightning goes on showing what was logged last."""
+
+    def log_at_first(self: pl.LightningModule) -> None:
+        if self.current_epoch == 0:
+            self.log("seldom", 1.0)
+
+    model = type("Seldom", (Noisy,), {where: log_at_first})
+    told: list[Epoch] = []
+    run = Fit(trainable(lambda params: model()), digits_mlp.Params(), config(3, metric="seldom"))
+    with pytest.raises(MetricNotLogged, match="metric 'seldom' was not logged in epoch 2; logged: train_"):
+        run.run(lambda epoch: told.append(epoch) or True)
+    assert [epoch.score for epoch in told] == [1.0]
+
+
 def test_an_error_of_the_model_comes_out_as_it_is() -> None:
     class Broken(Noisy):
         def on_train_epoch_start(self) -> None:

@@ -272,6 +272,7 @@ def sweep_in(
     """The folder of a sweep with these settings."""
     (results / name).mkdir(parents=True)
     yaml_file(results / name, text)
+    (results / name / "record.journal").touch()
     return results / name
 
 
@@ -354,6 +355,30 @@ def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "s").mkdir()
     assert faults("--resume", f"{tmp_path}/s") == [
         f"--resume {tmp_path}/s: no sweep here: sweep.yaml is missing."
+    ]
+
+
+def test_settings_without_a_record_are_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = sweep_in(tmp_path, "s")
+    (folder / "record.journal").unlink()
+    assert faults("--resume", str(folder)) == [
+        f"--resume {folder}: record.journal is missing, so nothing is known of its trials; "
+        f"begin it anew: --config {folder}/sweep.yaml."
+    ]
+
+
+def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    folder = sweep_in(tmp_path, "s", "trainable: [cnn]\nparams: {width: 4}\nmax_epochs: 9\n")
+    assert parse(["--resume", str(folder), "--trainable", "cnn", "--max-epochs", "9"]).trainable == "cnn"
+    assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "27") == [
+        "--trainable none_such: the sweep began with cnn",
+        "--max-epochs 27: the sweep began with 9",
+        "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep.",
     ]
 
 

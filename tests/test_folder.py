@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from sweeps import flags, folder, resume
-from sweeps.config import CONFIG_FILE, SweepConfig, UserError
+from sweeps.config import CONFIG_FILE, JOURNAL, SweepConfig, UserError
 from sweeps.folder import LOCK_FILE, opened
 from sweeps.plan import Plan, make_plan
-from sweeps.record import JOURNAL, Record
+from sweeps.record import Record
 from tests.conftest import propose
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps.journal import JOURNAL, Journal, RecordLost, RecordUnreadable, mend, whole_bytes
+from sweeps.config import JOURNAL
+from sweeps.journal import Journal, RecordLost, RecordUnreadable, mend, whole_bytes
 
 TORN = b'{"op_code":8,"worker_id":"x","user_at'
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import registry
-from sweeps.journal import JOURNAL
+from sweeps.config import JOURNAL
 from sweeps.record import Record
 from tests.conftest import ROOT, Command
 

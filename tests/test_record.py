@@ -21,9 +21,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
 from sweeps import record as module
-from sweeps.config import Knob
+from sweeps.config import JOURNAL, Knob
 from sweeps.journal import RecordUnreadable
-from sweeps.record import FORMAT, JOURNAL, Record
+from sweeps.record import FORMAT, Record
 from sweeps.rows import Status
 from tests.conftest import propose
 

@@ -371,12 +371,11 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
     sweep.trial()
     sweep.trial(0.1)
     assert sweep.look(num_trials=8).text.strip().splitlines() == [
-        "Going on with s: 1 trial ended, 5 unfinished, 2 to come",
+        "Going on with s: 2 trials ended, 4 unfinished, 2 to come",
         "  trial 1 goes on after epoch 4 (1 epoch again)",
         "  trial 2 goes on after epoch 4",
         "  trial 3 starts from its first epoch (2 epochs again)",
         "  trial 4 starts from its first epoch",
-        "  trial 5 has ended after epoch 1",
     ]
 
 

@@ -24,6 +24,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from training.config import FitConfig, MetricNotLogged, Trainable, is_better
+from training.process import seed_again
 
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
@@ -220,6 +221,8 @@ class _EpochEnd(Checkpoint):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._fit.first_epoch:
             self._seed(trainer.current_epoch)
+        # What an epoch does not log Lightning would show as it was in the one before.
+        trainer.callback_metrics.pop(self._fit.config.metric, None)
         self._started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -243,4 +246,4 @@ class _EpochEnd(Checkpoint):
         """Give each epoch its own seed, so that a trial which goes on from a checkpoint shuffles,
         drops and augments as one that was never interrupted."""
         state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
-        pl.seed_everything(int(state[0]), workers=True, verbose=False)
+        seed_again(int(state[0]))

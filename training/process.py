@@ -1,10 +1,12 @@
-"""What of a process outlives a trial: settings of PyTorch, put back, and memory, given back."""
+"""What a process has for a trial, and what of it outlives one: seeds, settings of PyTorch, memory."""
 
 from __future__ import annotations
 
 import gc
+import random
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -55,3 +57,16 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def seed_again(seed: int) -> None:
+    """Seed Python, NumPy and PyTorch, where Lightning's `seed_everything` has done it once.
+
+    `torch.manual_seed` also formats the caller's stack three times for devices that are not there, which
+    is most of its time, and an epoch of a small model takes not much more.
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)

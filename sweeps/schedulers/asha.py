@@ -11,6 +11,7 @@ import bisect
 import itertools
 import math
 import random
+from collections.abc import Collection
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -45,9 +46,10 @@ def _stays(config: SweepConfig, record: Record, number: int, epoch: int, score: 
     if epoch not in rungs(config):
         return True
     at_rung = record.scores_at(epoch)
-    # Trained again after a lost process: judged again by what was there the first time.
-    score = at_rung.get(number, score)
-    before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
+    before: Collection[float] = at_rung.values()
+    if number in at_rung:  # trained again after a lost process: judged by what was there the first time
+        score = at_rung[number]
+        before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
     return goes_on(score, before, config.reduction_factor, record.mode)
 
 
