@@ -76,6 +76,8 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
 
 def send(command: str, told: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
     """Run the command to its end, or for so long; print a line when it fails."""
+    with contextlib.suppress(OSError):  # who reads this may have gone, and that is what the command tells
+        print("Running --notify-command ...", flush=True)
     with _output() as output:
         trouble = _trouble(command, told, timeout_s, output)
         output.seek(0)

@@ -7,13 +7,11 @@ several writers would hand out trials twice. Searchers, schedulers, the screen a
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import logging
 import math
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config import JOURNAL
 from sweeps.journal import Journal, RecordUnreadable, mend, whole_bytes
+from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
-from sweeps.rows import EpochRow, Status, TrialRow
+from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
@@ -55,7 +54,6 @@ class Record:
         self._ids: list[int] = []
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
-        self._ranks: list[tuple[float, int]] = []
         self.halvings: dict[tuple[int, int], list[int]] = {}
         """First trial of a bracket and rung to those that went on there: follows from the rest."""
         self._last_report = 0.0
@@ -66,6 +64,7 @@ class Record:
         about = storage.get_study_user_attrs(study_id)
         self.about: dict[str, Any] = dict(about)
         """sweep, metric, mode, seed, fixed, started, runs; later outcome and test."""
+        self._leaders = Leaders(self.mode)
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
             self._take_in(frozen)
         reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
@@ -182,12 +181,11 @@ class Record:
 
     def leaders(self, count: int) -> list[int]:
         """Numbers of the best trials that ended well, the best one first."""
-        return [-number for _, number in reversed(self._ranks[-count:])]
+        return self._leaders.first(count)
 
     def would_lead(self, number: int, count: int = 1) -> bool:
         """Whether a trial, if it ended well now, would be among so many best."""
-        rank = self._rank(self.trials[number])
-        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
+        return self._leaders.would_lead(self.trials[number], count)
 
     def begin(self, point: Point, words: Told, seed: int) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
@@ -230,7 +228,7 @@ class Record:
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
         content: Any = vars(row)
         with self.together():
-            self._storage.set_trial_system_attr(self._ids[number], f"epoch:{epoch}", content)
+            self._storage.set_trial_system_attr(self._ids[number], f"{EPOCH}{epoch}", content)
             self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
         trial.epochs[epoch] = row
         self._rank_epoch(trial, epoch)
@@ -276,43 +274,15 @@ class Record:
         if math.isfinite(score):
             self._scores.setdefault(epoch, {})[trial.number] = score
 
-    def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
-        score = trial.best_score(self.mode)
-        return None if score is None else (score if self.mode == "max" else -score, -trial.number)
-
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        rank = self._rank(trial)
-        if trial.status in ("finished", "pruned") and rank is not None:
-            bisect.insort(self._ranks, rank)
+        self._leaders.add(trial)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
-        attributes = frozen.user_attrs
-        trial = TrialRow(
-            number=frozen.number,
-            params=attributes["params"],
-            fixed=attributes.get("fixed", {}),
-            trainable=attributes.get("trainable", self.about.get("trainable", "")),
-            seed=attributes["seed"],
-            start=_seconds(frozen.datetime_start) or 0.0,
-            end=_seconds(frozen.datetime_complete),
-            status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",
-            reason=attributes.get("reason", ""),
-            log=attributes.get("log"),
-            place=attributes.get("place", {}),
-            notices=attributes.get("notices", []),
-        )
+        trial = row_of(frozen, self.about.get("trainable", ""))
         self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
         self.trials.append(trial)
-        for key, content in frozen.system_attrs.items():
-            if key.startswith("epoch:"):
-                trial.epochs[int(key.removeprefix("epoch:"))] = EpochRow(**content)
         if trial.status == "unfinished":
             self._live[trial.number] = trial
         else:
             self._settle(trial)
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    """Optuna's naive local time as seconds since 1970."""
-    return None if moment is None else moment.astimezone(UTC).timestamp()

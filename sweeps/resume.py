@@ -17,10 +17,10 @@ from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
+from sweeps.reasons import why_diverged
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
 from sweeps.settings import refuse_other
-from sweeps.trial import why_diverged
 from sweeps.words import command, count, duration, place
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.points import Point
 
 if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
     from sweeps.config import Knob
 
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
 """`unfinished` has not ended: it is training now, or the sweep stopped under it."""
+EPOCH = "epoch:"
+"""A trial's system attributes that are epochs begin with it."""
 
 
 @dataclass
@@ -70,6 +75,35 @@ class TrialRow:
         """The best finite score of any epoch."""
         epoch = self.best_epoch(mode)
         return None if epoch is None else self.epochs[epoch].score
+
+
+def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
+    """A trial as Optuna's journal has it; `trainable` where a record of one names it once."""
+    attributes = frozen.user_attrs
+    return TrialRow(
+        number=frozen.number,
+        params=attributes["params"],
+        fixed=attributes.get("fixed", {}),
+        trainable=attributes.get("trainable", trainable),
+        seed=attributes["seed"],
+        start=_seconds(frozen.datetime_start) or 0.0,
+        end=_seconds(frozen.datetime_complete),
+        status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",
+        reason=attributes.get("reason", ""),
+        log=attributes.get("log"),
+        place=attributes.get("place", {}),
+        notices=attributes.get("notices", []),
+        epochs={
+            int(key.removeprefix(EPOCH)): EpochRow(**content)
+            for key, content in frozen.system_attrs.items()
+            if key.startswith(EPOCH)
+        },
+    )
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    """Optuna's naive local time as seconds since 1970."""
+    return None if moment is None else moment.astimezone(UTC).timestamp()
 
 
 Waits = Callable[[TrialRow], bool]

@@ -31,6 +31,7 @@ from ray import tune
 
 from sweeps import checkpoints, imports, registry
 from sweeps.points import Point
+from sweeps.reasons import failed, first_line, why_diverged
 from training.config import FitConfig, MetricNotLogged
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ class SweepTrial(tune.Trainable):
                     raise unsaved
                 return self._with_notices(self._result(self._next_epoch()))
             except MetricNotLogged as error:
-                failure = _failure(error)
+                failure = failed(error)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
-                failure = _failure(error)
+                failure = failed(error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure["is_user_error"] or self._failures > self._job.max_failures:
@@ -119,7 +120,7 @@ class SweepTrial(tune.Trainable):
         except Exception as error:  # a full disk, a hook of the user's
             is_full = checkpoints.disk_is_full(error, self._folder)
             with contextlib.suppress(OSError):
-                fault = DISK_IS_FULL if is_full else _first_line(error)
+                fault = DISK_IS_FULL if is_full else first_line(error)
                 (Path(checkpoint_dir) / FAULT_FILE).write_text(fault)
             if is_full:
                 self._notices.append(f"no checkpoint of epoch {self._reported}: {DISK_IS_FULL}")
@@ -254,32 +255,6 @@ class SweepTrial(tune.Trainable):
         self._run = self._fit = None
         if self._bare is not None:
             self._process.free_memory()
-
-
-def _failure(error: BaseException) -> dict[str, Any]:
-    """What the driver hears of an exception."""
-    is_user_error = isinstance(error, MetricNotLogged)
-    return {
-        "done": True,
-        "status": "failed",
-        "reason": str(error) if is_user_error else _first_line(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "is_user_error": is_user_error,
-    }
-
-
-def _first_line(error: BaseException) -> str:
-    try:
-        text = str(error).strip()
-    except Exception:  # a user's exception whose own __str__ raises
-        text = "(its message can't be read)"
-    lines = text.encode(errors="backslashreplace").decode().splitlines()
-    return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
-
-
-def why_diverged(metric: str, epoch: int, score: float) -> str:
-    """The reason of a trial whose metric was not finite."""
-    return f"{metric} was {score} in epoch {epoch}"
 
 
 def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:

@@ -170,7 +170,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
 def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.01"),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.006"),
         *("--no-dashboard", *_into(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -181,7 +181,9 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     assert 0 < len(record.trials) < 5000
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_leaves_a_whole_record(
     stop: signal.Signals, environment: dict[str, str], tmp_path: Path
 ) -> None:

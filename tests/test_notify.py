@@ -18,6 +18,8 @@ from sweeps.journal import RecordLost
 from tests.conftest import told
 from tests.test_resume_checks import Sweep
 
+RUNNING = "Running --notify-command ...\n"
+
 
 def sweep(tmp_path: Path, command: str | None = "env | grep ^SWEEP_ > 'told'") -> Sweep:
     """A sweep of two trials whose command writes what it is told; see `told`."""
@@ -119,13 +121,13 @@ def test_a_command_that_fails_costs_a_line(
 
     notify.send(command, {})
     out, err = capfd.readouterr()
-    assert re.fullmatch(f"--notify-command failed: {line}\n", out), out
+    assert re.fullmatch(f"{RUNNING}--notify-command failed: {line}\n", out), out
     assert err == ""
 
 
 def test_a_command_that_succeeds_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     notify.send("echo sent; echo indeed >&2", {})
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == (RUNNING, "")
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
@@ -133,7 +135,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
 ) -> None:
     command = f"sleep 1000 & echo $! > {tmp_path / 'pid'}; wait"
     notify.send(command, {}, timeout_s=1.0)
-    assert capfd.readouterr().out == "--notify-command failed: no end after 1 s\n"
+    assert capfd.readouterr().out == f"{RUNNING}--notify-command failed: no end after 1 s\n"
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     for _ in range(100):  # it has been sent SIGKILL; nobody may have reaped it yet
         with contextlib.suppress(FileNotFoundError):
@@ -150,4 +152,4 @@ def test_what_a_command_leaves_in_the_background_is_not_waited_for(
     notify.send(f"sleep 1000 & echo $! > {tmp_path / 'pid'}", {}, timeout_s=600.0)
     left = int((tmp_path / "pid").read_text())
     os.kill(left, 9)  # raises when it is gone: it was left alone
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr().out == RUNNING

@@ -14,10 +14,20 @@ import pytest
 
 from sweeps import flags, folder, registry, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
+from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+FORMS: dict[str, tuple[Form, ...]] = {
+    "choice": ("finite",),
+    "uniform": ("continuous",),
+    "grid_search": ("grid_search",),
+    "sample_from": ("sample_from", "normal"),
+    "a function ": ("conditional",),
+    "several models": ("several",),
+}
+"""Rows of the table of domains, by their first word."""
 COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
@@ -89,22 +99,38 @@ def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch:
     assert module.Params().lr == 0.01
 
 
-if __name__ == "__main__":
-    print(flags_table())
-
-
 def test_the_table_of_pairs_is_what_the_searchers_say() -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
-    header = next(number for number, line in enumerate(lines) if line.startswith("| searcher | "))
-    schedulers = _cells(lines[header])[1:]
-    assert sorted(schedulers) == registry.choices("scheduler")
-    said = {}
-    for line in itertools.takewhile(lambda line: line.startswith("|"), lines[header + 2 :]):
-        name, *works = _cells(line)
-        said[name] = sorted(s for s, word in zip(schedulers, works, strict=True) if word == "yes")
-    known = registry.choices("searcher")
-    assert said == {name: sorted(registry.find("searcher", name).SCHEDULERS) for name in known}
+    said = _said_of_columns("| searcher | ")
+    assert sorted(said) == registry.choices("scheduler")
+    for searcher in registry.choices("searcher"):
+        works = {scheduler for scheduler, searchers in said.items() if searcher in searchers}
+        assert works == set(registry.find("searcher", searcher).SCHEDULERS)
+
+
+def test_the_table_of_domains_is_what_the_searchers_say() -> None:
+    said = _said_of_columns("| domain | ")
+    assert sorted(said) == registry.choices("searcher")
+    for searcher, words in said.items():
+        takes = [form for word in words for form in FORMS[word.split("`")[0] or word]]
+        assert sorted(takes) == sorted(registry.find("searcher", searcher).TAKES)
 
 
 def _cells(line: str) -> list[str]:
     return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+
+
+def _said_of_columns(header: str) -> dict[str, list[str]]:
+    """Of a table, the name of each column to the rows where it says yes."""
+    lines = README.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(header))
+    said: dict[str, list[str]] = {name: [] for name in _cells(lines[first])[1:]}
+    for line in itertools.takewhile(lambda line: line.startswith("|"), lines[first + 2 :]):
+        row, *words = _cells(line)
+        for name, word in zip(said, words, strict=True):
+            if word == "yes":
+                said[name].append(row)
+    return said
+
+
+if __name__ == "__main__":
+    print(flags_table())

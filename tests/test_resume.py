@@ -89,6 +89,7 @@ def test_kills_at_random_moments_lose_nothing(
     check_toys(killer.folder, 10, rungs, killer.kills)
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "pair",
     [
@@ -100,8 +101,8 @@ def test_kills_at_random_moments_lose_nothing(
     ],
     ids=["asha x tpe", "bohb x bohb"],
 )
-def test_a_sweep_killed_three_times_decides_and_ends_as_one_that_was_not(
-    pair: tuple[str, ...], sweep: Command, environment: dict[str, str], tmp_path: Path
+def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
+    pair: tuple[str, ...], kills: int, sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """One trial at a time, on a CPU."""
     arguments = (*DIGITS, *pair, "--seed", "3")
@@ -109,7 +110,7 @@ def test_a_sweep_killed_three_times_decides_and_ends_as_one_that_was_not(
     assert whole.returncode == 0, whole.stdout + whole.stderr
     (tmp_path / "killed").mkdir()
     killer = murderer(tmp_path / "killed" / "sweep", arguments, environment, 7_000)
-    done = killer.run(kills=3)
+    done = killer.run(kills=kills)
     assert done.returncode == 0, done.stdout
     check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, brackets="bohb" in pair)
     ours, theirs = results.load(killer.folder), results.load(tmp_path / "whole")

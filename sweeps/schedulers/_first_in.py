@@ -1,11 +1,12 @@
-"""What the schedulers share: new trials run in the order of their numbers."""
+"""What the schedulers share: new trials run in the order of their numbers, and finite scores are judged."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 
 class FirstIn(FIFOScheduler):
@@ -14,6 +15,17 @@ class FirstIn(FIFOScheduler):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """STOP, PAUSE or CONTINUE. Called before the record hears of the result."""
+        epoch, score = result.get("epoch"), result.get("score")
+        if epoch is None or score is None or not math.isfinite(score):
+            return str(TrialScheduler.CONTINUE)
+        return self.judge(trial.config["number"], epoch, score)
+
+    def judge(self, number: int, epoch: int, score: float) -> str:
+        """What becomes of a trial with this score at this epoch."""
+        return str(TrialScheduler.CONTINUE)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """The oldest trial that is to start."""

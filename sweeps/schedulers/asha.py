@@ -12,9 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Collection
-from typing import Any
 
-from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config import SweepConfig
@@ -91,10 +89,7 @@ class Asha(FirstIn):
         self._config = config
         self._record = record
 
-    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """STOP or CONTINUE. Called before the record hears of the result."""
-        epoch, score = result.get("epoch"), result.get("score")
-        if epoch is None or score is None or not math.isfinite(score):
-            return str(TrialScheduler.CONTINUE)
-        stays = _stays(self._config, self._record, trial.config["number"], epoch, score)
+    def judge(self, number: int, epoch: int, score: float) -> str:
+        """STOP or CONTINUE."""
+        stays = _stays(self._config, self._record, number, epoch, score)
         return str(TrialScheduler.CONTINUE if stays else TrialScheduler.STOP)

@@ -10,7 +10,6 @@ begin anew after a restore, and end trials at epochs that are no rung, ray#30838
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -65,12 +64,9 @@ class Hyperband(FirstIn):
         self._config = config
         self._record = record
 
-    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """STOP, PAUSE or CONTINUE. Called before the record hears of the result."""
-        epoch, score = result.get("epoch"), result.get("score")
-        if epoch is None or score is None or not math.isfinite(score):
-            return str(TrialScheduler.CONTINUE)
-        decided = brackets.verdict(self._config, self._record, trial.config["number"], epoch, score)
+    def judge(self, number: int, epoch: int, score: float) -> str:
+        """STOP, PAUSE or CONTINUE."""
+        decided = brackets.verdict(self._config, self._record, number, epoch, score)
         words = {"goes on": TrialScheduler.CONTINUE, "waits": TrialScheduler.PAUSE}
         return str(words.get(decided, TrialScheduler.STOP))
 
