@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.engine import _why_lost
 from sweeps.journal import RecordLost
-from sweeps.keeper import RecordKeeper
+from sweeps.keeper import EndsAt, RecordKeeper
 from sweeps.record import Record
 from sweeps.stopping import End
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
@@ -29,14 +30,14 @@ END = 3
 class Keeping:
     """A keeper, and what Tune tells it."""
 
-    def __init__(self, folder: Path, keep_checkpoints: int = 1) -> None:
+    def __init__(self, folder: Path, keep_checkpoints: int = 1, ends_at: EndsAt | None = None) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
         self.end = End(None)
         self.said: list[str] = []
         config = SweepConfig(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
         disk = Disk(folder, 0, 1)
-        self.keeper = RecordKeeper(config, self.record, folder, self.end, disk, self.said.append)
+        self.keeper = RecordKeeper(config, self.record, folder, self.end, disk, self.said.append, ends_at)
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
@@ -119,6 +120,25 @@ def wrapped(cause: BaseException) -> RuntimeError:
     error = RuntimeError("Traceback ...")
     error.__context__ = cause
     return error
+
+
+def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tune swallows what is raised there: the sweep would go on, and nothing of it be remembered."""
+
+    def refuse(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    keeping = Keeping(tmp_path, ends_at=lambda *_: True)
+    number = propose(keeping.record, {"lr": 0.1}).number
+    keeping.record.report(number, 1, 0.5, {}, 1.0)
+    checkpoints.write(checkpoints.folder_of(tmp_path, number), 1, weights)
+    paused = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
+    monkeypatch.setattr(os, "fsync", refuse)
+    keeping.keeper.on_trial_complete(1, [], paused)  # type: ignore[arg-type]
+    assert keeping.end.outcome == "lost"
+    assert "the record can't be written: Input/output error" in keeping.end.error
 
 
 def test_why_nothing_can_be_written_is_said_in_one_line(tmp_path: Path) -> None:

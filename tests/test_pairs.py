@@ -15,6 +15,7 @@ from sweeps import registry
 from sweeps.config import JOURNAL
 from sweeps.record import Record
 from tests.conftest import ROOT, Command
+from tests.killing import check_whole
 
 PAIRS = [
     (searcher, scheduler)
@@ -76,3 +77,32 @@ def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
     assert sorted(trial.status for trial in record.trials) == ["finished", "pruned", "pruned"]
     best = max(record.trials, key=lambda trial: float(trial.params["slope"]))
     assert (best.status, len(best.epochs)) == ("finished", 9)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_while_it_saves_a_trial_that_pauses_loses_nothing(
+    sweep: Command, attempts: Path, tmp_path: Path
+) -> None:
+    """The first save of all is that of trial 0, which is to wait at its rung."""
+    done = sweep(
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+        *("--scheduler", "hyperband", "--num-trials", "5", "--max-epochs", "9", "--max-concurrent", "1"),
+        *(
+            "--params",
+            "fault=killed_in_save",
+            "--no-dashboard",
+            "--name",
+            "s",
+            "--results-dir",
+            str(tmp_path),
+        ),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.read(tmp_path / "s")
+    check_whole(record, 5, [3], max_epochs=9, brackets=True)
+    first_process = (attempts / "killed_in_save").read_text().split()[0]
+    assert first_process not in {str(trial.place["pid"]) for trial in record.trials}
+    for trial in record.trials:
+        assert [row.score for row in trial.epochs.values()] == pytest.approx(
+            [float(trial.params["slope"]) * epoch for epoch in trial.epochs]
+        )

@@ -200,6 +200,7 @@ class _EpochEnd(Checkpoint):
         self._fit = fit
         self._on_epoch = on_epoch
         self._started = 0.0
+        self._before: dict[str, Any] = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # A model that asks for `estimated_stepping_batches` has the first epoch's order drawn when its
@@ -221,12 +222,13 @@ class _EpochEnd(Checkpoint):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._fit.first_epoch:
             self._seed(trainer.current_epoch)
-        # What an epoch does not log Lightning would show as it was in the one before.
-        trainer.callback_metrics.pop(self._fit.config.metric, None)
+        self._before = dict(trainer.callback_metrics)
         self._started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
+        known = trainer.callback_metrics.items()
+        metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
         name = self._fit.config.metric
         if name not in metrics:
             logged = ", ".join(sorted(metrics)) or "nothing"
