@@ -71,7 +71,8 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         tuner = _tuner(plan, record, offered, searcher, keeper, reporter)
         with _max_pending(slots), stops_on_signals(end, reporter.say):
             try:
-                tuner.fit()
+                with contextlib.closing(keeper):
+                    tuner.fit()
             except Exception as error:  # Tune wraps what a callback raises
                 if (why := _why_lost(error, plan.folder)) is None:
                     raise

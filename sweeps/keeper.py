@@ -5,6 +5,7 @@ It also says which checkpoints are written and which may go.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -61,14 +62,17 @@ class RecordKeeper(Callback):
         self._say = say
         self._save_faults: dict[int, str] = {}
         self._tables_written = time.monotonic()
+        self._turn = contextlib.ExitStack()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles all that it is given; a copy has no terminal to speak to."""
         return Callback, ()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Hold everything while the disk is about to be full."""
+        """Hold everything while the disk is about to be full. What is written in a turn of Tune's loop
+        reaches the disk at its end, at once: a trial's last epoch, its end and the next trial's start."""
         self._disk.wait(self._say, self.end.stop_all)
+        self._turn.enter_context(self._record.together())
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -151,10 +155,15 @@ class RecordKeeper(Callback):
         self._drop_checkpoints({number})
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Write the tables every minute."""
+        """Sync the record; write the tables every minute."""
+        self._turn.close()
         if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
             write_tables(self._record, self._folder)
             self._tables_written = time.monotonic()
+
+    def close(self) -> None:
+        """End a turn that was not ended."""
+        self._turn.close()
 
     def _was_left_behind(self, number: int) -> bool:
         """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""

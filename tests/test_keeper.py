@@ -141,6 +141,25 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     assert "the record can't be written: Input/output error" in keeping.end.error
 
 
+def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    keeping.train(0.1)
+    alone = len(synced)
+    keeping.keeper.on_step_begin(0, [])
+    keeping.train(0.1)
+    assert len(synced) == alone
+    assert len(Record.read(keeping.folder).trials) == 2, "readers see it before"
+    keeping.keeper.on_step_end(0, [])
+    assert len(synced) == alone + 1
+    keeping.keeper.on_step_begin(1, [])
+    keeping.train(0.1)
+    keeping.keeper.close()  # the turn was broken off
+    assert len(synced) == alone + 2
+    keeping.train(0.1)
+    assert len(synced) == alone + 2 + alone
+
+
 def test_why_nothing_can_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     lost = RecordLost("the record can't be written: Input/output error (record.journal)")
     assert _why_lost(wrapped(lost), tmp_path) == str(lost)
