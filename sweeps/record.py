@@ -1,8 +1,9 @@
 """The durable record of a sweep: every trial and every epoch, the moment it is reported.
 
-An append-only Optuna journal, written by one process (the driver) and synced to disk word by word;
-several writers would hand out trials twice. Searchers, schedulers, the screen and the tables read
-`trials`; none keeps a truth of its own. The optuna-dashboard package opens it as it is.
+An append-only Optuna journal, written by one process (several would hand out trials twice): the driver.
+Each word is in the file before it counts, and synced to the disk; those of a turn of Tune's loop at its end,
+together. Searchers, schedulers, the screen and the tables read `trials`; none keeps a truth of its own. The
+optuna-dashboard package opens it as it is.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _STATES = {
 
 
 class Record:
-    """The trials of a sweep in memory, each change on disk before it counts.
+    """The trials of a sweep in memory, each change in its file before it counts.
 
     `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
     """
