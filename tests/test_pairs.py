@@ -22,7 +22,7 @@ PAIRS = [
     for searcher in registry.choices("searcher")
     for scheduler in registry.find("searcher", searcher).SCHEDULERS
 ]
-ENDS = {"none": {27}, "asha": {3, 9, 27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
+ENDS = {"none": {27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
 
 
 @pytest.mark.slow
@@ -40,9 +40,10 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     record = Record.read(tmp_path / "s")
     assert len(record.trials) == 10
     ends = {len(trial.epochs) for trial in record.trials}
-    # Who goes on under ASHA depends on who comes first; brackets are decided by all.
-    assert {min(ENDS[scheduler]), 27} <= ends if scheduler == "asha" else ends == ENDS[scheduler]
-    assert ends <= ENDS[scheduler]
+    if scheduler == "asha":  # who goes on depends on who came before: a grid that rises prunes nothing
+        check_whole(record, 10, [3, 9], max_epochs=27)
+    else:
+        assert ends == ENDS[scheduler]
     assert len({trial.place["pid"] for trial in record.trials}) <= 3, "two at a time, and one to spare"
     best = record.best()
     assert best is not None
