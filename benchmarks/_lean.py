@@ -1,4 +1,4 @@
-"""Lightning's Trainer as lean as training/fit.py has it."""
+"""Lightning's Trainer as lean as training/trainer.py has it."""
 
 from __future__ import annotations
 

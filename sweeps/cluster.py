@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
-from sweeps.words import count
+from sweeps.config import SweepConfig
+from training.values import DATA_DIR_VARIABLE, UserError
+from training.words import count
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).

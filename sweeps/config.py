@@ -5,35 +5,20 @@ Imports nothing heavy, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import ast
-import difflib
-import inspect
 import re
-import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 import yaml
 
+from training.config import Precision, Strategy
+from training.values import FLOAT, Knob, field_docs
+
 CONFIG_FILE = "sweep.yaml"
 """In the folder of a sweep: its settings."""
 JOURNAL = "record.journal"
 """In the folder of a sweep: its record."""
-DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
-"""Where a trainable finds its data: of a machine, hence a variable and never a line of sweep.yaml."""
-
-Knob = bool | int | float | str
-"""A value of a knob, as it stands in Params, in a space and in the record."""
-
-
-FLOAT = (
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-"""YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -41,10 +26,6 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_implicit_resolver(*FLOAT)
-
-
-class UserError(Exception):
-    """A mistake that the user can mend: printed without a traceback, exit status 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +41,10 @@ class SweepConfig:
     params: dict[str, Knob] = field(default_factory=dict)
     """Knobs that stand still: name=value, several with a space between; of one of several trainables:
     trainable.name=value."""
-    precision: Literal["auto", "32", "16-mixed", "bf16-mixed"] = "auto"
+    precision: Precision = "auto"
     """Arithmetic of the training; auto: fp16 on a GPU, fp32 on a CPU."""
+    strategy: Strategy = "auto"
+    """How a trial holds its model; auto: plainly where a device can, else ZeRO stage 2 with offload."""
 
     searcher: str = "tpe"
     """Who proposes params: a file of sweeps/searchers/, or a dotted path."""
@@ -139,7 +122,7 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "What to train": ("name", "trainable", "search_space", "params", "precision"),
+    "What to train": ("name", "trainable", "search_space", "params", "precision", "strategy"),
     "Search": ("searcher", "num_trials", "metric", "mode", "seed"),
     "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
     "Resources": (
@@ -247,26 +230,7 @@ def flag(name: str) -> str:
     return "--no-dashboard" if name == "dashboard" else "--" + name.replace("_", "-")
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or nothing when no choice is near."""
-    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-    return f" Did you mean '{found[0]}'?" if found else ""
-
-
 @cache
 def docs() -> dict[str, str]:
     """The doc line under each field of SweepConfig."""
     return field_docs(SweepConfig)
-
-
-def field_docs(config_class: type) -> dict[str, str]:
-    """Field name to the docstring that stands under it ("" where there is none)."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            text = str(following.value.value) if is_doc else ""  # type: ignore[attr-defined]
-            found[statement.target.id] = " ".join(text.split())
-    return found

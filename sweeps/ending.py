@@ -8,12 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps.config import CONFIG_FILE, DATA_DIR_VARIABLE, UserError
+from sweeps.config import CONFIG_FILE
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
-from sweeps.words import command, count, place, short
+from training.values import DATA_DIR_VARIABLE, UserError
+from training.words import command, count, place, short
 
 INTERRUPTED = 130
 
@@ -46,13 +47,13 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
 def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-        return f"Repeat     {command(*again)}"
+        return f"Repeat     {command('sweeps.run', *again)}"
     more: tuple[str, ...] = ()
     if any(argument.startswith("--data-dir") for argument in sys.argv):
         more = ("--data-dir", os.environ[DATA_DIR_VARIABLE])
     if end.outcome == "out of time":
         more += ("--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}")
-    return f"Go on      {command('--resume', place(plan.folder), *more)}"
+    return f"Go on      {command('sweeps.run', '--resume', place(plan.folder), *more)}"
 
 
 def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:

@@ -13,7 +13,6 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
 from sweeps import cluster
-from sweeps.checkpoints import causes, disk_is_full
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
@@ -24,6 +23,7 @@ from sweeps.results import write_tables
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
 from sweeps.trial import Job, SweepTrial
+from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
 
 TUNE_FOLDER = "tune"
@@ -38,6 +38,7 @@ def job_of(plan: Plan) -> Job:
         metric=str(config.metric),
         mode=config.mode or "max",
         precision=config.precision,
+        strategy=config.strategy,
         seed=config.seed,
         threads=config.cpus_per_trial,
     )

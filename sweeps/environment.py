@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sweeps.cluster import Cluster
-from sweeps.words import command
+from training.words import command
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 
@@ -28,7 +28,7 @@ def describe(offered: Cluster) -> str:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
-        ("command", command(*sys.argv[1:])),
+        ("command", command("sweeps.run", *sys.argv[1:])),
         *versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),

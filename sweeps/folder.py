@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.checkpoints import sync
-from sweeps.config import CONFIG_FILE, UserError, to_yaml
+from sweeps.config import CONFIG_FILE, to_yaml
 from sweeps.identity import identity
 from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan
 from sweeps.record import Record
-from sweeps.words import command, place
+from training.durable import sync, write
+from training.values import UserError
+from training.words import command, place
 
 LOCK_FILE = ".lock"
 
@@ -48,18 +49,9 @@ def opened(plan: Plan) -> Iterator[Record]:
         except RecordLost as error:
             raise UserError(str(error)) from None
         except BaseException:
-            again = command("--resume", place(plan.folder))
+            again = command("sweeps.run", "--resume", place(plan.folder))
             print(f"\nWhat was recorded is whole. Go on: {again}", file=sys.stderr)
             raise
-
-
-def write(path: Path, text: str) -> None:
-    """Write a small file beside and rename it: it is never half, not even after a power cut."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    sync(part)
-    part.replace(path)
-    sync(path.parent)
 
 
 def _create(plan: Plan) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from sweeps import environment, registry, sources
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
 from sweeps.plan import Plan
-from sweeps.words import short
+from training.words import short
 
 DECIDING = (
     *("sweeps/searchers/", "sweeps/schedulers/", "sweeps/brackets", "sweeps/rungs"),
@@ -83,8 +82,7 @@ def _shown(value: Any) -> str:
 def _code(plan: Plan) -> dict[str, str]:
     """File to checksum: what trains, proposes and prunes, and what the user's plug-ins import of their
     project."""
-    own = Path(__file__).parents[1] / "training"
-    files = {f"training/{path.name}": path for path in sorted(own.glob("*.py"))}
+    files = sources.files_of_training()
     for module in (plan.searcher, plan.scheduler):
         is_ours = module.__name__.startswith("sweeps.")
         found = sources.files(module)

@@ -18,7 +18,6 @@ from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps import checkpoints
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -27,7 +26,8 @@ from sweeps.results import write_tables
 from sweeps.rows import Status
 from sweeps.stopping import End
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
-from sweeps.words import count
+from training import checkpoints
+from training.words import count
 
 TABLES_EVERY_S = 60
 MOST_LOST_PROCESSES = 10
@@ -86,7 +86,7 @@ class RecordKeeper(Callback):
                 self._record.notice(number, notice)
             if "epoch" in result:
                 epoch, score, metrics = result["epoch"], result["score"], result["metrics"]
-                self._record.report(number, epoch, score, metrics, result["seconds"])
+                self._record.report(number, epoch, score, metrics, result["seconds"], result["costs"])
                 if not result["has_test"]:
                     self._record.note_without_test(self._record.trials[number].trainable)
         if result["done"] and result.get("status") in (None, "finished"):

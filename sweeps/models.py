@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sweeps import conditional, registry, space
-from sweeps.config import Knob, SweepConfig, UserError, nearest
+from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
+from training.values import Knob, UserError, nearest
 
 OneSpace = space.FlatSpace | conditional.ConditionalSpace
 """What is tried of one model."""

@@ -13,10 +13,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from sweeps import cluster, models, registry
-from sweeps.config import SweepConfig, UserError, nearest, one_or_several
+from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
-from sweeps.words import GB, count, place, size
+from training.values import UserError, nearest
+from training.words import GB, count, place, size
 
 if TYPE_CHECKING:
     from sweeps.record import Record

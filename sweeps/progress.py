@@ -20,7 +20,7 @@ from sweeps.disk import Disk
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
-from sweeps.words import duration, short
+from training.words import duration, short
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from training.config import MetricNotLogged
+from training.config import CannotTrain
 
 
 def failed(error: BaseException) -> dict[str, Any]:
     """What the driver hears of an exception."""
-    is_user_error = isinstance(error, MetricNotLogged)
+    is_user_error = isinstance(error, CannotTrain)
     return {
         "done": True,
         "status": "failed",

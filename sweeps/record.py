@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import optuna
@@ -217,7 +218,13 @@ class Record:
         self.trials[number].place = dict(place)
 
     def report(
-        self, number: int, epoch: int, score: float, metrics: Mapping[str, float], seconds: float
+        self,
+        number: int,
+        epoch: int,
+        score: float,
+        metrics: Mapping[str, float],
+        seconds: float,
+        costs: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Write an epoch; one that is known (trained again after a lost PC) changes nothing."""
         trial = self.trials[number]
@@ -225,7 +232,7 @@ class Record:
             return
         # A clock that is set back must not change who was first at a rung.
         self._last_report = max(time.time(), self._last_report + 1e-6)
-        row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s)
+        row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s, dict(costs))
         # The system attributes stay out of the way in the dashboards; the value is what they plot.
         content: Any = vars(row)
         with self.together():

@@ -1,60 +1,17 @@
-"""Find a plug-in by name (`fashion_cnn`) or by dotted path (`my_project.model`).
-
-A public module in one of the four folders is a plug-in; a new file is found, not listed. A user's own
-`trainables/` or `search_spaces/`, where the command is typed, is one with ours, and theirs comes first.
-"""
+"""The four kinds of plug-ins of a sweep, by name or by dotted path."""
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
-import importlib.util
-import pkgutil
-import sys
-import traceback
-from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 
-from sweeps.config import UserError, flag, nearest
-
-FOLDERS = {
-    "trainable": "trainables",
-    "search_space": "search_spaces",
-    "searcher": "sweeps.searchers",
-    "scheduler": "sweeps.schedulers",
-}
-
-CONTRACTS = {
-    "trainable": ("METRIC", "MODE", "Params", "build_model", "build_data"),
-    "search_space": (),
-    "searcher": ("build", "SCHEDULERS", "TAKES"),
-    "scheduler": ("build", "describe"),
-}
-"""The names that a plug-in of each kind must define; of SPACE and suggest, a space defines one."""
-
-
-OURS = ("training", "trainables", "search_spaces")
-"""Packages beside this one; a user's folder may have some of the same name."""
-OUR_ROOT = Path(__file__).absolute().parents[1]
+from training import plugins
+from training.plugins import Kind
+from training.values import UserError
 
 
 def choices(kind: str) -> list[str]:
     """The plug-ins of a kind that are here by name: those shipped, and the user's own."""
-    _join_folders()
-    return sorted(set(_public(importlib.import_module(FOLDERS[kind]).__path__)))
-
-
-def searchers_that_take(form: str) -> list[str]:
-    """Names of those whose TAKES has a form."""
-    return [name for name in choices("searcher") if form in find("searcher", name).TAKES]
-
-
-def load(path: str) -> ModuleType:
-    """Import a module by its dotted path, as `find` has found it; also on another PC."""
-    _join_folders()
-    return importlib.import_module(path)
+    return plugins.choices(KINDS[kind])
 
 
 def find(kind: str, name: str) -> ModuleType:
@@ -67,150 +24,29 @@ def find(kind: str, name: str) -> ModuleType:
     Raises:
         UserError: there is none of that name, it can't be imported, or it lacks what it must define.
     """
-    if (here := str(Path.cwd())) not in sys.path:  # a user's own package, where the command was typed
-        sys.path.insert(0, here)
-    _refuse_other_training()
-    path = _path(kind, name)
-    if not _exists(path):
-        raise UserError(_no_such(kind, name))
-    module = _import(kind, name, path)
-    lacking = [entry for entry in CONTRACTS[kind] if not hasattr(module, entry)]
-    if lacking:
-        raise UserError(
-            f"{flag(kind)} {name}: {module.__file__} does not define {', '.join(lacking)} "
-            f"(a {kind.replace('_', ' ')} defines {', '.join(CONTRACTS[kind])})"
-        )
-    if kind == "trainable":
-        _check_trainable(name, module)
-    if kind == "search_space":
-        _check_space(name, module)
-    return module
+    return plugins.find(KINDS[kind], name)
 
 
-def _path(kind: str, name: str) -> str:
-    """The dotted path that a name stands for."""
-    if "." in name:
-        return name
-    path = f"{FOLDERS[kind]}.{name}"
-    if not _exists(path):
-        return name if name.isidentifier() and Path(f"{name}.py").is_file() else path
-    places = [Path(place, f"{name}.py") for place in importlib.import_module(FOLDERS[kind]).__path__]
-    _say_hidden(flag(kind), name, *[place for place in places if place.is_file()])
-    return path
+def searchers_that_take(form: str) -> list[str]:
+    """Names of those whose TAKES has a form."""
+    return [name for name in choices("searcher") if form in find("searcher", name).TAKES]
 
 
-@cache
-def _say_hidden(of: str, name: str, *files: Path) -> None:
-    """Once: a plug-in may be found often."""
-    if len(files) > 1:
-        print(f"{of} {name}: {files[0]}, which hides {files[1]}", flush=True)
-
-
-def _join_folders() -> None:
-    """Let a package of ours and the folders of its name on the path be one, in the path's order.
-
-    Python would take one of them and hide the other: the first that has an `__init__.py`.
-    """
-    for name in OURS:
-        if importlib.util.find_spec(name) is None:
-            continue  # of another PC, which got what its trials need
-        try:
-            package = importlib.import_module(name)
-        except Exception as error:
-            where = getattr(importlib.util.find_spec(name), "origin", name)
-            raise UserError(f"{where} can't be imported: {type(error).__name__}: {error}") from error
-        if not hasattr(package, "__path__"):
-            raise UserError(f"{package.__file__} hides {name}/ of this program: rename it")
-        folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(OUR_ROOT)]]
-        joined = [*(folder for folder in folders if Path(folder).is_dir()), *package.__path__]
-        package.__path__ = list(dict.fromkeys(joined))
-
-
-def _refuse_other_training() -> None:
-    """A trial is trained by ours: a `training/` of the user's may stand beside it, not in its place.
-
-    Where it has an `__init__.py` it would be in its place on the other PCs, whatever is joined here.
-    """
-    for ours in [Path("training/__init__.py"), *sorted((OUR_ROOT / "training").glob("[!_]*.py"))]:
-        name = "training" if ours.stem == "__init__" else f"training.{ours.stem}"
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and not Path(spec.origin).samefile(OUR_ROOT / ours):
-            raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
-        _join_folders()
-
-
-def _no_such(kind: str, name: str) -> str:
-    known, beside = choices(kind), _beside(name)
-    if "." in name and beside and beside[0].startswith(f"{name.rpartition('.')[0]}."):
-        listed = ", ".join(beside)
-    else:
-        listed = f"{', '.join(known)}, or a dotted path to a module of yours"
-    hint = nearest(name, [*known, *beside])
-    return f"{flag(kind)} {name}: no such {kind.replace('_', ' ')}.{hint} Choices: {listed}."
-
-
-def _beside(name: str) -> list[str]:
-    """What a dotted path may have meant: a module of its package, else of any package here."""
-    package = name.rpartition(".")[0]
-    if package and _exists(package):
-        try:
-            spec = importlib.util.find_spec(package)
-        except Exception:  # a package on the way to it raises
-            return []
-        places = spec.submodule_search_locations if spec else None
-        return [f"{package}.{module}" for module in _public(places or [])]
-    folders = sorted(path for path in Path.cwd().iterdir() if path.name.isidentifier() and path.is_dir())
-    return [f"{folder.name}.{module}" for folder in folders for module in _public([str(folder)])]
-
-
-def _public(places: Iterable[str]) -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(places) if not module.name.startswith("_")]
-
-
-def _exists(path: str) -> bool:
-    parts = path.split(".")
-    if not all(part.isidentifier() for part in parts) or parts[-1].startswith("_"):
-        return False
-    try:
-        return importlib.util.find_spec(path) is not None
-    except ModuleNotFoundError as error:
-        # A package on the way to it; any other module is missing inside one, and the import will say so.
-        return error.name not in [".".join(parts[: n + 1]) for n in range(len(parts))]
-    except Exception:  # a package on the way to it raises; the import will say so
-        return True
-
-
-def _import(kind: str, name: str, path: str) -> ModuleType:
-    try:
-        return load(path)
-    except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if path.split(".")[-1] in f.filename]
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        raise UserError(
-            f"{flag(kind)} {name}: can't be imported: {type(error).__name__}: {error}{where}"
-        ) from error
-
-
-def _check_trainable(name: str, module: ModuleType) -> None:
-    if not dataclasses.is_dataclass(module.Params):
-        raise UserError(f"--trainable {name}: Params must be a dataclass, one field per knob")
-    lacking = [
-        field.name
-        for field in dataclasses.fields(module.Params)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
-    if lacking:
-        raise UserError(f"--trainable {name}: knobs of Params without a default: {', '.join(lacking)}")
-    if module.MODE not in ("min", "max"):
-        raise UserError(f"--trainable {name}: MODE {module.MODE!r} must be min or max")
-
-
-def _check_space(name: str, module: ModuleType) -> None:
+def _check_space(asked: str, module: ModuleType) -> None:
     defined = [entry for entry in ("SPACE", "suggest") if hasattr(module, entry)]
     if len(defined) != 1:
         raise UserError(
-            f"--search-space {name}: {module.__file__} defines {' and '.join(defined) or 'neither'}; a "
+            f"{asked}: {module.__file__} defines {' and '.join(defined) or 'neither'}; a "
             "search space defines either SPACE = {knob: domain} or a function suggest(trial)"
         )
     if defined == ["suggest"] and not callable(module.suggest):
-        raise UserError(f"--search-space {name}: suggest must be a function of a trial, suggest(trial)")
+        raise UserError(f"{asked}: suggest must be a function of a trial, suggest(trial)")
+
+
+KINDS = {
+    "trainable": plugins.TRAINABLE,
+    "search_space": Kind("search space", "search_spaces", (), "--search-space", _check_space),
+    "searcher": Kind("searcher", "sweeps.searchers", ("build", "SCHEDULERS", "TAKES"), "--searcher"),
+    "scheduler": Kind("scheduler", "sweeps.schedulers", ("build", "describe"), "--scheduler"),
+}
+"""Of SPACE and suggest, a space defines one."""

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from training.costs import COSTS, mean_costs
 
 TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -53,8 +54,8 @@ def trials_table(record: Record) -> pa.Table:
 
     Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
     checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
-    `last_M` for every logged metric M, seconds (trained), pc, pid, gpu, start, end (UTC), seed. A knob that a
-    trial did not have is null.
+    `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
+    pc, pid, gpu, start, end (UTC), seed. A knob that a trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
@@ -80,7 +81,7 @@ def trials_table(record: Record) -> pa.Table:
             for which in ("best", "last")
             for name in metrics.values()
         ),
-        pa.field("seconds", pa.float64()),
+        *(pa.field(name, pa.float64()) for name in ("seconds", *COSTS)),
         pa.field("pc", pa.string()),
         pa.field("pid", pa.int64()),
         pa.field("gpu", pa.string()),
@@ -92,13 +93,18 @@ def trials_table(record: Record) -> pa.Table:
 
 
 def epochs_table(record: Record) -> pa.Table:
-    """A row per reported epoch: id (of the trial), epoch, every logged metric, seconds, time (UTC)."""
+    """A row per reported epoch: id (of the trial), epoch, every logged metric, seconds, costs, time (UTC).
+
+    Costs are percentages of the epoch's time (data_wait_pct, transfer_pct, forward_pct, backward_pct,
+    optimizer_pct, checkpoint_pct), how busy it kept its devices (cpu_busy_pct, gpu_util_pct) and the memory
+    that it held (memory_gb, gpu_memory_gb); null where there is no GPU, or in a record of an older version.
+    """
     metrics = _metric_names(record)
     fields = [
         pa.field("id", pa.int64()),
         pa.field("epoch", pa.int64()),
         *(pa.field(name, pa.float64()) for name in metrics.values()),
-        pa.field("seconds", pa.float64()),
+        *(pa.field(name, pa.float64()) for name in ("seconds", *COSTS)),
         pa.field("time", _TIME),
     ]
     rows = [
@@ -108,6 +114,7 @@ def epochs_table(record: Record) -> pa.Table:
             "epoch": epoch,
             **{column: row.metrics.get(name) for name, column in metrics.items()},
             "seconds": row.seconds,
+            **row.costs,
             "time": _moment(row.time),
         }
         for trial in record.trials
@@ -144,6 +151,7 @@ def _trial_row(
         **{f"best_{column}": best.get(name) for name, column in metrics.items()},
         **{f"last_{column}": last.get(name) for name, column in metrics.items()},
         "seconds": math.fsum(row.seconds for row in trial.epochs.values()),
+        **mean_costs((row.seconds, row.costs) for row in trial.epochs.values()),
         "pc": trial.place.get("pc"),
         "pid": trial.place.get("pid"),
         "gpu": trial.place.get("gpu"),
@@ -159,7 +167,8 @@ def _metric_names(record: Record) -> dict[str, str]:
     judged = [record.about["metric"]] if "metric" in record.about else []
     logged = (name for trial in record.trials for row in trial.epochs.values() for name in row.metrics)
     names = dict.fromkeys([*judged, *logged])
-    return {name: f"{name}_logged" if name in ("id", "epoch", "seconds", "time") else name for name in names}
+    ours = {"id", "epoch", "seconds", "time", *COSTS}
+    return {name: f"{name}_logged" if name in ours else name for name in names}
 
 
 def _type_of(values: Iterable[Any]) -> pa.DataType:

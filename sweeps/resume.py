@@ -12,8 +12,8 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import checkpoints, folder, winner
-from sweeps.config import CONFIG_FILE, SweepConfig, UserError, flag, to_yaml
+from sweeps import winner
+from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
@@ -21,7 +21,9 @@ from sweeps.reasons import why_diverged
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
 from sweeps.settings import refuse_other
-from sweeps.words import command, count, duration, place
+from training import checkpoints, durable
+from training.values import UserError
+from training.words import command, count, duration, place
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
@@ -72,7 +74,7 @@ def begin_run(plan: Plan, record: Record) -> None:
     record.note("runs", [*record.about.get("runs", []), run])
     if changed:
         record.note("identity", now)
-    folder.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
+    durable.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     record.start_clock()
     _write_ends(plan, record)
@@ -90,7 +92,7 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
     if "identity" not in record.about:
         raise UserError(
             f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
-            f"repeat it: {command('--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
+            f"repeat it: {command('sweeps.run', '--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
         )
     if not hasattr(plan.scheduler, "ends_at"):
         raise UserError(
@@ -127,7 +129,7 @@ def _finished(plan: Plan, record: Record) -> str:
     if ended >= plan.space.size():
         return f"{text}\nIts space has no more points."
     more = ("--resume", place(plan.folder), "--num-trials", str(2 * len(record.trials)))
-    return f"{text}\nFor more trials: {command(*more)}"
+    return f"{text}\nFor more trials: {command('sweeps.run', *more)}"
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:

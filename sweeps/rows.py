@@ -13,7 +13,7 @@ from sweeps.points import Point
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from sweeps.config import Knob
+    from training.values import Knob
 
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
 """`unfinished` has not ended: it is training now, or the sweep stopped under it."""
@@ -32,6 +32,8 @@ class EpochRow:
     """When it was reported, seconds since 1970."""
     elapsed_s: float = 0.0
     """How long the sweep had run by then, all its runs together."""
+    costs: Mapping[str, float] = field(default_factory=dict)
+    """Where the epoch's time went, and what else it took: `data_wait_pct` and so on."""
 
 
 @dataclass

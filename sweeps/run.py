@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from sweeps import flags
-from sweeps.config import SweepConfig, UserError
+from sweeps.config import SweepConfig
+from training.values import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sweep(config: SweepConfig) -> int:
     """Plan, run, crown the winner, say what came of it."""
-    from sweeps import cluster, imports
+    from sweeps import cluster
+    from training import imports
 
     cluster.prepare_environment()
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)

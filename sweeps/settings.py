@@ -8,32 +8,15 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from sweeps.config import (
-    CONFIG_FILE,
-    FLOAT,
-    JOURNAL,
-    OF_ONE_RUN,
-    Knob,
-    SweepConfig,
-    UserError,
-    docs,
-    flag,
-    nearest,
-)
-from sweeps.words import short
-
-
-class _Loader(yaml.SafeLoader):
-    """Knows more numbers than YAML 1.1 does."""
-
-
-_Loader.add_implicit_resolver(*FLOAT)
+from sweeps.config import CONFIG_FILE, JOURNAL, OF_ONE_RUN, SweepConfig, docs, flag
+from training.values import UserError, load_yaml, nearest
+from training.words import short
 
 
 def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     """A file of settings, its keys and its params checked."""
     try:
-        content = yaml.load(Path(path).read_text(), _Loader)
+        content = load_yaml(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{name} {path}: cannot be read ({reason})") from None
@@ -109,14 +92,3 @@ def settings_of(sweep: str, files: Sequence[str]) -> str:
         what = f"{JOURNAL} is missing, so nothing is known of its trials; begin it anew: --config {settings}"
     shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
     raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
-
-
-def knob(where: str, text: str) -> Knob:
-    """A value as YAML would have it."""
-    try:
-        value = yaml.load(text, _Loader) if text else ""
-    except yaml.YAMLError:
-        return text
-    if not isinstance(value, bool | int | float | str):
-        raise UserError(f"{where}: must be a number, true, false or text")
-    return value

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from sweeps.config import UserError
-from sweeps.registry import OUR_ROOT, OURS
-from sweeps.words import size
+from training.plugins import OUR_ROOT, OURS
+from training.values import UserError
+from training.words import size
 
 MOST_BYTES = 100 * 10**6
 """Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB
@@ -26,7 +26,12 @@ at most); code of that size is data."""
 
 def files(plug_in: ModuleType) -> dict[str, Path]:
     """Name, as `my_project/model.py`, to the file of a plug-in and of what it imports of its project."""
-    return {f"{name.replace('.', '/')}.py": path for name, path in sorted(_walk(plug_in))}
+    return _named(_of(plug_in))
+
+
+def files_of_training() -> dict[str, Path]:
+    """The same of what trains one trial; it is not imported for it."""
+    return _named(_walk("training.trainer", OUR_ROOT / "training" / "trainer.py"))
 
 
 def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
@@ -36,7 +41,7 @@ def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
     Raises:
         UserError: one is too big.
     """
-    found = [_top(name, path) for plug_in in plug_ins for name, path in sorted(_walk(plug_in))]
+    found = [_top(name, path) for plug_in in plug_ins for name, path in sorted(_of(plug_in))]
     found += [OUR_ROOT / package for package in ("sweeps", "training")]
     # The user's first: on the other PCs too, theirs come before ours of the same name.
     found.sort(key=lambda path: path.parent == OUR_ROOT)
@@ -46,19 +51,26 @@ def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
     return sent
 
 
-def _walk(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
-    """Dotted name (with `__init__`) and file of each module, wherever its import stands in a file."""
-    own = Path(str(plug_in.__file__)).absolute()
-    root = own.parents[plug_in.__name__.count(".") + (own.stem == "__init__")]
-    package = plug_in.__name__.partition(".")[0]
+def _named(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+    return {f"{name.replace('.', '/')}.py": path for name, path in sorted(found)}
+
+
+def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
+    return _walk(plug_in.__name__, Path(str(plug_in.__file__)).absolute())
+
+
+def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:
+    """Dotted name (with `__init__`) and file of each module that one imports, wherever in a file."""
+    root = own.parents[module.count(".") + (own.stem == "__init__")]
+    package = module.partition(".")[0]
     seen: set[str] = set()
-    waiting = [plug_in.__name__]
+    waiting = [module]
     while waiting:
         name = waiting.pop()
         if not name or name in seen:
             continue
         seen.add(name)
-        path = own if name == plug_in.__name__ else _file_of(name, package, root)
+        path = own if name == module else _file_of(name, package, root)
         if path is None:
             continue  # installed, or a name that is no module: `from package.module import thing`
         is_package = path.stem == "__init__"

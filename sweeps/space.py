@@ -15,7 +15,6 @@ import numpy as np
 from ray.tune.search.sample import Categorical, Domain, Float, Integer
 from ray.tune.search.variant_generator import generate_variants
 
-from sweeps.config import Knob, UserError
 from sweeps.domains import (
     Form,
     bounds,
@@ -29,8 +28,9 @@ from sweeps.domains import (
     suggest,
     values_of,
 )
-from sweeps.knobs import cast, given, hints_of, names_of, plain_types, type_fault, unknown
 from sweeps.points import Point, Suggests
+from training.knobs import cast, given, hints_of, names_of, plain_types, type_fault, unknown
+from training.values import Knob, UserError
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 

@@ -29,20 +29,18 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps import checkpoints, imports, registry
 from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
-from training.config import FitConfig, MetricNotLogged
+from training import checkpoints, imports, plugins
+from training.config import CannotTrain, FitConfig
 
 if TYPE_CHECKING:
-    from training.fit import Epoch, Fit
+    from training.trainer import Epoch, Fit
 
 FAULT_FILE = "fault"
 """In the folder that Tune keeps of a checkpoint: why it could not be written. A trial that is done
 has no next step to tell of it."""
 DISK_IS_FULL = "the disk is full"
-CHECKPOINT_SHARE = 0.02
-"""Part of the training time that checkpoints may cost when no period is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +63,8 @@ class SweepTrial(tune.Trainable):
 
     Its config is `{"number": int, "trainable": str, "params": {knob: value}, "fixed": {knob: value},
     "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
-    `score`, `metrics`, `seconds`, `place`, `has_test`; the last one has `done` and, when it went wrong,
-    `status` ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
+    `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
+    wrong, `status` ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -97,7 +95,7 @@ class SweepTrial(tune.Trainable):
                     self._save_error = None
                     raise unsaved
                 return self._with_notices(self._result(self._next_epoch()))
-            except MetricNotLogged as error:
+            except CannotTrain as error:
                 failure = failed(error)
             except KeyboardInterrupt:
                 raise
@@ -152,8 +150,7 @@ class SweepTrial(tune.Trainable):
         self._failures = 0
         self._save_began = None
         self._save_error = None
-        self._save_seconds = 0.0
-        self._trained_seconds = 0.0
+        self._pace = checkpoints.Pace(self._job.checkpoint_epochs)
 
     def _next_epoch(self) -> Epoch | None:
         """The next epoch that was not reported yet (after a retry some are trained again), or None
@@ -191,14 +188,14 @@ class SweepTrial(tune.Trainable):
         return module
 
     def _import(self) -> None:
-        import training.fit
         import training.process
+        import training.trainer
 
         if self._bare is None:
-            self._fitting, self._process = training.fit, training.process
+            self._fitting, self._process = training.trainer, training.process
             self._bare = training.process.Settings.now()
         self._bare.put_back()
-        module = registry.load(self._job.trainables[self._trainable])
+        module = plugins.load(self._job.trainables[self._trainable])
         self._modules[self._trainable] = (module, training.process.Settings.now())
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
@@ -208,12 +205,13 @@ class SweepTrial(tune.Trainable):
             reason = f"ended by itself after epoch {self._reported}"
             return {"place": self._place, "done": True, "status": "finished", "reason": reason}
         self._reported = epoch.epoch
-        self._trained_seconds += epoch.seconds
+        self._pace.trained(epoch.seconds)
         result = {
             "epoch": epoch.epoch,
             "score": epoch.score,
             "metrics": dict(epoch.metrics),
             "seconds": epoch.seconds,
+            "costs": dict(epoch.costs),
             "place": self._place,
             "has_test": self._fit is not None and self._fit.has_test,
             "done": epoch.epoch >= self._job.fit.max_epochs,
@@ -221,7 +219,7 @@ class SweepTrial(tune.Trainable):
         if not math.isfinite(epoch.score):
             reason = why_diverged(self._job.fit.metric, epoch.epoch, epoch.score)
             return {**result, "done": True, "status": "diverged", "reason": reason}
-        if not result["done"] and self._checkpoint_is_due(epoch.epoch):
+        if not result["done"] and self._pace.is_due(epoch.epoch):
             result[tune.result.SHOULD_CHECKPOINT] = True
         return result
 
@@ -229,18 +227,11 @@ class SweepTrial(tune.Trainable):
         notices, self._notices = self._notices, []
         return {**result, "notices": notices} if notices else result
 
-    def _checkpoint_is_due(self, epoch: int) -> bool:
-        if self._job.checkpoint_epochs is not None:
-            return epoch % self._job.checkpoint_epochs == 0
-        # The first one is taken to cost a second.
-        cost_s = self._save_seconds or 1.0
-        return cost_s <= CHECKPOINT_SHARE * self._trained_seconds
-
     def _count_checkpoint_cost(self) -> None:
         """From the start of a save to the next step: writing, and Tune's copying."""
         if self._save_began is not None:
-            self._save_seconds = time.perf_counter() - self._save_began
-            self._trained_seconds, self._save_began = 0.0, None
+            self._pace.cost(time.perf_counter() - self._save_began)
+            self._save_began = None
 
     def _end_run(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
@@ -260,11 +251,11 @@ class SweepTrial(tune.Trainable):
 def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
     """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
     with imports.uncollected():
-        import training.fit
+        import training.trainer
 
-        module = registry.load(job.trainables[point.trainable])
+        module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
-    scores: dict[str, float] = training.fit.test(module, params, job.fit, Path(weights))
+    scores: dict[str, float] = training.trainer.test(module, params, job.fit, Path(weights))
     return scores
 
 

@@ -11,7 +11,7 @@ import ray
 import yaml
 from ray.exceptions import RayError
 
-from sweeps import checkpoints, cluster
+from sweeps import cluster
 from sweeps.engine import job_of
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
@@ -19,6 +19,7 @@ from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from sweeps.trial import test_winner
+from training import checkpoints, durable
 
 FOLDER, PARAMS_FILE = "best", "params.yaml"
 
@@ -110,6 +111,6 @@ def _set_aside(plan: Plan, record: Record, best: TrialRow, checkpoint: Path) -> 
         + yaml.safe_dump(about, sort_keys=False)
     )
     for path in (*partial.iterdir(), partial):
-        checkpoints.sync(path)
+        durable.sync(path)
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
     partial.rename(plan.folder / FOLDER)

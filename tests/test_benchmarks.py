@@ -12,8 +12,8 @@ import pytest
 from benchmarks import _measure, _plain, digits_cnn, overhead, scale
 from benchmarks._job import Job
 from benchmarks._measure import Goal
-from sweeps.imports import uncollected
 from trainables import digits_mlp
+from training.imports import uncollected
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -134,7 +134,7 @@ def shapes(network: Any) -> list[Any]:
 
 def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
     code = (
-        "import gc\nfrom sweeps.imports import uncollected\n"
+        "import gc\nfrom training.imports import uncollected\n"
         "with uncollected():\n    assert not gc.isenabled()\n    import decimal\n"
         "assert gc.isenabled() and gc.get_freeze_count() > 0\n"
         "gc.disable()\nwith uncollected():\n    pass\nassert not gc.isenabled()"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import checkpoints
-from sweeps.checkpoints import KEPT, MANIFEST
+from training import checkpoints
+from training.checkpoints import KEPT, MANIFEST
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -124,7 +124,7 @@ def test_a_write_that_raises_leaves_nothing_and_the_one_before_it(trial: Path, e
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sweeps import checkpoints
+from training import checkpoints
 
 def fill(folder):
     (folder / "weights.pt").write_bytes(bytes(4096))

@@ -20,10 +20,10 @@ import pytest
 
 from sweeps import cluster, flags
 from sweeps.cluster import PC
-from sweeps.config import UserError
 from sweeps.record import Record
 from tests import project
 from tests.conftest import ROOT
+from training.values import UserError
 
 INSTALLED = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
 """As if this package were installed on every PC."""

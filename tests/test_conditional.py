@@ -20,12 +20,13 @@ from ray import cloudpickle
 
 from sweeps import registry
 from sweeps.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.config import SweepConfig, UserError
+from sweeps.config import SweepConfig
 from sweeps.points import Point, Refused, Space, told
 from sweeps.record import Record
 from sweeps.searchers import tpe
 from sweeps.searchers.random import draws
 from tests.conftest import propose
+from training.values import UserError
 
 TAKING = [
     name for name in registry.choices("searcher") if "conditional" in registry.find("searcher", name).TAKES

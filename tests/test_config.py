@@ -11,18 +11,8 @@ import pytest
 import yaml
 
 from sweeps import flags
-from sweeps.config import (
-    GROUPS,
-    MINIMUM,
-    OF_ONE_RUN,
-    SweepConfig,
-    check,
-    docs,
-    field_docs,
-    flag,
-    nearest,
-    to_yaml,
-)
+from sweeps.config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, check, docs, flag, to_yaml
+from training.values import field_docs, nearest
 
 FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
 
@@ -32,6 +22,7 @@ CHANGED = SweepConfig(
     search_space="fashion_cnn_grid",
     params={"rows": 0, "lr": 0.5, "activation": "relu", "bias": False},
     precision="32",
+    strategy="deepspeed_stage_1",
     searcher="random",
     num_trials=7,
     metric="val_loss",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import checkpoints, disk
+from sweeps import disk
 from sweeps.disk import Disk
-from sweeps.words import size
+from training import checkpoints
+from training.words import size
 
 MB = 10**6
 

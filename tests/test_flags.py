@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sweeps import run
-from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError, docs, flag
+from sweeps.config import SweepConfig, docs, flag
 from sweeps.flags import parse
+from training.values import DATA_DIR_VARIABLE, UserError
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ import pytest
 from ray.tune import Checkpoint
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps import checkpoints
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.engine import _why_lost
@@ -23,6 +22,7 @@ from sweeps.record import Record
 from sweeps.stopping import End
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from tests.conftest import propose
+from training import checkpoints
 
 END = 3
 
@@ -48,7 +48,8 @@ class Keeping:
         trial = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
         for epoch in range(1, END + 1):
             trial.last_result = {
-                **{"epoch": epoch, "score": score * epoch, "metrics": {}, "seconds": 1.0, "place": {}},
+                **{"epoch": epoch, "score": score * epoch, "seconds": 1.0},
+                **{"metrics": {}, "costs": {}, "place": {}},
                 "has_test": True,
                 "done": epoch == END,
                 **(more if epoch == END else {}),

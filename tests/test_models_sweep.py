@@ -14,13 +14,14 @@ from sweeps import results
 from sweeps.record import Record
 from tests.conftest import Command
 from tests.killing import Murderer
+from training.costs import COSTS
 
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
 TOYS = (
     *("--trainable", TOY, STEPS, "--search-space", "tests.faulty.branches", "tests.faulty.speeds"),
     *("--max-epochs", "9", "--grace-epochs", "1", "--no-dashboard"),
 )
-OF_THE_RUN = ["pid", "start", "end", "seconds"]
+OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 
 
 def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_a_sweep_of_two_models_killed_on_its_way_ends_as_one_that_was_not(
     ours, theirs = results.load(folder), results.load(tmp_path / "whole")
     assert set(ours.trials["trainable"].to_pylist()) == {TOY, STEPS}
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
-    assert ours.epochs.drop_columns(["seconds", "time"]).equals(
-        theirs.epochs.drop_columns(["seconds", "time"])
+    assert ours.epochs.drop_columns(["seconds", "time", *COSTS]).equals(
+        theirs.epochs.drop_columns(["seconds", "time", *COSTS])
     )
     assert ours.about["test"] == theirs.about["test"]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from sweeps import cluster, plan
-from sweeps.config import DATA_DIR_VARIABLE, SweepConfig, UserError
+from sweeps.config import SweepConfig
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha, hyperband
+from training.values import DATA_DIR_VARIABLE, UserError
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:

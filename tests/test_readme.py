@@ -16,6 +16,7 @@ from sweeps import flags, folder, registry, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
+from training import single
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -29,6 +30,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 """Rows of the table of domains, by their first word."""
 COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
+
+
+FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
 def flags_table() -> str:
@@ -134,3 +138,20 @@ def _said_of_columns(header: str) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     print(flags_table())
+
+
+@pytest.mark.parametrize("line", FITS)
+def test_a_command_of_a_single_run_is_one(line: str, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("params: {lr: 0.02}")
+    arguments = shlex.split(line.replace("results/NAME/best", str(tmp_path)))
+    if "--help" in arguments:
+        with pytest.raises(SystemExit):
+            single.parse(arguments)
+    else:
+        run, _, resumes = single.parse([*arguments, "--results-dir", str(tmp_path)])
+        assert not resumes
+        assert run.params.get("lr", 0.02) in (0.02, 0.1)
+
+
+def test_the_readme_shows_single_runs() -> None:
+    assert len(FITS) == 4

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweeps import registry
-from sweeps.config import UserError
 from tests.conftest import ROOT
+from training.values import UserError
 
 TRAINABLE = """
 from dataclasses import dataclass
@@ -58,17 +58,17 @@ def fault(kind: str, name: str) -> str:
 )
 def test_the_choices_are_the_public_files_of_the_folder(kind: str, some: set[str]) -> None:
     root = Path(registry.__file__).resolve().parents[1]
-    files = {path.stem for path in (root / registry.FOLDERS[kind].replace(".", "/")).glob("[!_]*.py")}
+    files = {path.stem for path in (root / registry.KINDS[kind].folder.replace(".", "/")).glob("[!_]*.py")}
     assert registry.choices(kind) == sorted(files)
     assert some <= files
 
 
-@pytest.mark.parametrize("kind", registry.FOLDERS)
+@pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_choice_is_found_and_keeps_the_contract(kind: str) -> None:
     for name in registry.choices(kind):
         found = registry.find(kind, name)
-        assert found.__name__ == f"{registry.FOLDERS[kind]}.{name}"
-        assert all(hasattr(found, entry) for entry in registry.CONTRACTS[kind])
+        assert found.__name__ == f"{registry.KINDS[kind].folder}.{name}"
+        assert all(hasattr(found, entry) for entry in registry.KINDS[kind].defines)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
 FIND = """
 import sys
 from sweeps import registry
-from sweeps.config import UserError
+from training.values import UserError
 kind, *names = sys.argv[1:]
 try:
     for name in names:
@@ -252,9 +252,7 @@ def test_a_misspelt_dotted_path_gets_the_public_modules_of_its_package(tmp_path:
 
 
 OTHERS = {
-    "training/__init__.py": "hides training, which this program trains with: rename yours",
     "training/fit.py": "hides training.fit, which this program trains with: rename yours",
-    "training.py": "hides training, which this program trains with: rename yours",
     "trainables.py": "hides trainables/ of this program: rename it",
 }
 """A user's file to what is said of it."""
@@ -264,6 +262,21 @@ OTHERS = {
 def test_what_would_take_the_place_of_our_packages_is_refused(name: str, tmp_path: Path) -> None:
     write(tmp_path, {"mine/cnn.py": TRAINABLE, name: ""})
     assert found_in(tmp_path, "trainable", "mine.cnn") == [f"error: {tmp_path / name} {OTHERS[name]}"]
+
+
+@pytest.mark.parametrize("name", ["training/__init__.py", "training.py"])
+def test_another_training_is_refused_before_it_breaks_ours(name: str, tmp_path: Path) -> None:
+    write(tmp_path, {"mine/cnn.py": TRAINABLE, name: ""})
+    expected = f"{tmp_path / name} hides training, which this program trains with: rename yours"
+    environment = {"PYTHONPATH": str(ROOT)}
+    for command, status, last in (
+        (["-m", "sweeps.run", "--trainable", "mine.cnn"], 2, f"error: {expected}"),
+        (["-c", "import sweeps.results"], 1, f"ImportError: {expected}"),
+    ):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (status, last)
 
 
 def test_a_users_own_folder_that_is_called_training_stands_beside_ours(tmp_path: Path) -> None:

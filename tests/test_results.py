@@ -13,6 +13,7 @@ import pytest
 from sweeps import results
 from sweeps.record import Record
 from tests.conftest import propose
+from training.costs import COSTS
 
 
 def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
@@ -49,7 +50,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
         "best_loss": "double",
         "last_acc": "double",
         "last_loss": "double",
-        "seconds": "double",
+        **dict.fromkeys(("seconds", *COSTS), "double"),
         "pc": "string",
         "pid": "int64",
         "gpu": "string",
@@ -74,6 +75,19 @@ def test_best_columns_are_of_the_best_epoch_and_last_columns_of_the_last(tmp_pat
     }
     assert {name: row[name] for name in expected} == expected
     assert row["start"] <= row["end"]
+
+
+def test_costs_are_columns_of_epochs_and_of_trials(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    propose(record, {"lr": 0.1}, seed=0)
+    record.report(0, 1, 0.5, {"acc": 0.5}, 1.0, {"data_wait_pct": 10.0, "memory_gb": 2.0})
+    record.report(0, 2, 0.5, {"acc": 0.5}, 3.0, {"data_wait_pct": 50.0, "memory_gb": 1.0})
+    for known in (record, Record.read(tmp_path)):
+        epochs = results.epochs_table(known)
+        assert epochs["data_wait_pct"].to_pylist() == [10.0, 50.0]
+        assert epochs["gpu_util_pct"].to_pylist() == [None, None]
+        (row,) = results.trials_table(known).to_pylist()
+        assert (row["data_wait_pct"], row["memory_gb"], row["gpu_util_pct"]) == (40.0, 2.0, None)
 
 
 def test_a_failed_trial_is_a_row_with_its_reason_and_no_score(tmp_path: Path) -> None:
@@ -103,7 +117,7 @@ def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> 
         "epoch": "int64",
         "acc": "double",
         "loss": "double",
-        "seconds": "double",
+        **dict.fromkeys(("seconds", *COSTS), "double"),
         "time": "timestamp[ms, tz=UTC]",
     }
     assert list(zip(table["id"].to_pylist(), table["epoch"].to_pylist(), strict=True)) == [

@@ -19,6 +19,7 @@ from sweeps.rows import TrialRow
 from tests.conftest import ROOT, Command
 from tests.dying import POINTS
 from tests.killing import Murderer, check_whole
+from training.costs import COSTS
 
 TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--max-epochs", "9", "--params", "epoch_s=0.05")
 RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
@@ -30,7 +31,7 @@ BOHB = (
 )
 ENDS = (*TOY, "--search-space", "tests.faulty.ends", "--searcher", "grid", "--scheduler", "none")
 DIGITS = ("--trainable", "digits_mlp", "--max-epochs", "9", "--no-dashboard", "--max-concurrent", "1")
-OF_THE_RUN = ["pid", "start", "end", "seconds"]
+OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 """Columns that tell of a process or a clock."""
 
 
@@ -115,7 +116,7 @@ def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
     check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, brackets="bohb" in pair)
     ours, theirs = results.load(killer.folder), results.load(tmp_path / "whole")
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
-    time_columns = ["seconds", "time"]
+    time_columns = ["seconds", "time", *COSTS]
     assert ours.epochs.drop_columns(time_columns).equals(theirs.epochs.drop_columns(time_columns))
     assert ours.about["test"] == theirs.about["test"]
     best = [

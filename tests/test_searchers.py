@@ -17,7 +17,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from sweeps import domains, registry
-from sweeps.config import Knob, SweepConfig, UserError
+from sweeps.config import SweepConfig
 from sweeps.plan import make_plan
 from sweeps.points import told as words_of
 from sweeps.record import Record
@@ -26,6 +26,7 @@ from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import FlatSpace, check
 from tests.conftest import propose
+from training.values import Knob, UserError
 
 SEARCHERS = registry.choices("searcher")
 

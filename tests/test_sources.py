@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from sweeps import registry, sources
-from sweeps.config import SweepConfig, UserError
+from sweeps.config import SweepConfig
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, make_plan
 from tests import project
 from tests.conftest import ROOT
+from training.values import UserError
 
 USED = {
     *("my_project/__init__.py", "my_project/model.py", "my_project/_parts.py"),

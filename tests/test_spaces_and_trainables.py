@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from sweeps import registry
-from sweeps.config import SweepConfig, field_docs
+from sweeps.config import SweepConfig
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
-from training import fit
+from training import trainer
 from training.config import FitConfig
-from training.fit import Epoch, Fit
+from training.trainer import Epoch, Fit
+from training.values import field_docs
 
 TRAINABLES = registry.choices("trainable")
 SPACES = registry.choices("search_space")
@@ -150,7 +151,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert module.METRIC in epochs[0].metrics
-    scores = fit.test(module, params, fit_config(module), tmp_path)
+    scores = trainer.test(module, params, fit_config(module), tmp_path)
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 

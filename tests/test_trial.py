@@ -15,9 +15,9 @@ import pytest
 import ray
 import torch
 
-from sweeps import checkpoints
 from sweeps.trial import Job, SweepTrial
 from tests.conftest import fill_up
+from training import checkpoints
 from training.config import FitConfig
 
 EPOCHS = 3

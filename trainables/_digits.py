@@ -16,10 +16,10 @@ class Digits(pl.LightningDataModule):
 
     def __init__(self, batch_size: int) -> None:
         super().__init__()
-        self._batch_size = batch_size
+        self.batch_size = batch_size
 
     def train_dataloader(self) -> DataLoader[Rows]:
-        return batches(_rows()["train"], self._batch_size, shuffle=True)
+        return batches(_rows()["train"], self.batch_size, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Rows]:
         return batches(_rows()["val"], 300, shuffle=False)

@@ -19,11 +19,11 @@ class FashionMnist(pl.LightningDataModule):
 
     def __init__(self, rows: int, batch_size: int) -> None:
         super().__init__()
-        self._rows, self._batch_size = rows, batch_size
+        self._rows, self.batch_size = rows, batch_size
 
     def train_dataloader(self) -> DataLoader[Rows]:
         rows = _fashion_mnist.rows("train", _fashion_mnist.train_rows(self._rows))
-        return batches(rows, self._batch_size, shuffle=True)
+        return batches(rows, self.batch_size, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Rows]:
         return batches(_fashion_mnist.rows("val", _fashion_mnist.val_rows(self._rows)), 500, shuffle=False)

@@ -11,9 +11,26 @@ if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
 Mode = Literal["min", "max"]
+Precision = Literal["auto", "32", "16-mixed", "bf16-mixed"]
+Strategy = Literal[
+    "auto",
+    "single",
+    "ddp",
+    "fsdp",
+    "fsdp_full",
+    "deepspeed_stage_1",
+    "deepspeed_stage_2",
+    "deepspeed_stage_2_offload",
+    "deepspeed_stage_3",
+    "deepspeed_stage_3_offload",
+]
 
 
-class MetricNotLogged(LookupError):
+class CannotTrain(Exception):
+    """What was asked can't be trained: the user's mistake, not a failure of the model."""
+
+
+class MetricNotLogged(CannotTrain):
     """The model ended an epoch without logging the metric that it is to be judged by."""
 
 
@@ -37,12 +54,26 @@ class FitConfig:
     """Logged metric by which the best epoch is chosen."""
     mode: Mode
     """Whether a small or a large metric is good."""
-    precision: Literal["auto", "32", "16-mixed", "bf16-mixed"] = "auto"
+    precision: Precision = "auto"
     """Arithmetic; auto: fp16 on a GPU, fp32 on a CPU (which has no fast fp16)."""
+    strategy: Strategy = "auto"
+    """How workers share the model; auto: single where one device holds it, else ZeRO stage 2."""
+    devices: int = 1
+    """GPUs of a PC, or processes on a PC without one, > 0."""
+    num_nodes: int = 1
+    """PCs that train together, > 0."""
+    micro_batch: int | None = None
+    """Rows that a worker computes at once; a batch is made up of as many as it takes (default: its share
+    of the batch in one piece)."""
     seed: int = 0
     """Seed of weights, shuffling and augmentation."""
     threads: int = 1
     """PyTorch threads of this process, > 0."""
+
+    @property
+    def workers(self) -> int:
+        """Processes that train together."""
+        return self.devices * self.num_nodes
 
 
 def is_better(score: float, than: float, mode: str) -> bool:

@@ -1,251 +1,50 @@
-"""Train one trial with Lightning's Trainer: one `fit()`, reported epoch by epoch.
+"""Train one trial by itself, without Ray: `python -m training.fit fashion_cnn --lr 0.01`
 
-The Trainer is lean: no logger, no progress bar, no summary, no sanity check, no checkpoint of its
-own. They cost up to a third of a small model's step, and a sweep reports in their place.
+All flags: `python -m training.fit NAME --help`. Exit status: 0; 1, the training failed; 2, a mistake in
+what was asked; 130, Ctrl-C.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import logging
-import math
-import time
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import sys
+from collections.abc import Sequence
+from types import ModuleType
 
-import lightning.pytorch as pl
-import numpy as np
-import torch
-from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.utilities.model_helpers import is_overridden
-
-from training.config import FitConfig, MetricNotLogged, Trainable, is_better
-from training.process import seed_again
-
-WEIGHTS_FILE = "weights.pt"
-"""The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
-ABOUT_FILE = "about.json"
-RESUME_FILE = "resume.ckpt"
-"""Optimizer, schedules and loop: what training goes on from."""
-
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-# The Trainer advises worker processes; these data sets are already tensors in this process.
-warnings.filterwarnings("ignore", ".*does not have many workers.*")
-warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
+from training import single
+from training.single import SingleRun
+from training.values import UserError
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One trained and validated epoch."""
-
-    epoch: int
-    """1-based."""
-    score: float
-    """The metric that trials are judged by."""
-    metrics: Mapping[str, float]
-    """All that the model logged."""
-    seconds: float
-    """Wall time of the epoch, training and validation."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    try:
+        return fit(*single.parse(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
 
 
-class Fit:
-    """One training run. Going on from a checkpoint trains as if there had been no break.
+def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+    """Load, train epoch by epoch, keep the best one, say where the time went."""
+    from training import imports
 
-    Args:
-        trainable: the module that says what to train.
-        params: an instance of its Params.
-        config: how to train it.
-        checkpoint: a folder written by `save`, to go on from; None to start.
-    """
+    single.say(f"Loading {run.trainable} ...")
+    with imports.uncollected():
+        from training.diary import Diary
+        from training.trainer import Fit, test
 
-    def __init__(
-        self, trainable: Trainable, params: Any, config: FitConfig, checkpoint: Path | None = None
-    ) -> None:
-        self.config = config
-        self.best_score = math.nan
-        self.best_weights: dict[str, torch.Tensor] = {}
-        self.last_metrics: Mapping[str, float] = {}
-        self.epochs = 0
-        """Epochs that have ended."""
-        self.has_ended = False
-        """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
-        self.first_epoch = 0
-        self._checkpoint = checkpoint
-        if checkpoint is not None:
-            self._load_best(checkpoint)
-        torch.set_num_threads(config.threads)
-        pl.seed_everything(config.seed, workers=True, verbose=False)
-        self._model = trainable.build_model(params)
-        self._data = trainable.build_data(params)
-        self._trainer: pl.Trainer | None = None
-
-    @property
-    def last_epoch(self) -> Epoch | None:
-        """The last epoch of the checkpoint that it goes on from, as it was reported (its time aside)."""
-        if not self.first_epoch:
-            return None
-        score = self.last_metrics[self.config.metric]
-        return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
-
-    @property
-    def has_test(self) -> bool:
-        """Whether the model can be scored on test rows."""
-        return _has_test(self._model, self._data)
-
-    @property
-    def has_trained(self) -> bool:
-        """Whether there is more to save than the checkpoint that it goes on from."""
-        return self._trainer is not None
-
-    def run(self, on_epoch: Callable[[Epoch], bool]) -> None:
-        """Train until `max_epochs`, or until `on_epoch` answers False.
-
-        Raises:
-            MetricNotLogged: after the first epoch that did not log the metric.
-            Exception: whatever the model or the data raises.
-        """
-        self._trainer = pl.Trainer(
-            max_epochs=self.config.max_epochs,
-            precision=choose_precision(self.config.precision),
-            callbacks=[_EpochEnd(self, on_epoch)],
-            enable_checkpointing=True,  # _EpochEnd is the checkpoint callback: no other is added
-            **_lean(),
-        )
-        resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
-        # Our own file, written by `save`; it holds optimizer and loop state, not weights alone.
-        self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
-
-    def save(self, folder: Path) -> None:
-        """Write what a resume needs, and the weights of the best epoch, into `folder`."""
-        assert self._trainer is not None, "nothing has been trained"
-        torch.save(self.best_weights, folder / WEIGHTS_FILE)
-        about = {
-            "score": self.best_score,
-            "epochs": self.epochs,
-            "has_ended": self._trainer.should_stop,
-            "metrics": dict(self.last_metrics),
-        }
-        (folder / ABOUT_FILE).write_text(json.dumps(about))
-        self._trainer.save_checkpoint(folder / RESUME_FILE)
-
-    def keep_if_best(self, score: float) -> None:
-        """Hold the weights of the best epoch so far in CPU memory; with mixed precision they are fp32."""
-        if not is_better(score, self.best_score, self.config.mode):
-            return
-        self.best_score = score
-        self.best_weights = {
-            name: tensor.detach().to("cpu", copy=True) for name, tensor in self._model.state_dict().items()
-        }
-
-    def _load_best(self, folder: Path) -> None:
-        about = json.loads((folder / ABOUT_FILE).read_text())
-        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
-        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
-        self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
+    params, config = module.Params(**run.params), run.fit_config(module)
+    with Diary(run, config, resumes) as diary:
+        training = Fit(module, params, config, diary.checkpoint)
+        diary.begin(module, params, training)
+        training.run(lambda epoch: diary.note(epoch, training), progress_bar=sys.stderr.isatty())
+        diary.keep_best(training)
+        scores = test(module, params, config, diary.best) if run.test and single.is_first() else {}
+        return diary.say_end(scores)
 
 
-def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) -> dict[str, float]:
-    """Score trained weights on the test rows; {} when the model has no `test_step`.
-
-    Args:
-        weights: a folder written by `Fit.save`.
-    """
-    torch.set_num_threads(config.threads)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
-    model, data = trainable.build_model(params), trainable.build_data(params)
-    if not _has_test(model, data):
-        return {}
-    model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
-    precision = choose_precision(config.precision)
-    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean())
-    trainer.test(model, data, verbose=False)
-    return {name: float(value) for name, value in trainer.callback_metrics.items()}
-
-
-def _has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
-    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
-    return bool(has_rows and is_overridden("test_step", model, pl.LightningModule))
-
-
-def choose_precision(precision: str) -> Any:
-    """`auto` to what is fast here: fp16 where there is a GPU, else fp32."""
-    if precision != "auto":
-        return precision
-    return "16-mixed" if torch.cuda.is_available() else "32-true"
-
-
-def _lean() -> dict[str, Any]:
-    return {
-        "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
-        "devices": 1,
-        "logger": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "num_sanity_val_steps": 0,
-    }
-
-
-class _EpochEnd(Checkpoint):
-    """Hands each finished epoch to `on_epoch`.
-
-    A Checkpoint, because Lightning runs those last: what the model logs in its own
-    `on_train_epoch_end` is there, and validation is over (gradients are on again).
-    """
-
-    def __init__(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
-        self._fit = fit
-        self._on_epoch = on_epoch
-        self._started = 0.0
-        self._before: dict[str, Any] = {}
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        # A model that asks for `estimated_stepping_batches` has the first epoch's order drawn when its
-        # optimizers are made; others have it drawn behind `on_fit_start`.
-        self._seed(self._fit.first_epoch)
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.train_dataloader is None:  # the order is not drawn yet
-            self._seed(self._fit.first_epoch)
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # Lightning steps these behind the checkpoint of an epoch, by metrics that are not in it.
-        epoch, metrics = self._fit.first_epoch, self._fit.last_metrics
-        for config in trainer.lr_scheduler_configs if epoch else []:
-            is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
-            if is_due and config.monitor is not None and config.monitor in metrics:
-                pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.current_epoch != self._fit.first_epoch:
-            self._seed(trainer.current_epoch)
-        self._before = dict(trainer.callback_metrics)
-        self._started = time.perf_counter()
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
-        known = trainer.callback_metrics.items()
-        metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
-        name = self._fit.config.metric
-        if name not in metrics:
-            logged = ", ".join(sorted(metrics)) or "nothing"
-            near = difflib.get_close_matches(name, metrics, n=1)
-            hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise MetricNotLogged(
-                f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
-            )
-        self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
-        self._fit.keep_if_best(metrics[name])
-        seconds = time.perf_counter() - self._started
-        epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds)
-        if not self._on_epoch(epoch):
-            trainer.should_stop = True
-
-    def _seed(self, epoch: int) -> None:
-        """Give each epoch its own seed, so that a trial which goes on from a checkpoint shuffles,
-        drops and augments as one that was never interrupted."""
-        state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
-        seed_again(int(state[0]))
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ from sweeps import brackets
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.schedulers._first_in import FirstIn, live
-from sweeps.words import count
+from training.words import count
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

@@ -7,7 +7,7 @@ from ray.tune.schedulers import TrialScheduler
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.schedulers._first_in import FirstIn
-from sweeps.words import count
+from training.words import count
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from sweeps.config import SweepConfig, UserError
+from sweeps.config import SweepConfig
 from sweeps.domains import Form
 from sweeps.points import Point, Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
+from training.values import UserError
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")

@@ -19,13 +19,44 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from training.durable import sync
+
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
+SHARE = 0.02
+"""Part of the training time that checkpoints may cost when no period is given."""
 KEPT = 2
 """Of a trial that trains: the newest one, and one to fall back to."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SCRAP_BYTES = 16 * 2**20
 """With less than this free, a disk counts as full."""
+
+
+class Pace:
+    """When a checkpoint is due: every so many epochs, or as often as they cost little of the training.
+
+    Args:
+        epochs: between two; None: as often as they take under 2 % of the time.
+    """
+
+    def __init__(self, epochs: int | None) -> None:
+        self._epochs = epochs
+        self._cost_s = 1.0  # until the first one is written
+        self._trained_s = 0.0
+
+    def trained(self, seconds: float) -> None:
+        """An epoch took so long."""
+        self._trained_s += seconds
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether to write one after this epoch."""
+        if self._epochs is not None:
+            return epoch % self._epochs == 0
+        return self._cost_s <= SHARE * self._trained_s
+
+    def cost(self, seconds: float) -> None:
+        """One was written, in so long."""
+        self._cost_s, self._trained_s = seconds, 0.0
 
 
 def folder_of(sweep: Path, number: int) -> Path:
@@ -175,12 +206,3 @@ def _facts(file: Path) -> list[object]:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def sync(path: Path) -> None:
-    """Down to the disk: a rename may outlive a power cut that the content did not."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

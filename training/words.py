@@ -30,9 +30,9 @@ def place(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def command(*arguments: str) -> str:
+def command(module: str, *arguments: str) -> str:
     """A command of this program that can be typed as it stands."""
-    return shlex.join([place(Path(sys.executable)), "-m", "sweeps.run", *arguments])
+    return shlex.join([place(Path(sys.executable)), "-m", module, *arguments])
 
 
 def size(bytes_: float) -> str:

@@ -15,9 +15,9 @@ from torch import nn
 
 from trainables import digits_mlp
 from trainables._classifier import Classifier
-from training import fit
-from training.config import FitConfig, Mode, is_better
-from training.fit import Epoch, Fit, MetricNotLogged, choose_precision
+from training import trainer
+from training.config import FitConfig, MetricNotLogged, Mode, is_better
+from training.trainer import WEIGHTS_FILE, Epoch, Fit
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_the_weights_saved_are_those_of_the_best_epoch(mode: Mode, tmp_path: Pat
     best = max(scores) if mode == "max" else min(scores)
     assert mode == "max" or best != scores[-1]  # in mode min, the best is not simply the last
     model = digits_mlp.build_model(digits_mlp.Params())
-    model.load_state_dict(torch.load(tmp_path / fit.WEIGHTS_FILE, weights_only=True))
+    model.load_state_dict(torch.load(tmp_path / WEIGHTS_FILE, weights_only=True))
     trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)
     trainer.validate(model, digits_mlp.build_data(digits_mlp.Params()), verbose=False)
     assert float(trainer.callback_metrics["val_acc"]) == best
@@ -249,23 +249,14 @@ def test_gradients_are_on_and_the_model_trains_after_each_report() -> None:
 
 def test_a_trained_model_is_scored_on_the_test_rows(tmp_path: Path) -> None:
     train(trainable(), config(2), save_at=2, folder=tmp_path)
-    scores = fit.test(trainable(), digits_mlp.Params(), config(), tmp_path)
+    scores = trainer.test(trainable(), digits_mlp.Params(), config(), tmp_path)
     assert list(scores) == ["test_acc"]
     assert 0.5 < scores["test_acc"] <= 1
 
 
 def test_a_model_without_a_test_step_has_no_test_score(tmp_path: Path) -> None:
     what = trainable(lambda params: pl.LightningModule())
-    assert fit.test(what, digits_mlp.Params(), config(), tmp_path) == {}
-
-
-@pytest.mark.parametrize("precision", ["32", "16-mixed", "bf16-mixed"])
-def test_a_precision_that_was_asked_for_is_taken(precision: str) -> None:
-    assert choose_precision(precision) == precision
-
-
-def test_precision_auto_is_half_on_a_gpu_and_full_on_a_cpu() -> None:
-    assert choose_precision("auto") == ("16-mixed" if torch.cuda.is_available() else "32-true")
+    assert trainer.test(what, digits_mlp.Params(), config(), tmp_path) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-
-from sweeps.config import Knob, nearest
+from training.values import Knob, nearest
 
 
 def hints_of(params_class: Any) -> dict[str, Any]:
@@ -19,7 +17,7 @@ def hints_of(params_class: Any) -> dict[str, Any]:
 
 def cast(value: Any, hint: Any) -> Any:
     """A plain Python value of the type that is stated: 1 where a float is wanted is 1.0."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = value.item() if hasattr(value, "item") else value  # NumPy's numbers
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if is_whole and float in plain_types(hint) else value
 

@@ -1,0 +1,294 @@
+"""Prepared rows: every row once, for any ranks, workers and batch sizes; and broken shards, named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training import shards
+from training.parquet import Batches, ParquetDataModule, PreparedRows
+from training.shards import Column, Manifest, NotPrepared
+
+COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
+
+
+def rows_from(first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
+    numbers = np.arange(first, first + count)
+    return {
+        "image": np.repeat(numbers % 251, 6).astype(np.uint8).reshape(count, 2, 3),
+        "row": numbers.astype(np.int64),
+        "point": np.repeat(numbers / 7, 4).astype(np.float32).reshape(count, 4),
+    }
+
+
+def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "train") -> Manifest:
+    """Rows numbered from 0 on, in shards of so many."""
+    firsts = itertools.accumulate(shard_rows, initial=0)
+    written = [
+        shards.write_shard(
+            folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS, group_rows
+        )
+        for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
+    ]
+    manifest = Manifest(columns=COLUMNS, splits={split: written})
+    manifest.write(folder)
+    return manifest
+
+
+def reader(folder: Path, seed: int = 0, is_shuffled: bool = True, window_rows: int = 8) -> PreparedRows:
+    return PreparedRows(
+        folder, Manifest.read(folder), "train", seed=seed, is_shuffled=is_shuffled, window_rows=window_rows
+    )
+
+
+def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
+    return [batch["row"].tolist() for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """23 + 1 + 40 rows in groups of 5."""
+    folder = tmp_path_factory.mktemp("prepared")
+    data_set(folder, 23, 1, 40)
+    return folder
+
+
+# Batches.
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    rows=st.integers(1, 300), ranks=st.integers(1, 9), batch_size=st.integers(1, 70), drop_last=st.booleans()
+)
+def test_all_ranks_have_as_many_batches_and_every_row_is_in_one(
+    rows: int, ranks: int, batch_size: int, drop_last: bool
+) -> None:
+    if rows < ranks:
+        with pytest.raises(ValueError, match=f"{rows} rows for {ranks} workers: each needs one at least"):
+            Batches(rows, batch_size, rank=0, ranks=ranks)
+        return
+    shares = [Batches(rows, batch_size, rank=rank, ranks=ranks, drop_last=drop_last) for rank in range(ranks)]
+    found = [list(share) for share in shares]
+    assert {len(batches) for batches in found} == {len(share) for share in shares}
+    assert len({len(share) for share in shares}) == 1
+    positions = [p for batches in found for batch in batches for p in range(batch.first, batch.last)]
+    sizes = {batch.last - batch.first for batches in found for batch in batches}
+    assert len(set(positions)) == len(positions)
+    assert set(positions) <= set(range(rows))
+    if drop_last:
+        assert sizes <= {batch_size}
+        assert rows - len(positions) < ranks * (batch_size + 1)
+    else:
+        assert sorted(positions) == list(range(rows))
+        assert 1 <= min(sizes) <= max(sizes) <= max(batch_size, 2 if rows % ranks else 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batch_size=st.integers(1, 70),
+    ranks=st.integers(1, 5),
+    seed=st.integers(0, 3),
+    epoch=st.integers(0, 5),
+    window_rows=st.integers(1, 100),
+    is_shuffled=st.booleans(),
+)
+def test_every_row_is_read_once_in_an_epoch(
+    folder: Path, batch_size: int, ranks: int, seed: int, epoch: int, window_rows: int, is_shuffled: bool
+) -> None:
+    read = []
+    for rank in range(ranks):
+        rows, batches = (
+            reader(folder, seed, is_shuffled, window_rows),
+            Batches(64, batch_size, rank=rank, ranks=ranks),
+        )
+        batches.set_epoch(epoch)
+        read += [rows[wanted] for wanted in batches]
+    numbers = [number for batch in numbers_of(read) for number in batch]
+    assert sorted(numbers) == list(range(64))
+    assert is_shuffled or numbers == list(range(64))
+    for batch in read:
+        expected = rows_from(0, 64)
+        for name, values in batch.items():
+            assert torch.equal(values, torch.from_numpy(expected[name][batch["row"].numpy()]))
+
+
+def test_an_epoch_is_in_another_order_and_the_same_one_is_not(folder: Path) -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        rows, batches = reader(folder, seed), Batches(64, 16)
+        batches.set_epoch(epoch)
+        return [number for wanted in batches for number in rows[wanted]["row"].tolist()]
+
+    orders = [order(seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert all(a != b for a, b in itertools.combinations(orders, 2))
+    assert order(1, 1) == orders[3]
+    assert orders[0] != sorted(orders[0])
+
+
+def test_rows_leave_their_row_group(folder: Path) -> None:
+    """Not only the groups are shuffled: a batch is not a run of neighbours."""
+    rows, batches = reader(folder, window_rows=32), Batches(64, 16)
+    steps = [abs(a - b) for wanted in batches for a, b in itertools.pairwise(rows[wanted]["row"].tolist())]
+    assert sum(step == 1 for step in steps) < len(steps) / 3
+
+
+# The loader.
+
+
+@pytest.mark.parametrize("loader_workers", [1, 2, 3])
+def test_loader_workers_change_neither_batches_nor_their_order(loader_workers: int, folder: Path) -> None:
+    alone, several = (
+        ParquetDataModule(folder, 10, seed=3, loader_workers=workers).train_dataloader()
+        for workers in (0, loader_workers)
+    )
+    for epoch in range(3):
+        for loader in (alone, several):
+            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        assert numbers_of(list(several)) == numbers_of(list(alone))
+
+
+class Reading(pl.LightningModule):
+    """Learns nothing; keeps what it read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.read: list[list[int]] = []
+
+    def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
+        self.read.append(batch["row"].tolist())
+        return self.weight * batch["point"].mean()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class OnlyTraining(ParquetDataModule):
+    """Without the rows that the module above does not read."""
+
+    val_dataloader = pl.LightningDataModule.val_dataloader
+    test_dataloader = pl.LightningDataModule.test_dataloader
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_lightning_tells_the_epoch(loader_workers: int, folder: Path) -> None:
+    model = Reading()
+    trainer = pl.Trainer(
+        max_epochs=3, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
+    )
+    trainer.fit(model, OnlyTraining(folder, 16, loader_workers=loader_workers))
+    epochs = [[number for batch in model.read[first : first + 4] for number in batch] for first in (0, 4, 8)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(64))] * 3
+    assert epochs[0] != epochs[1] != epochs[2]
+    expected = ParquetDataModule(folder, 16).train_dataloader()
+    expected.sampler.set_epoch(2)  # type: ignore[attr-defined]
+    assert model.read[8:] == numbers_of(list(expected))
+
+
+# What is not whole.
+
+
+def test_without_a_manifest_there_is_no_data_set(tmp_path: Path) -> None:
+    data_set(tmp_path, 5)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(NotPrepared, match=rf"no prepared data in {tmp_path}: manifest\.json is missing"):
+        ParquetDataModule(tmp_path, 2)
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
+    data_set(tmp_path, 5)
+    content = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**content, "format": 99}))
+    with pytest.raises(NotPrepared, match="of another version of this program; prepare the data again"):
+        ParquetDataModule(tmp_path, 2)
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    data_set(tmp_path, 5, 5)
+    (tmp_path / "train-00001.parquet").unlink()
+    with pytest.raises(NotPrepared, match=r"train-00001\.parquet is missing"):
+        ParquetDataModule(tmp_path, 2)
+
+
+def test_a_shard_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    data_set(tmp_path, 5, 5)
+    path = tmp_path / "train-00001.parquet"
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(
+        NotPrepared, match=r"train-00001\.parquet: [\d,]+ bytes, the manifest says [\d,]+: cut off"
+    ):
+        ParquetDataModule(tmp_path, 2)
+
+
+def replace(folder: Path, content: bytes) -> None:
+    """The only shard's content, of whatever size, with a manifest that knows its size."""
+    (folder / "train-00000.parquet").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["splits"]["train"][0]["size_bytes"] = len(content)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_shard_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    data_set(tmp_path, 5)
+    replace(tmp_path, b"PAR1 and then nothing of the kind")
+    with pytest.raises(NotPrepared, match=r"train-00000\.parquet: not a shard that can be read"):
+        ParquetDataModule(tmp_path, 2).train_dataloader()
+
+
+def test_a_shard_of_other_columns_is_named_with_both(tmp_path: Path) -> None:
+    data_set(tmp_path, 5)
+    pq.write_table(pa.table({"row": [1, 2]}), tmp_path / "other.parquet")
+    replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
+    expected = (
+        r"train-00000\.parquet: its columns are row \(int64\); those of the data set image \(fixed_size"
+    )
+    with pytest.raises(NotPrepared, match=expected):
+        ParquetDataModule(tmp_path, 2).train_dataloader()
+
+
+def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
+    manifest = data_set(tmp_path, 50)
+    assert shards.checksum_faults(tmp_path, manifest) == []
+    path = tmp_path / "train-00000.parquet"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    assert shards.checksum_faults(tmp_path, manifest) == [f"{path}: damaged, its checksum is another"]
+
+
+def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
+    with pytest.raises(NotPrepared, match="no split 'val'; it has train"):
+        ParquetDataModule(folder, 2).val_dataloader()
+
+
+# Writing.
+
+
+def test_what_is_written_is_uncompressed_without_a_dictionary_and_says_what_it_is(folder: Path) -> None:
+    file = pq.ParquetFile(folder / "train-00000.parquet")
+    for column in range(len(COLUMNS)):
+        chunk = file.metadata.row_group(0).column(column)
+        assert chunk.compression == "UNCOMPRESSED"
+        assert not chunk.has_dictionary_page
+    assert file.schema_arrow.field("image").type == pa.binary(6)
+    assert file.schema_arrow.field("row").type == pa.int64()
+    assert file.schema_arrow.field("image").metadata == {b"dtype": b"uint8", b"shape": b"[2, 3]"}
+
+
+def test_rows_that_are_not_what_the_columns_say_are_refused(tmp_path: Path) -> None:
+    rows = rows_from(0, 4)
+    with pytest.raises(ValueError, match=r"rows are .*, the data set has"):
+        shards.write_shard(tmp_path, "a.parquet", {**rows, "row": rows["row"].astype(np.int32)}, COLUMNS)
+    with pytest.raises(ValueError, match="columns of one shard have 3, 4 rows"):
+        shards.write_shard(tmp_path, "a.parquet", {**rows, "row": rows["row"][:3]}, COLUMNS)
+    assert list(tmp_path.iterdir()) == []

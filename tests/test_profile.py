@@ -1,0 +1,100 @@
+"""What a run costs: its parts add up, a slow loader shows, and the words for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from trainables import digits_mlp
+from training.config import FitConfig
+from training.costs import COSTS, PARTS, mean_costs, verdict
+from training.trainer import Epoch, Fit
+
+WAIT_S = 0.02
+STEPS = 19
+
+
+class Slowly:
+    """A loader that keeps the step waiting."""
+
+    def __init__(self, loader: Any, wait_s: float) -> None:
+        self.loader, self.wait_s = loader, wait_s
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.loader:
+            time.sleep(self.wait_s)
+            yield batch
+
+
+class SlowData(pl.LightningDataModule):
+    def __init__(self, wait_s: float) -> None:
+        super().__init__()
+        self.inner, self.wait_s = digits_mlp.build_data(digits_mlp.Params()), wait_s
+
+    def train_dataloader(self) -> Any:
+        return Slowly(self.inner.train_dataloader(), self.wait_s)
+
+    def val_dataloader(self) -> Any:
+        return self.inner.val_dataloader()
+
+
+def second_epoch(wait_s: float) -> Epoch:
+    class Trainable:
+        METRIC, MODE, Params = "val_acc", "max", digits_mlp.Params
+        build_model = staticmethod(digits_mlp.build_model)
+
+        @staticmethod
+        def build_data(params: Any) -> Any:
+            return SlowData(wait_s)
+
+    epochs: list[Epoch] = []
+    config = FitConfig(max_epochs=2, metric="val_acc", mode="max")
+    Fit(Trainable(), digits_mlp.Params(), config).run(lambda epoch: epochs.append(epoch) or True)
+    return epochs[1]
+
+
+def test_parts_are_shares_of_the_epoch_and_a_slow_loader_shows() -> None:
+    slow, quick = second_epoch(WAIT_S), second_epoch(0.0)
+    for epoch in (slow, quick):
+        assert set(epoch.costs) <= set(COSTS)
+        shares = {part: epoch.costs[f"{part}_pct"] for part in PARTS}
+        assert min(shares.values()) >= 0
+        assert sum(shares.values()) <= 100
+        assert min(shares[part] for part in ("data_wait", "forward", "backward", "optimizer")) > 0
+        assert 0.05 < epoch.costs["memory_gb"] < 50
+    assert slow.costs["data_wait_pct"] * slow.seconds / 100 >= STEPS * WAIT_S
+    assert slow.costs["data_wait_pct"] > quick.costs["data_wait_pct"]
+    assert 0 < slow.costs["cpu_busy_pct"] < quick.costs["cpu_busy_pct"], "a process that sleeps is not busy"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_is_watched_too() -> None:
+    costs = second_epoch(0.0).costs
+    assert 0 <= costs["gpu_util_pct"] <= 100
+    assert costs["gpu_memory_gb"] > 0
+
+
+def test_shares_of_several_epochs_are_weighed_by_time_and_memory_is_its_peak() -> None:
+    first, second = {"data_wait_pct": 10.0, "memory_gb": 2.0}, {"data_wait_pct": 50.0, "memory_gb": 1.0}
+    assert mean_costs([(1.0, first), (3.0, second)]) == {"data_wait_pct": 40.0, "memory_gb": 2.0}
+    assert mean_costs([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [
+        (61.4, "data-bound: the step waits 61 % of the time for its batch; prepare the data or add loader"),
+        (3.0, "compute-bound: the step waits 3 % of the time for its batch"),
+    ],
+)
+def test_the_verdict_is_in_words(waits: float, expected: str) -> None:
+    assert verdict({"data_wait_pct": waits}).startswith(expected)

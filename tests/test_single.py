@@ -1,0 +1,205 @@
+"""`python -m training.fit`: its flags, and the answers to mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from training import single
+from training.values import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parsed(*arguments: str) -> single.SingleRun:
+    return single.parse(arguments)[0]
+
+
+def test_knobs_have_flags_of_their_own(tmp_path: Path) -> None:
+    run = parsed(
+        "digits_mlp", "--lr", "0.01", "--hidden=16", "--max-epochs", "2", "--results-dir", str(tmp_path)
+    )
+    assert run.params == {"lr": 0.01, "hidden": 16}
+    assert (run.trainable, run.max_epochs) == ("digits_mlp", 2)
+    assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}", str(run.name))
+
+
+def test_params_come_from_a_file_too_and_what_is_typed_wins(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("trainable: digits_mlp\nparams:\n  lr: 1e-3\n  hidden: 64\n")
+    assert parsed("digits_mlp", "--params", str(path)).params == {"lr": 0.001, "hidden": 64}
+    run = parsed("digits_mlp", "--params", str(path), "--hidden", "8", "--params", "momentum=0.5")
+    assert run.params == {"lr": 0.001, "hidden": 8, "momentum": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give what to train first: digits_mlp, fashion_cnn"),
+        (("fashon_cnn",), r"trainable fashon_cnn: no such trainable. Did you mean 'fashion_cnn'\?"),
+        (("digits_mlp", "--larning-rate", "1"), "--larning-rate: no such flag"),
+        (("digits_mlp", "--max-epoch", "1"), r"--max-epoch: no such flag. Did you mean '--max-epochs'\?"),
+        (("digits_mlp", "--params", "hiden=3"), r"--params hiden: no such knob. Did you mean 'hidden'\?"),
+        (("digits_mlp", "--hidden", "3.5"), "--params hidden=3.5: must be int, is float"),
+        (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
+        (("digits_mlp", "--hidden"), "--hidden: give a value"),
+        (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),
+        (("digits_mlp", "--max-epochs", "some"), "--max-epochs some: must be a whole number"),
+        (
+            ("digits_mlp", "--precision", "fp16"),
+            "--precision fp16: must be one of auto, 32, 16-mixed, bf16-mixed",
+        ),
+        (("digits_mlp", "--strategy", "zero"), "--strategy zero: must be one of auto, single, ddp"),
+        (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
+        (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: no file of knobs"),
+        (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m training\.fit"),
+        (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
+    ],
+)
+def test_a_mistake_is_answered(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        single.parse(arguments)
+
+
+def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UserError, match=r"--name mine: .*mine is there already; --resume it"):
+        parsed("digits_mlp", "--name", "mine", "--results-dir", str(tmp_path))
+
+
+def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) -> None:
+    (tmp_path / "clashing.py").write_text(
+        "from dataclasses import dataclass\n"
+        'METRIC, MODE = "val_acc", "max"\n'
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Params:\n"
+        "    devices: str = 'cpu'\n"
+        "def build_model(params): ...\n"
+        "def build_data(params): ...\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        (
+            "from training import single\n"
+            "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
+            "print(run.devices, run.params)"
+        ),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout.strip() == "2 {'devices': 'gpu'}", done.stderr
+
+
+# Whole runs.
+
+
+def fit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "training.fit", *arguments]
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
+
+
+def test_help_names_the_knobs_with_their_meaning() -> None:
+    done = fit("digits_mlp", "--help")
+    assert done.returncode == 0
+    assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)
+    assert "--precision {auto,32,16-mixed,bf16-mixed}" in done.stdout
+    assert "NAME: digits_mlp, fashion_cnn" in " ".join(fit("--help").stdout.split())
+
+
+def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
+    done = fit(
+        "digits_mlp",
+        "--lr",
+        "0.1",
+        "--max-epochs",
+        "3",
+        "--name",
+        "mine",
+        "--results-dir",
+        str(tmp_path),
+        "--test",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    folder = tmp_path / "mine"
+    epochs = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3]
+    best = max(epochs, key=lambda epoch: epoch["val_acc"])
+    assert f"Best       val_acc {best['val_acc']:.4g} in epoch {best['epoch']}" in done.stdout
+    assert re.search(r"Test +test_acc 0\.\d+", done.stdout)
+    assert re.search(r"Time +\d+ s: data wait \d+ %, transfer \d+ %, forward \d+ %", done.stdout)
+    assert "Verdict    " in done.stdout
+    about = yaml.safe_load((folder / "best" / "params.yaml").read_text())
+    assert about["params"] == {"lr": 0.1}
+    assert about["epoch"] == best["epoch"]
+    weights = torch.load(folder / "best" / "weights.pt", weights_only=True)
+    assert weights["net.0.weight"].shape == (32, 64)
+    assert weights["net.0.weight"].dtype == torch.float32
+    assert not (folder / "checkpoints").exists()
+
+
+def test_a_mistake_has_status_2_and_no_traceback(tmp_path: Path) -> None:
+    done = fit("digits_mlp", "--precision", "16-mixed", "--max-epochs", "1", "--results-dir", str(tmp_path))
+    if torch.cuda.is_available():
+        assert done.returncode == 0
+        return
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: precision 16-mixed: fp16 is of GPUs")
+    assert list(tmp_path.iterdir()) == []
+
+
+SLOW = """
+import time
+from trainables import digits_mlp
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+    model.on_train_epoch_start = lambda: time.sleep(0.7)
+    return model
+"""
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "slow_model.py").write_text(SLOW)
+    settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.fit", "slow_model", *settings],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever started pytest
+    )
+    epochs = tmp_path / "results" / "mine" / "epochs.jsonl"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not (epochs.exists() and len(epochs.read_text().splitlines()) >= 2):
+        time.sleep(0.05)
+    time.sleep(0.3)  # within the third epoch, which sleeps for 0.7 s
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert re.search(r"Go on +\S+ -m training\.fit --resume results/mine", output)
+    done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in epochs.read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5]
+    assert (tmp_path / "results" / "mine" / "best" / "weights.pt").is_file()
+    again = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert again.returncode == 2
+    assert again.stderr.startswith("error: --resume results/mine: this run has ended")

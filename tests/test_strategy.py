@@ -1,0 +1,111 @@
+"""What `auto` chooses and why, what is refused, and that all strategies train alike."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from torch import nn
+
+from training import strategy
+from training.config import CannotTrain, FitConfig, Strategy
+from training.strategy import Choice, Device
+
+CPU = Device(memory_bytes=None, has_bf16=True)
+RTX_2080_TI = Device(memory_bytes=11 * 10**9, has_bf16=False)
+H200 = Device(memory_bytes=140 * 10**9, has_bf16=True)
+
+
+def config(**settings: Any) -> FitConfig:
+    return FitConfig(max_epochs=1, metric="val_acc", mode="max", **settings)
+
+
+def chosen(device: Device, trained_weights: int = 10**6, **settings: Any) -> tuple[str, str]:
+    choice = strategy.choose(config(**settings), trained_weights, device)
+    return choice.strategy, choice.precision
+
+
+@pytest.mark.parametrize(
+    ("device", "weights", "settings", "expected"),
+    [
+        (CPU, 10**6, {}, ("single", "32-true")),
+        (CPU, 10**12, {}, ("single", "32-true")),
+        (RTX_2080_TI, 10**6, {}, ("single", "16-mixed")),
+        (RTX_2080_TI, 10**9, {}, ("deepspeed_stage_2_offload", "16-mixed")),
+        (H200, 10**9, {}, ("single", "16-mixed")),
+        (H200, 10**6, {"precision": "bf16-mixed"}, ("single", "bf16-mixed")),
+        (RTX_2080_TI, 10**6, {"devices": 2}, ("deepspeed_stage_2", "16-mixed")),
+        (RTX_2080_TI, 10**6, {"num_nodes": 4}, ("deepspeed_stage_2", "16-mixed")),
+        (CPU, 10**6, {"devices": 2, "precision": "bf16-mixed"}, ("deepspeed_stage_2", "bf16-mixed")),
+        (CPU, 10**6, {"devices": 2, "strategy": "ddp"}, ("ddp", "32-true")),
+    ],
+)
+def test_auto(device: Device, weights: int, settings: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert chosen(device, weights, **settings) == expected
+
+
+def test_the_choice_says_why() -> None:
+    large = strategy.choose(config(), 10**9, RTX_2080_TI).in_words
+    assert large == (
+        "deepspeed_stage_2_offload (weights, gradients and Adam take 16 GB, the GPU has 11 GB), "
+        "16-mixed (there is a GPU)"
+    )
+    alone = strategy.choose(config(precision="bf16-mixed"), 10**6, CPU).in_words
+    assert alone == "single (one device, and the model fits), bf16-mixed (as asked)"
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "message"),
+    [
+        (
+            CPU,
+            {"precision": "16-mixed"},
+            "precision 16-mixed: fp16 is of GPUs, and there is none",
+        ),
+        (RTX_2080_TI, {"precision": "bf16-mixed"}, "precision bf16-mixed: this GPU is older than Ampere"),
+        (CPU, {"strategy": "single", "devices": 2}, "strategy single: 2 workers can't be one; give ddp"),
+    ],
+)
+def test_what_can_not_run_is_refused(device: Device, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(CannotTrain, match=message):
+        chosen(device, **settings)
+
+
+def test_fsdp_wraps_what_stands_in_sequences_by_itself() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
+    wraps = strategy._blocks(model)
+    wrapped = [m for m in model.modules() if wraps(module=m, recurse=False, nonwrapped_numel=0)]
+    assert wrapped == [model[0], model[2]]
+    assert wraps(module=model[1], recurse=True, nonwrapped_numel=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [
+        (("single", 1), ("single", 1), False),
+        (("single", 1), ("ddp", 4), False),
+        (("ddp", 2), ("single", 1), False),
+        (("deepspeed_stage_2", 2), ("deepspeed_stage_2", 2), False),
+        (("deepspeed_stage_2", 2), ("deepspeed_stage_2", 1), True),
+        (("deepspeed_stage_2", 2), ("deepspeed_stage_3", 2), True),
+        (("single", 1), ("deepspeed_stage_2", 1), True),
+        (("fsdp", 2), ("ddp", 2), True),
+    ],
+)
+def test_shards_are_read_by_as_many_workers_of_the_strategy(
+    before: tuple[str, int], now: tuple[str, int], is_refused: bool
+) -> None:
+    if is_refused:
+        expected = (
+            rf"the checkpoint is of strategy {before[0]} with {before[1]} worker\(s\), .* strategy {now[0]}"
+        )
+        with pytest.raises(CannotTrain, match=expected):
+            strategy.refuse_other_workers(before, now)
+    else:
+        strategy.refuse_other_workers(before, now)
+
+
+def test_every_strategy_can_be_built_or_says_that_deepspeed_is_missing() -> None:
+    for name in get_args(Strategy):
+        if name != "auto":
+            assert strategy.build(Choice(name, "32-true", "", ""), nn.Sequential(nn.Linear(1, 1)))

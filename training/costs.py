@@ -1,0 +1,42 @@
+"""What an epoch costs, in numbers that a record keeps and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+PARTS = ("data_wait", "transfer", "forward", "backward", "optimizer", "checkpoint")
+"""Of a training step and of what stands between steps."""
+COSTS = (
+    *(f"{part}_pct" for part in PARTS),  # of the epoch's time, validation included
+    "cpu_busy_pct",  # of the process's PyTorch threads
+    "gpu_util_pct",  # by NVML, of all processes of the GPU
+    "memory_gb",  # of the process, when the epoch ended
+    "gpu_memory_gb",  # of the process, the epoch's peak
+)
+"""All names; without a GPU two of them are missing."""
+DATA_BOUND_PCT = 20.0
+"""Of an epoch, from which waiting for data is worth a word."""
+
+
+def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    """Of several epochs (seconds, costs): shares as the mean over time, memory as its peak."""
+    rows, found = list(epochs), {}
+    for name in COSTS:
+        known = [(seconds, costs[name]) for seconds, costs in rows if name in costs]
+        whole = sum(seconds for seconds, _ in known)
+        if name.endswith("_pct") and whole:
+            found[name] = sum(seconds * value for seconds, value in known) / whole
+        elif known:
+            found[name] = max(value for _, value in known)
+    return found
+
+
+def verdict(costs: Mapping[str, float]) -> str:
+    """What the costs of a run say, in words."""
+    waits = costs.get("data_wait_pct", 0.0)
+    if waits >= DATA_BOUND_PCT:
+        return (
+            f"data-bound: the step waits {waits:.0f} % of the time for its batch; prepare the data or add "
+            "loader workers"
+        )
+    return f"compute-bound: the step waits {waits:.0f} % of the time for its batch"

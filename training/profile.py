@@ -1,0 +1,145 @@
+"""Where the time of an epoch goes: waiting for data, moving it, forward, backward, optimizer, checkpoint.
+
+Lightning brackets each of these for its profilers anyway; this one adds them up, at two clock readings a
+bracket. On a GPU work is queued: what is counted there is the time that Python was held, so forward and
+backward show where the host waits, and how busy the GPU was comes from NVML.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.profilers import Profiler
+
+from training.costs import PARTS
+
+_ENDINGS = {
+    "train_dataloader_next": "data_wait",
+    "batch_to_device": "transfer",
+    "training_step": "forward",
+    "backward": "backward",
+    "optimizer_step": "step",
+    "save_checkpoint": "checkpoint",
+}
+_OWN = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
+"""Who brackets a part; a module's own hook of that name lies inside, and would count twice."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class StepTimes(Profiler):
+    """Adds up the seconds of each part; `take` hands them out and begins anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._part_of: dict[str, str | None] = {}
+        self._began: dict[str, float] = {}
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def start(self, action_name: str) -> None:
+        """An action begins."""
+        if action_name not in self._part_of:
+            self._part_of[action_name] = _part(action_name)
+        if (part := self._part_of[action_name]) is not None:
+            self._began[part] = time.perf_counter()
+
+    def stop(self, action_name: str) -> None:
+        """It ends."""
+        if (part := self._part_of[action_name]) is not None:
+            self._seconds[part] += time.perf_counter() - self._began[part]
+
+    def take(self) -> dict[str, float]:
+        """Seconds of each part since the last time."""
+        seconds, self._seconds = self._seconds, defaultdict(float)
+        # The closure that trains runs inside the optimizer's step.
+        step = seconds.pop("step", 0.0)
+        seconds["optimizer"] = max(0.0, step - seconds["forward"] - seconds["backward"])
+        return {part: seconds[part] for part in PARTS}
+
+
+class Meter:
+    """What each epoch cost, beside its seconds.
+
+    Args:
+        threads: PyTorch threads of this process.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.step_times = StepTimes()
+        self._threads = threads
+        self._gpu = _Gpu() if torch.cuda.is_available() else None
+        self._began, self._cpu_s = 0.0, 0.0
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self._began, self._cpu_s = time.perf_counter(), time.process_time()
+        if self._gpu is not None:
+            self._gpu.begin()
+
+    def end(self) -> tuple[float, dict[str, float]]:
+        """The epoch's seconds, and what it cost: some of `COSTS`."""
+        seconds = time.perf_counter() - self._began
+        parts = self.step_times.take()
+        costs = {f"{part}_pct": 100 * spent / seconds for part, spent in parts.items()}
+        costs["cpu_busy_pct"] = 100 * (time.process_time() - self._cpu_s) / (seconds * self._threads)
+        costs["memory_gb"] = _resident_bytes() / 1e9
+        if self._gpu is not None:
+            costs |= self._gpu.end()
+        return seconds, {name: round(value, 3) for name, value in costs.items()}
+
+
+class _Gpu:
+    """How busy this process's GPU is, by NVML's own samples; its memory, by PyTorch's allocator."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._since_us = 0
+        with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
+            import pynvml
+
+            pynvml.nvmlInit()
+            uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self._since_us = time.time_ns() // 1000
+        torch.cuda.reset_peak_memory_stats()
+
+    def end(self) -> dict[str, float]:
+        """Of the epoch."""
+        found = {"gpu_memory_gb": torch.cuda.max_memory_allocated() / 1e9}
+        if self._handle is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                found["gpu_util_pct"] = self._busy_pct()
+        return found
+
+    def _busy_pct(self) -> float:
+        kind = self._nvml.NVML_GPU_UTILIZATION_SAMPLES
+        with contextlib.suppress(self._nvml.NVMLError):  # not of every card
+            samples = self._nvml.nvmlDeviceGetSamples(self._handle, kind, self._since_us)[1]
+            busy = [sample.sampleValue.uiVal for sample in samples if sample.timeStamp >= self._since_us]
+            if busy:
+                return float(sum(busy)) / len(busy)
+        return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+
+
+def _part(action: str) -> str | None:
+    name = action.rsplit(".", 1)[-1]
+    if name == "optimizer_step":  # the module's hook is the outermost
+        return "step" if action.startswith("[LightningModule]") else None
+    return _ENDINGS.get(name) if action.startswith(_OWN) else None
+
+
+def _resident_bytes() -> int:
+    try:
+        with Path("/proc/self/statm").open() as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:  # no Linux: its peak
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,265 @@
+"""What a single run is asked: which trainable, its knobs, how to train it, what to keep of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import yaml
+
+from training import flags, knobs, plugins
+from training.config import FitConfig, Mode, Precision, Strategy
+from training.values import Knob, UserError, field_docs, load_yaml, nearest
+from training.values import knob as value_of
+
+COMMAND = "python -m training.fit"
+SETTINGS_FILE = "fit.yaml"
+"""In the folder of a run: what `--resume` goes on with."""
+BEST = "best"
+"""In the folder of a run that has ended: the weights of its best epoch."""
+TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleRun:
+    """One run without a sweep."""
+
+    trainable: str
+    """What to train: a file of trainables/, or a dotted path such as my_project.model."""
+    params: dict[str, Knob] = field(default_factory=dict)
+    """Knobs: name=value, several with a space between, or a file with them (best/params.yaml of a sweep)."""
+    max_epochs: int = 27
+    """Epochs to train."""
+    metric: str | None = None
+    """Metric by which the best epoch is chosen (default: METRIC of the trainable)."""
+    mode: Mode | None = None
+    """Whether a small or a large metric is good (default: MODE of the trainable)."""
+    seed: int = 0
+    """Seed of weights, shuffling and augmentation."""
+
+    precision: Precision = "auto"
+    """Arithmetic; auto: fp16 on a GPU, fp32 on a CPU."""
+    strategy: Strategy = "auto"
+    """How workers share the model; auto: single for one whose device holds it, else ZeRO stage 2."""
+    devices: int = 1
+    """GPUs of each PC, or processes on one without."""
+    num_nodes: int = 1
+    """PCs that train together, each of them started by Slurm or torchrun."""
+    micro_batch: int | None = None
+    """Rows that a worker computes at once (default: its share of the batch)."""
+    threads: int | None = None
+    """PyTorch threads of a worker (default: the PC's cores, shared out)."""
+
+    checkpoint_epochs: int | None = None
+    """Epochs between checkpoints (default: as often as it costs under 2 % of the training)."""
+    name: str | None = None
+    """Name of the run's folder (default: fit-, the trainable and the time of day)."""
+    results_dir: str = "results"
+    """Folder that holds the folders of runs and sweeps."""
+    test: bool = False
+    """Score the best epoch on the test rows at the end: once, when nothing is left to choose."""
+
+    def fit_config(self, module: ModuleType) -> FitConfig:
+        """How to train it."""
+        return FitConfig(
+            max_epochs=self.max_epochs,
+            metric=self.metric or module.METRIC,
+            mode=self.mode or module.MODE,
+            precision=self.precision,
+            strategy=self.strategy,
+            devices=self.devices,
+            num_nodes=self.num_nodes,
+            micro_batch=self.micro_batch,
+            seed=self.seed,
+            threads=self.threads or max(1, (os.cpu_count() or 1) // self.devices),
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Of the run."""
+        return Path(self.results_dir).expanduser() / str(self.name)
+
+    def to_yaml(self) -> str:
+        """What `--resume` reads."""
+        kept = {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_THE_PLACE}
+        return yaml.safe_dump(kept, sort_keys=False)
+
+
+OF_THE_PLACE = ("name", "results_dir")
+"""Follow from where the folder lies."""
+GROUPS = {
+    "What to train": ("params", "max_epochs", "metric", "mode", "seed"),
+    "How": ("precision", "strategy", "devices", "num_nodes", "micro_batch", "threads"),
+    "Output": ("checkpoint_epochs", "name", "results_dir", "test"),
+}
+AT_LEAST_ONE = ("max_epochs", "devices", "num_nodes", "micro_batch", "threads", "checkpoint_epochs")
+
+
+def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType, bool]:
+    """The run that is asked for, its trainable, and whether it goes on with one that stopped.
+
+    Raises:
+        UserError: every fault found, one a line.
+        SystemExit: after `--help` (status 0).
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a run, as in --resume results/NAME")
+    if resumed:
+        return _resumed(resumed[-1], tokens)
+    name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
+    module = None if name is None else plugins.find(TRAINABLE, name)
+    if name is None and not {"-h", "--help"} & set(tokens):
+        raise UserError(f"give what to train first: {', '.join(plugins.choices(TRAINABLE))}")
+    params_class = None if module is None else module.Params
+    tokens, given = _take_knobs(tokens, params_class)
+    flags.refuse_unknown(tokens, _known(params_class), f"{COMMAND} {name}")
+    values = _parser(name, params_class).values_of(tokens, get_type_hints(SingleRun))
+    assert name is not None
+    assert module is not None
+    flags.use_data_dir(values.data_dir)
+    settings = {setting: values[setting] for names in GROUPS.values() for setting in names}
+    params, faults = _checked(module.Params, given)
+    settings["name"] = settings["name"] or time.strftime(f"fit-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
+    run = SingleRun(**{**settings, "trainable": name, "params": params})
+    if faults := [*faults, *_faults(run)]:
+        raise UserError("\n".join(faults))
+    return run, module, False
+
+
+def is_first() -> bool:
+    """Whether this process is the first of the run's workers: the one that writes and speaks.
+
+    Slurm, torchrun and Lightning, which starts the others of a PC, each say so in the environment.
+    """
+    named = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    return next((int(rank) for rank in named if rank), 0) == 0
+
+
+def say(text: str) -> None:
+    """To the screen, once for all workers."""
+    if is_first():
+        print(text, flush=True)
+
+
+def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType, bool]:
+    path = Path(folder).expanduser().resolve()
+    if tokens:
+        raise UserError(f"{tokens[0]}: a run that goes on keeps its settings; --resume stands alone")
+    try:
+        content = load_yaml((path / SETTINGS_FILE).read_text())
+        run = SingleRun(**content, name=path.name, results_dir=str(path.parent))
+    except (OSError, yaml.YAMLError, TypeError) as error:
+        known = [str(each.parent) for each in Path("results").glob(f"*/{SETTINGS_FILE}")]
+        raise UserError(
+            f"--resume {folder}: no run of {COMMAND} ({error}).{nearest(folder, known)}"
+        ) from None
+    if (path / BEST).is_dir():
+        raise UserError(f"--resume {folder}: this run has ended; its weights are in {path / BEST}")
+    return run, plugins.find(TRAINABLE, run.trainable), True
+
+
+def _parser(name: str | None, params_class: Any) -> flags.Parser:
+    parser = flags.Parser(
+        prog=f"{COMMAND} {name or 'NAME'}",
+        usage="%(prog)s [flags]",
+        description=(
+            "Train one trial, without a sweep. "
+            + (f"NAME: {', '.join(plugins.choices(TRAINABLE))}, or yours." if name is None else "")
+        ),
+    )
+    hints, docs = get_type_hints(SingleRun), field_docs(SingleRun)
+    if params_class is not None:
+        group = parser.add_argument_group(f"Knobs of {name}")
+        defaults, knob_docs = params_class(), field_docs(params_class)
+        for knob in _knobs(params_class):
+            flags.add(
+                group, knob, Any, knob_docs[knob] or "A knob.", getattr(defaults, knob), metavar="VALUE"
+            )
+    for title, names in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for setting in names:
+            default = next(f.default for f in dataclasses.fields(SingleRun) if f.name == setting)
+            metavar = "NAME=VALUE" if setting == "params" else None
+            shown = None if setting == "params" else default
+            flags.add(group, setting, hints[setting], docs[setting], shown, metavar)
+    group.add_argument("--resume", metavar="FOLDER", help="Go on with a run that stopped; stands alone.")
+    flags.add_data_dir(parser)
+    return parser
+
+
+def _knobs(params_class: Any) -> list[str]:
+    """Knobs with a flag of their own; one that is called as a setting goes through --params."""
+    taken = {setting for names in GROUPS.values() for setting in names} | {"resume", "data_dir", "help"}
+    return [f.name for f in dataclasses.fields(params_class) if f.name not in taken]
+
+
+def _known(params_class: Any) -> set[str]:
+    settings = [setting for names in GROUPS.values() for setting in names]
+    of_model = [] if params_class is None else _knobs(params_class)
+    return {*map(flags.flag, [*settings, *of_model]), "--data-dir", "--resume", "--no-test"}
+
+
+def _take_knobs(tokens: Sequence[str], params_class: Any) -> tuple[list[str], dict[str, Knob]]:
+    """Tokens without `--params ...` and `--lr 0.1`, and these knobs; what is typed later wins."""
+    files, tokens = _params_files(tokens)
+    given: dict[str, Knob] = {}
+    for path in files:
+        given |= _read_params(path)
+    tokens, of_params = flags.take_params(tokens)
+    given |= of_params
+    for knob in [] if params_class is None else _knobs(params_class):
+        values, tokens = flags.take_all(tokens, flags.flag(knob), "a value")
+        if values:
+            given[knob] = value_of(f"{flags.flag(knob)} {values[-1]}", values[-1])
+    return tokens, given
+
+
+def _params_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`--params best/params.yaml`, and the other tokens."""
+    files, others = [], []
+    for number, token in enumerate(tokens):
+        follows = number > 0 and tokens[number - 1] == "--params"
+        if follows and "=" not in token and token.endswith((".yaml", ".yml")):
+            files.append(token)
+        else:
+            others.append(token)
+    return files, others
+
+
+def _read_params(path: str) -> Mapping[str, Knob]:
+    try:
+        content = load_yaml(Path(path).expanduser().read_text())
+        params = content.get("params", content)
+        return {str(name): value for name, value in params.items()}
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise UserError(f"--params {path}: no file of knobs ({error})") from None
+
+
+def _checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
+    """The knobs that fit, in their types, and what is wrong with the others or with all together."""
+    params, faults = knobs.given(params_class, given)
+    try:
+        params_class(**params)
+    except Exception as error:  # whatever the model says of its own knobs
+        faults.append(f"--params: {error}")
+    return params, faults
+
+
+def _faults(run: SingleRun) -> list[str]:
+    faults = [
+        f"{flags.flag(name)} {value}: must be at least 1"
+        for name in AT_LEAST_ONE
+        if (value := getattr(run, name)) is not None and value < 1
+    ]
+    if not 0 <= run.seed < 2**32:
+        faults.append(f"--seed {run.seed}: from 0 to {2**32 - 1:,}")
+    if is_first() and run.folder.exists():
+        faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
+    return faults
