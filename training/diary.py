@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import yaml
+from tqdm import tqdm
 
 from training import checkpoints, durable
 from training.checkpoints import Pace
@@ -100,7 +102,8 @@ class Diary:
             line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
             with (self._run.folder / EPOCHS_FILE).open("a") as file:
                 file.write(json.dumps(line) + "\n")
-            say(self._in_words(epoch))
+            tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
+            sys.stdout.flush()
         if epoch.epoch < self._config.max_epochs and training.agree(self._pace.is_due(epoch.epoch)):
             self._save(epoch.epoch, training)
         return True

@@ -69,6 +69,9 @@ class Fit:
         params: an instance of its Params.
         config: how to train it.
         checkpoint: a folder written by `save`, to go on from; None to start.
+
+    Raises:
+        CannotTrain: what was asked can't run here.
     """
 
     def __init__(
@@ -94,6 +97,9 @@ class Fit:
         self._model = trainable.build_model(params)
         self._data = trainable.build_data(params)
         self._trainer: pl.Trainer | None = None
+        trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
+        self.choice = strategy.choose(config, trained, strategy.Device.here())
+        """How it is trained here, and why."""
 
     @property
     def last_epoch(self) -> Epoch | None:
@@ -113,16 +119,6 @@ class Fit:
         """Whether there is more to save than the checkpoint that it goes on from."""
         return self._trainer is not None
 
-    @property
-    def choice(self) -> strategy.Choice:
-        """How it is trained here, and why.
-
-        Raises:
-            CannotTrain: what was asked can't run here.
-        """
-        trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
-        return strategy.choose(self.config, trained, strategy.Device.here())
-
     def run(
         self, on_epoch: Callable[[Epoch], bool], *callbacks: pl.Callback, progress_bar: bool = False
     ) -> None:
@@ -138,12 +134,11 @@ class Fit:
             CannotTrain: what was asked can't run here.
             Exception: whatever the model or the data raises.
         """
-        choice = self.choice
-        bar = [TQDMProgressBar(refresh_rate=20)] if progress_bar else []
+        bar = [_Steps(refresh_rate=20)] if progress_bar else []
         self._trainer = pl.Trainer(
             max_epochs=self.config.max_epochs,
-            precision=choice.precision,  # type: ignore[arg-type]
-            strategy=strategy.build(choice, self._model),
+            precision=self.choice.precision,  # type: ignore[arg-type]
+            strategy=strategy.build(self.choice, self._model),
             num_nodes=self.config.num_nodes,
             accumulate_grad_batches=self._split_batch(),
             callbacks=[_EpochEnd(self, on_epoch), *bar, *callbacks],
@@ -153,7 +148,7 @@ class Fit:
         )
         resume = None
         if self._checkpoint is not None:
-            strategy.refuse_other_workers(self._written_by, (choice.strategy, self.config.workers))
+            strategy.refuse_other_workers(self._written_by, (self.choice.strategy, self.config.workers))
             resume = self._checkpoint / RESUME_FILE
         # Our own file, written by `save`; it holds optimizer and loop state, not weights alone.
         self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
@@ -247,6 +242,14 @@ def _lean(devices: int) -> dict[str, Any]:
         "enable_model_summary": False,
         "num_sanity_val_steps": 0,
     }
+
+
+class _Steps(TQDMProgressBar):
+    """The steps of an epoch, counted as everywhere here: from 1."""
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        super().on_train_epoch_start(trainer)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")
 
 
 class _EpochEnd(Checkpoint):
