@@ -45,6 +45,8 @@ class SweepConfig:
     """Arithmetic of the training; auto: fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
     """How a trial holds its model; auto: plainly where a device can, else ZeRO stage 2 with offload."""
+    compile: bool = False
+    """Compile each model by torch.compile, once for all trials that differ in no shape."""
 
     searcher: str = "tpe"
     """Who proposes params: a file of sweeps/searchers/, or a dotted path."""
@@ -122,7 +124,7 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "What to train": ("name", "trainable", "search_space", "params", "precision", "strategy"),
+    "What to train": ("name", "trainable", "search_space", "params", "precision", "strategy", "compile"),
     "Search": ("searcher", "num_trials", "metric", "mode", "seed"),
     "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
     "Resources": (

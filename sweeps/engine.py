@@ -39,6 +39,7 @@ def job_of(plan: Plan) -> Job:
         mode=config.mode or "max",
         precision=config.precision,
         strategy=config.strategy,
+        compile=config.compile,
         seed=config.seed,
         threads=config.cpus_per_trial,
     )

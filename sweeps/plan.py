@@ -86,6 +86,7 @@ def make_plan(config: SweepConfig) -> Plan:
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
         cluster.slots(config, [cluster.this_pc()])
+        _check_precision(config)
     return Plan(config, found, searcher, scheduler, space, folder)
 
 
@@ -105,6 +106,13 @@ def describe(plan: Plan) -> str:
         ("folder", place(plan.folder)),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
+
+
+def _check_precision(config: SweepConfig) -> None:
+    if config.precision == "16-mixed" and not cluster.gpus_per_trial(config, [cluster.this_pc()]):
+        raise UserError(
+            "--precision 16-mixed: fp16 is of GPUs, and a trial has none here; a CPU takes 32, bf16-mixed"
+        )
 
 
 def _check_place(config: SweepConfig, folder: Path) -> None:

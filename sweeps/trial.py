@@ -35,7 +35,8 @@ from training import checkpoints, imports, plugins
 from training.config import CannotTrain, FitConfig
 
 if TYPE_CHECKING:
-    from training.trainer import Epoch, Fit
+    from training.epochs import Epoch
+    from training.trainer import Fit
 
 FAULT_FILE = "fault"
 """In the folder that Tune keeps of a checkpoint: why it could not be written. A trial that is done
@@ -188,11 +189,12 @@ class SweepTrial(tune.Trainable):
         return module
 
     def _import(self) -> None:
+        import training.memory
         import training.process
         import training.trainer
 
         if self._bare is None:
-            self._fitting, self._process = training.trainer, training.process
+            self._fitting, self._memory = training.trainer, training.memory
             self._bare = training.process.Settings.now()
         self._bare.put_back()
         module = plugins.load(self._job.trainables[self._trainable])
@@ -206,6 +208,8 @@ class SweepTrial(tune.Trainable):
             return {"place": self._place, "done": True, "status": "finished", "reason": reason}
         self._reported = epoch.epoch
         self._pace.trained(epoch.seconds)
+        if epoch.notice:
+            self._notices.append(f"epoch {epoch.epoch}: {epoch.notice}")
         result = {
             "epoch": epoch.epoch,
             "score": epoch.score,
@@ -245,7 +249,7 @@ class SweepTrial(tune.Trainable):
     def _abandon_run(self) -> None:
         self._run = self._fit = None
         if self._bare is not None:
-            self._process.free_memory()
+            self._memory.free()
 
 
 def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:

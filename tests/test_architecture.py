@@ -44,7 +44,8 @@ def none_of(allowed: Names) -> Names:
 
 VOCABULARY = ("sweeps.config", "sweeps.settings")
 LIGHT = tuple(
-    f"training.{name}" for name in ("values", "flags", "words", "plugins", "knobs", "durable", "single")
+    f"training.{name}"
+    for name in ("values", "flags", "words", "plugins", "knobs", "durable", "launch", "single")
 )
 """Rooms of `training` that the start of a command needs."""
 SHARED = (*LIGHT, "training.config", "training.costs", "training.checkpoints", "training.imports")

@@ -12,22 +12,25 @@ from training.batch_size import MicroBatch, largest_that_fits, split, with_margi
 from training.config import CannotTrain
 
 
-@given(limit=st.integers(1, 5000), most=st.integers(1, 5000))
-def test_the_largest_that_fits_is_found_in_few_tries_and_none_above_the_most(limit: int, most: int) -> None:
+@given(limit=st.integers(0, 5000), share=st.integers(1, 3000), workers=st.integers(1, 4))
+def test_the_fewest_micro_batches_that_fit_are_found_in_few_tries(
+    limit: int, share: int, workers: int
+) -> None:
     tried: list[int] = []
 
     def fits(rows: int) -> bool:
         tried.append(rows)
         return rows <= limit
 
-    assert largest_that_fits(fits, most) == min(limit, most)
-    assert max(tried) <= most
-    assert len(tried) == len(set(tried)) <= 2 * math.log2(most) + 3
-
-
-def test_a_model_that_does_not_fit_by_itself_is_said_to_be_too_large() -> None:
-    with pytest.raises(MemoryError, match="not even a micro-batch of one row fits: the model itself"):
-        largest_that_fits(lambda rows: False, 64)
+    choices = [rows for rows in range(1, share + 1) if share % rows == 0]
+    fitting = [rows for rows in choices if with_margin(rows) <= limit]
+    if not fitting:
+        with pytest.raises(MemoryError, match="not even a micro-batch of one row fits: the model itself"):
+            largest_that_fits(fits, share * workers, workers)
+    else:
+        found = largest_that_fits(fits, share * workers, workers)
+        assert found == MicroBatch(fitting[-1], share // fitting[-1])
+    assert len(tried) == len(set(tried)) <= math.log2(len(choices)) + 2
 
 
 @given(per_worker=st.integers(1, 2000), workers=st.integers(1, 8), fitting=st.integers(1, 3000))
@@ -45,6 +48,6 @@ def test_a_batch_that_can_not_be_shared_out_is_refused() -> None:
     assert split(64, 2, 20) == MicroBatch(16, 2)
 
 
-@pytest.mark.parametrize(("rows", "left"), [(1, 1), (2, 1), (10, 9), (1000, 900)])
-def test_some_room_is_left(rows: int, left: int) -> None:
-    assert with_margin(rows) == left
+@pytest.mark.parametrize(("rows", "fitting"), [(1, 1), (2, 2), (10, 11), (1000, 1100)])
+def test_some_room_is_left(rows: int, fitting: int) -> None:
+    assert with_margin(rows) == fitting

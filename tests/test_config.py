@@ -23,6 +23,7 @@ CHANGED = SweepConfig(
     params={"rows": 0, "lr": 0.5, "activation": "relu", "bias": False},
     precision="32",
     strategy="deepspeed_stage_1",
+    compile=True,
     searcher="random",
     num_trials=7,
     metric="val_loss",

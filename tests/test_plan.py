@@ -192,3 +192,8 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
 def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
     many = SweepConfig(num_trials=1_000_000)
     assert 3_000_000 < scheduler.expected_epochs(many) < 27_000_000
+
+
+def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UserError, match="--precision 16-mixed: fp16 is of GPUs, and a trial has none here"):
+        plan.make_plan(SweepConfig(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))

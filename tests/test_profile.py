@@ -13,7 +13,8 @@ import torch
 from trainables import digits_mlp
 from training.config import FitConfig
 from training.costs import COSTS, PARTS, mean_costs, verdict
-from training.trainer import Epoch, Fit
+from training.epochs import Epoch
+from training.trainer import Fit
 
 WAIT_S = 0.02
 STEPS = 19

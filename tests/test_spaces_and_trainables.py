@@ -19,7 +19,8 @@ from sweeps.plan import make_plan
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 from training import trainer
 from training.config import FitConfig
-from training.trainer import Epoch, Fit
+from training.epochs import Epoch
+from training.trainer import Fit
 from training.values import field_docs
 
 TRAINABLES = registry.choices("trainable")

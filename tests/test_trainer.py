@@ -17,7 +17,8 @@ from trainables import digits_mlp
 from trainables._classifier import Classifier
 from training import trainer
 from training.config import FitConfig, MetricNotLogged, Mode, is_better
-from training.trainer import WEIGHTS_FILE, Epoch, Fit
+from training.epochs import Epoch
+from training.trainer import WEIGHTS_FILE, Fit
 
 
 @pytest.fixture(autouse=True)

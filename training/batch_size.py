@@ -1,9 +1,7 @@
-"""The largest micro-batch that fits in memory: doubled until it does not, then bisected.
+"""How a batch is made up of micro-batches: micro-batch x accumulation x workers is what Params says.
 
-Lightning's own finder fails under DDP and DeepSpeed (Lightning#13370, #20994). Here a size is tried by
-whoever knows how (`fits`), on every worker of a run at once, and fits where it fits on all.
-
-The effective batch stays what Params says: micro-batch x accumulation x workers.
+The largest that fits in memory is bisected among those that make up the batch evenly. Lightning's own
+finder doubles a batch that stands alone, and fails under DDP and DeepSpeed (Lightning#13370, #20994).
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from dataclasses import dataclass
 
 from training.config import CannotTrain
 
-MARGIN = 0.9
-"""Of what was found; the allocator's pieces, and batches that are larger than most, want some room."""
+MARGIN_PCT = 10
+"""So many more rows have to fit: for the allocator's pieces, and for batches that are larger than most."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +26,48 @@ class MicroBatch:
     """Micro-batches between two steps of the optimizer."""
 
 
-def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number of rows up to `most` that fits, found in about 2 log2(most) tries.
+def of(data: object) -> int:
+    """Rows of a batch that a data module's loaders read.
+
+    Raises:
+        CannotTrain: it does not say.
+    """
+    rows = getattr(data, "batch_size", None)
+    if not isinstance(rows, int):
+        raise CannotTrain(
+            f"{type(data).__name__} has no attribute batch_size, the rows of a batch that its loaders "
+            "read: without it a batch can't be split for several workers or into micro-batches"
+        )
+    return rows
+
+
+def largest_that_fits(fits: Callable[[int], bool], effective_rows: int, workers: int) -> MicroBatch:
+    """The fewest micro-batches that make up a batch and fit, found in about log2 of their choices.
 
     Args:
-        fits: whether a micro-batch of so many rows trains; asked for more only when fewer did.
-        most: more are not wanted.
+        fits: whether a micro-batch of so many rows trains; what is asked for is a margin larger than what
+            is to be trained with.
+        effective_rows: of a batch of all workers.
+        workers: that share it.
 
     Raises:
         MemoryError: not even one row fits.
+        CannotTrain: the batch can't be shared out evenly.
     """
-    if not fits(1):
-        raise MemoryError("not even a micro-batch of one row fits: the model itself is too large")
-    good, bad = 1, most + 1
-    while good * 2 <= most and fits(good * 2):
-        good *= 2
-    if good * 2 <= most:
-        bad = good * 2
+    share = split(effective_rows, workers, effective_rows).rows
+    choices = [rows for rows in range(1, share + 1) if share % rows == 0]
+    if fits(with_margin(share)):  # mostly, and then it is the only try
+        return split(effective_rows, workers, share)
+    good, bad = -1, len(choices) - 1
     while bad - good > 1:
         middle = (good + bad) // 2
-        if fits(middle):
+        if fits(with_margin(choices[middle])):
             good = middle
         else:
             bad = middle
-    return good
+    if good < 0:
+        raise MemoryError("not even a micro-batch of one row fits: the model itself is too large")
+    return split(effective_rows, workers, choices[good])
 
 
 def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
@@ -70,5 +86,5 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
 
 
 def with_margin(rows: int) -> int:
-    """What to train with where so many rows just fit."""
-    return max(1, math.floor(rows * MARGIN))
+    """What has to fit where so many rows are to be trained with."""
+    return rows + rows * MARGIN_PCT // 100

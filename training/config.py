@@ -65,6 +65,10 @@ class FitConfig:
     micro_batch: int | None = None
     """Rows that a worker computes at once; a batch is made up of as many as it takes (default: its share
     of the batch in one piece)."""
+    compile: bool = False
+    """Whether torch.compile makes the model's steps into larger operations."""
+    steps_per_epoch: int | None = None
+    """Steps of an epoch, and batches of validation, at most (default: all)."""
     seed: int = 0
     """Seed of weights, shuffling and augmentation."""
     threads: int = 1

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+import lightning.pytorch as pl
 import torch
 import yaml
 from tqdm import tqdm
@@ -23,11 +24,16 @@ from training import checkpoints, durable
 from training.checkpoints import Pace
 from training.config import CannotTrain, FitConfig, is_better
 from training.costs import PARTS, mean_costs, verdict
-from training.single import BEST, SETTINGS_FILE, SingleRun, is_first, say
-from training.trainer import WEIGHTS_FILE, Epoch, Fit
+from training.epochs import Epoch
+from training.launch import is_first
+from training.single import BEST, SETTINGS_FILE, SingleRun, say
+from training.trace import Trace
+from training.trainer import WEIGHTS_FILE, Fit
 from training.values import UserError
 from training.words import command, count, duration, place, short
 
+PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
+"""In a run's folder, where they were asked for: `--profile`, `--memory-snapshot`."""
 EPOCHS_FILE = "epochs.jsonl"
 """A line per epoch: its metrics, its seconds and those of its parts."""
 
@@ -73,6 +79,17 @@ class Diary:
             say(f"\nGo on      {command('training.fit', '--resume', place(self._run.folder))}")
             raise KeyboardInterrupt from None
 
+    @property
+    def snapshot(self) -> Path | None:
+        """Where the GPU's allocations are written to; None when they are not asked for."""
+        return self._run.folder / SNAPSHOT_FILE if self._run.memory_snapshot and is_first() else None
+
+    def watchers(self, training: Fit) -> list[pl.Callback]:
+        """Those that take a closer look at the steps."""
+        if not self._run.profile or not is_first():
+            return []
+        return [Trace(training.meter.step_times, self._run.folder / PROFILE, tqdm.write)]
+
     def begin(self, module: ModuleType, params: Any, training: Fit) -> None:
         """Say what is about to be trained; make the folder of a new run."""
         config, choice = self._config, training.choice
@@ -103,6 +120,8 @@ class Diary:
             with (self._run.folder / EPOCHS_FILE).open("a") as file:
                 file.write(json.dumps(line) + "\n")
             tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
+            if epoch.notice:
+                tqdm.write(f"Notice     {epoch.notice}")
             sys.stdout.flush()
         if epoch.epoch < self._config.max_epochs and training.agree(self._pace.is_due(epoch.epoch)):
             self._save(epoch.epoch, training)
@@ -138,6 +157,10 @@ class Diary:
             say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in scores.items()))
         say(f"Time       {duration(time.monotonic() - self._started)}: {_where_time_went(costs)}")
         say(f"Verdict    {verdict(costs)}")
+        if self._run.memory_snapshot:
+            say(
+                f"Memory     {place(self._run.folder / SNAPSHOT_FILE)} (open in https://pytorch.org/memory_viz)"
+            )
         say(f"Weights    {place(self.best)}")
         return 0
 

@@ -1,16 +1,17 @@
 """Train one trial by itself, without Ray: `python -m training.fit fashion_cnn --lr 0.01`
 
 All flags: `python -m training.fit NAME --help`. Exit status: 0; 1, the training failed; 2, a mistake in
-what was asked; 130, Ctrl-C.
+what was asked; 3, it does not fit in memory; 130, Ctrl-C.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from training import single
+from training import launch, single
 from training.single import SingleRun
 from training.values import UserError
 
@@ -28,21 +29,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
-    """Load, train epoch by epoch, keep the best one, say where the time went."""
+    """Load, train, and where that does not fit in memory, say what does."""
     from training import imports
 
     single.say(f"Loading {run.trainable} ...")
+    if run.profile:  # before PyTorch is imported: its profiler speaks of itself
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    with imports.uncollected():
+        from training import memory, tries
+
+    if run.find_batch_size:
+        run = tries.with_micro_batch(run, module)
+    try:
+        return _train(run, module, resumes)
+    except Exception as error:
+        if not memory.is_out_of_memory(error):
+            raise
+        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+    return tries.explain(run, module)  # behind the except: there the traceback holds the model's memory
+
+
+def _train(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+    """Train epoch by epoch, keep the best one, say where the time went."""
+    from training import imports, memory
+
     with imports.uncollected():
         from training.diary import Diary
         from training.trainer import Fit, test
 
     params, config = module.Params(**run.params), run.fit_config(module)
-    with Diary(run, config, resumes) as diary:
+    with Diary(run, config, resumes) as diary, memory.recorded(diary.snapshot):
         training = Fit(module, params, config, diary.checkpoint)
         diary.begin(module, params, training)
-        training.run(lambda epoch: diary.note(epoch, training), progress_bar=sys.stderr.isatty())
+        training.run(
+            lambda epoch: diary.note(epoch, training),
+            *diary.watchers(training),
+            progress_bar=sys.stderr.isatty(),
+        )
         diary.keep_best(training)
-        scores = test(module, params, config, diary.best) if run.test and single.is_first() else {}
+        scores = test(module, params, config, diary.best) if run.test and launch.is_first() else {}
         return diary.say_end(scores)
 
 

@@ -1,8 +1,7 @@
-"""What a process has for a trial, and what of it outlives one: seeds, settings of PyTorch, memory."""
+"""What a process has for a trial, and what of it outlives one: seeds and settings of PyTorch."""
 
 from __future__ import annotations
 
-import gc
 import random
 from dataclasses import dataclass
 
@@ -50,13 +49,6 @@ class Settings:
         torch.backends.cudnn.deterministic = self.cudnn_deterministic
         torch.autograd.set_detect_anomaly(self.anomaly)
         torch.set_default_device(None if self.device.type == "cpu" else self.device)
-
-
-def free_memory() -> None:
-    """Collect the last run's cycles of references; give its memory back to the GPU."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def seed_again(seed: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch.profilers import Profiler
+from torch.profiler import record_function
 
 from training.costs import PARTS
 
@@ -38,6 +39,9 @@ class StepTimes(Profiler):
 
     def __init__(self) -> None:
         super().__init__()
+        self.are_labelled = False
+        """Whether the parts have their names in a trace of torch.profiler."""
+        self._labels: dict[str, Any] = {}
         self._part_of: dict[str, str | None] = {}
         self._began: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -47,12 +51,17 @@ class StepTimes(Profiler):
         if action_name not in self._part_of:
             self._part_of[action_name] = _part(action_name)
         if (part := self._part_of[action_name]) is not None:
+            if self.are_labelled:
+                self._labels[part] = label = record_function(part)
+                label.__enter__()  # type: ignore[no-untyped-call]
             self._began[part] = time.perf_counter()
 
     def stop(self, action_name: str) -> None:
         """It ends."""
         if (part := self._part_of[action_name]) is not None:
             self._seconds[part] += time.perf_counter() - self._began[part]
+            if self._labels and (label := self._labels.pop(part, None)) is not None:
+                label.__exit__(None, None, None)
 
     def take(self) -> dict[str, float]:
         """Seconds of each part since the last time."""

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from training import flags, knobs, plugins
+from training import flags, knobs, launch, plugins
 from training.config import FitConfig, Mode, Precision, Strategy
 from training.values import Knob, UserError, field_docs, load_yaml, nearest
 from training.values import knob as value_of
@@ -48,14 +48,25 @@ class SingleRun:
     """Arithmetic; auto: fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
     """How workers share the model; auto: single for one whose device holds it, else ZeRO stage 2."""
-    devices: int = 1
-    """GPUs of each PC, or processes on one without."""
-    num_nodes: int = 1
-    """PCs that train together, each of them started by Slurm or torchrun."""
+    devices: int | None = None
+    """GPUs of each PC, or processes on one without (default: what torchrun or Slurm has started, else 1)."""
+    num_nodes: int | None = None
+    """PCs that train together, each started by torchrun or Slurm (default: as they have it, else 1)."""
     micro_batch: int | None = None
     """Rows that a worker computes at once (default: its share of the batch)."""
+    find_batch_size: bool = False
+    """Try first which micro-batch fits in memory, and train by the largest; the batch stays what it is."""
+    compile: bool = False
+    """Compile the model by torch.compile: a minute first, faster steps afterwards, on most GPUs."""
     threads: int | None = None
     """PyTorch threads of a worker (default: the PC's cores, shared out)."""
+
+    profile: bool = False
+    """Record a few steps: a trace, the ten dearest operations, and a picture of batches against steps."""
+    memory_snapshot: bool = False
+    """Record every allocation on the GPU, for https://pytorch.org/memory_viz."""
+    steps_per_epoch: int | None = None
+    """Steps of an epoch, and batches of validation at most (default: all)."""
 
     checkpoint_epochs: int | None = None
     """Epochs between checkpoints (default: as often as it costs under 2 % of the training)."""
@@ -74,11 +85,13 @@ class SingleRun:
             mode=self.mode or module.MODE,
             precision=self.precision,
             strategy=self.strategy,
-            devices=self.devices,
-            num_nodes=self.num_nodes,
+            devices=self.devices or 1,
+            num_nodes=self.num_nodes or 1,
             micro_batch=self.micro_batch,
+            compile=self.compile,
+            steps_per_epoch=self.steps_per_epoch,
             seed=self.seed,
-            threads=self.threads or max(1, (os.cpu_count() or 1) // self.devices),
+            threads=self.threads or max(1, (os.cpu_count() or 1) // (self.devices or 1)),
         )
 
     @property
@@ -96,10 +109,17 @@ OF_THE_PLACE = ("name", "results_dir")
 """Follow from where the folder lies."""
 GROUPS = {
     "What to train": ("params", "max_epochs", "metric", "mode", "seed"),
-    "How": ("precision", "strategy", "devices", "num_nodes", "micro_batch", "threads"),
+    "How": (
+        *("precision", "strategy", "devices", "num_nodes"),
+        *("micro_batch", "find_batch_size", "compile", "threads"),
+    ),
+    "A closer look": ("profile", "memory_snapshot", "steps_per_epoch"),
     "Output": ("checkpoint_epochs", "name", "results_dir", "test"),
 }
-AT_LEAST_ONE = ("max_epochs", "devices", "num_nodes", "micro_batch", "threads", "checkpoint_epochs")
+AT_LEAST_ONE = (
+    *("max_epochs", "devices", "num_nodes", "micro_batch", "threads"),
+    *("steps_per_epoch", "checkpoint_epochs"),
+)
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType, bool]:
@@ -127,34 +147,41 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     settings = {setting: values[setting] for names in GROUPS.values() for setting in names}
     params, faults = _checked(module.Params, given)
     settings["name"] = settings["name"] or time.strftime(f"fit-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
+    started = launch.found()
+    for setting in ("devices", "num_nodes") if started else ():
+        settings[setting] = settings[setting] or getattr(started, setting)
     run = SingleRun(**{**settings, "trainable": name, "params": params})
     if faults := [*faults, *_faults(run)]:
         raise UserError("\n".join(faults))
     return run, module, False
 
 
-def is_first() -> bool:
-    """Whether this process is the first of the run's workers: the one that writes and speaks.
-
-    Slurm, torchrun and Lightning, which starts the others of a PC, each say so in the environment.
-    """
-    named = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
-    return next((int(rank) for rank in named if rank), 0) == 0
-
-
 def say(text: str) -> None:
     """To the screen, once for all workers."""
-    if is_first():
+    if launch.is_first():
         print(text, flush=True)
+
+
+def read(folder: Path) -> SingleRun:
+    """The settings in a run's folder.
+
+    Raises:
+        OSError, yaml.YAMLError, TypeError: there are none that can be read.
+    """
+    content = load_yaml((folder / SETTINGS_FILE).read_text())
+    return SingleRun(**content, name=folder.name, results_dir=str(folder.parent))
 
 
 def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType, bool]:
     path = Path(folder).expanduser().resolve()
+    # The one setting that changes no result, and that a run which did not fit needs.
+    rows, tokens = flags.take_all(tokens, "--micro-batch", "a number of rows")
     if tokens:
         raise UserError(f"{tokens[0]}: a run that goes on keeps its settings; --resume stands alone")
+    if not all(number.isdecimal() and int(number) for number in rows):
+        raise UserError(f"--micro-batch {rows[-1]}: must be a whole number, at least 1")
     try:
-        content = load_yaml((path / SETTINGS_FILE).read_text())
-        run = SingleRun(**content, name=path.name, results_dir=str(path.parent))
+        run = read(path)
     except (OSError, yaml.YAMLError, TypeError) as error:
         known = [str(each.parent) for each in Path("results").glob(f"*/{SETTINGS_FILE}")]
         raise UserError(
@@ -162,6 +189,8 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
         ) from None
     if (path / BEST).is_dir():
         raise UserError(f"--resume {folder}: this run has ended; its weights are in {path / BEST}")
+    if rows:
+        run = dataclasses.replace(run, micro_batch=int(rows[-1]))
     return run, plugins.find(TRAINABLE, run.trainable), True
 
 
@@ -203,7 +232,9 @@ def _knobs(params_class: Any) -> list[str]:
 def _known(params_class: Any) -> set[str]:
     settings = [setting for names in GROUPS.values() for setting in names]
     of_model = [] if params_class is None else _knobs(params_class)
-    return {*map(flags.flag, [*settings, *of_model]), "--data-dir", "--resume", "--no-test"}
+    switches = [name for name, kind in get_type_hints(SingleRun).items() if kind is bool]
+    off = [flags.flag(f"no_{switch}") for switch in switches]
+    return {*map(flags.flag, [*settings, *of_model]), *off, "--data-dir", "--resume"}
 
 
 def _take_knobs(tokens: Sequence[str], params_class: Any) -> tuple[list[str], dict[str, Knob]]:
@@ -260,6 +291,27 @@ def _faults(run: SingleRun) -> list[str]:
     ]
     if not 0 <= run.seed < 2**32:
         faults.append(f"--seed {run.seed}: from 0 to {2**32 - 1:,}")
-    if is_first() and run.folder.exists():
+    if launch.is_first() and run.folder.exists():
         faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
+    return [*faults, *_faults_of_launch(run)]
+
+
+def _faults_of_launch(run: SingleRun) -> list[str]:
+    started, faults = launch.found(), []
+    if started is None:
+        if (run.num_nodes or 1) > 1 and "MASTER_ADDR" not in os.environ:
+            faults.append(
+                f"--num-nodes {run.num_nodes}: start the run on each PC by torchrun or Slurm (srun), which "
+                "say how the workers find each other"
+            )
+        return faults
+    for setting in ("devices", "num_nodes"):
+        given, there = getattr(run, setting), getattr(started, setting)
+        if given != there:
+            faults.append(f"{flags.flag(setting)} {given}: {started.by} has started {there}; leave it out")
+    if run.find_batch_size:
+        faults.append(
+            f"--find-batch-size: its tries are runs of their own, which {started.by} would have to start; "
+            "find it on one PC without, and give it as --micro-batch"
+        )
     return faults

@@ -6,25 +6,22 @@ own. They cost up to a third of a small model's step, and a sweep reports in the
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
-from lightning.pytorch.callbacks import Checkpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training import batch_size, strategy
-from training.config import CannotTrain, FitConfig, MetricNotLogged, Trainable, is_better
-from training.process import seed_again
+from training import batch_size, compiling, memory, strategy
+from training.config import FitConfig, Trainable, is_better
+from training.epochs import Epoch, EpochEnd
 from training.profile import Meter
 
 WEIGHTS_FILE = "weights.pt"
@@ -43,22 +40,6 @@ warnings.filterwarnings("ignore", ".*sync_dist=True.*")
 warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")
 # That Lightning and DeepSpeed call what PyTorch will rename is theirs to mend.
 warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One trained and validated epoch."""
-
-    epoch: int
-    """1-based."""
-    score: float
-    """The metric that trials are judged by."""
-    metrics: Mapping[str, float]
-    """All that the model logged."""
-    seconds: float
-    """Wall time of the epoch, training and validation."""
-    costs: Mapping[str, float] = field(default_factory=dict)
-    """Where the time went, and what else it took: see `profile.Meter.end`."""
 
 
 class Fit:
@@ -93,6 +74,7 @@ class Fit:
         if checkpoint is not None:
             self._load_best(checkpoint)
         torch.set_num_threads(config.threads)
+        memory.use_expandable_segments()
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data = trainable.build_data(params)
@@ -100,6 +82,9 @@ class Fit:
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
         self.choice = strategy.choose(config, trained, strategy.Device.here())
         """How it is trained here, and why."""
+        if config.compile:
+            compiling.check(self.choice.strategy)
+            compiling.compile_model(self._model)
 
     @property
     def last_epoch(self) -> Epoch | None:
@@ -140,9 +125,9 @@ class Fit:
             precision=self.choice.precision,  # type: ignore[arg-type]
             strategy=strategy.build(self.choice, self._model),
             num_nodes=self.config.num_nodes,
-            accumulate_grad_batches=self._split_batch(),
-            callbacks=[_EpochEnd(self, on_epoch), *bar, *callbacks],
-            enable_checkpointing=True,  # _EpochEnd is the checkpoint callback: no other is added
+            **self._batches(),
+            callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
+            enable_checkpointing=True,  # EpochEnd is the checkpoint callback: no other is added
             profiler=self.meter.step_times,
             **{**_lean(self.config.devices), "enable_progress_bar": progress_bar},
         )
@@ -183,6 +168,14 @@ class Fit:
         assert self._trainer is not None, "nothing has been trained"
         return bool(self._trainer.strategy.broadcast(answer))
 
+    def _batches(self) -> dict[str, Any]:
+        """How many micro-batches make up a step, and how many steps an epoch, for the Trainer."""
+        accumulation, steps = self._split_batch(), self.config.steps_per_epoch
+        settings: dict[str, Any] = {"accumulate_grad_batches": accumulation}
+        if steps is not None:
+            settings |= {"limit_train_batches": steps * accumulation, "limit_val_batches": steps}
+        return settings
+
     def _split_batch(self) -> int:
         """Let each worker load its share of a batch, in micro-batches; how many make it up.
 
@@ -192,12 +185,7 @@ class Fit:
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
             return 1
-        whole = getattr(self._data, "batch_size", None)
-        if not isinstance(whole, int):
-            raise CannotTrain(
-                f"{type(self._data).__name__} has no attribute batch_size, the rows of a batch that its "
-                f"loaders read: without it a batch can't be split for {workers} workers or into micro-batches"
-            )
+        whole = batch_size.of(self._data)
         found = batch_size.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows  # type: ignore[attr-defined]
         return found.accumulation
@@ -250,65 +238,3 @@ class _Steps(TQDMProgressBar):
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         super().on_train_epoch_start(trainer)
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")
-
-
-class _EpochEnd(Checkpoint):
-    """Hands each finished epoch to `on_epoch`.
-
-    A Checkpoint, because Lightning runs those last: what the model logs in its own
-    `on_train_epoch_end` is there, and validation is over (gradients are on again).
-    """
-
-    def __init__(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
-        self._fit = fit
-        self._on_epoch = on_epoch
-        self._before: dict[str, Any] = {}
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        # A model that asks for `estimated_stepping_batches` has the first epoch's order drawn when its
-        # optimizers are made; others have it drawn behind `on_fit_start`.
-        self._seed(self._fit.first_epoch)
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.train_dataloader is None:  # the order is not drawn yet
-            self._seed(self._fit.first_epoch)
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # Lightning steps these behind the checkpoint of an epoch, by metrics that are not in it.
-        epoch, metrics = self._fit.first_epoch, self._fit.last_metrics
-        for config in trainer.lr_scheduler_configs if epoch else []:
-            is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
-            if is_due and config.monitor is not None and config.monitor in metrics:
-                pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.current_epoch != self._fit.first_epoch:
-            self._seed(trainer.current_epoch)
-        self._before = dict(trainer.callback_metrics)
-        self._fit.meter.begin()
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
-        known = trainer.callback_metrics.items()
-        metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
-        name = self._fit.config.metric
-        if name not in metrics:
-            logged = ", ".join(sorted(metrics)) or "nothing"
-            near = difflib.get_close_matches(name, metrics, n=1)
-            hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise MetricNotLogged(
-                f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
-            )
-        metrics = strategy.mean_over_workers(trainer, metrics)
-        self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
-        self._fit.keep_if_best(metrics[name])
-        seconds, costs = self._fit.meter.end()
-        epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds, costs)
-        if not self._on_epoch(epoch):
-            trainer.should_stop = True
-
-    def _seed(self, epoch: int) -> None:
-        """Give each epoch its own seed, so that a trial which goes on from a checkpoint shuffles,
-        drops and augments as one that was never interrupted."""
-        state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
-        seed_again(int(state[0]))

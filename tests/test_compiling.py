@@ -1,0 +1,84 @@
+"""`--compile`: the same training, compiled once for trials that differ in what is not compiled."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainables import digits_mlp
+from training import compiling
+from training.config import CannotTrain, FitConfig
+from training.trainer import Fit
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")),
+    reason="no C++ compiler for PyTorch to compile with",
+)
+
+
+def trained(*, is_compiled: bool, **knobs: Any) -> Fit:
+    config = FitConfig(
+        max_epochs=2, metric="val_acc", mode="max", compile=is_compiled, steps_per_epoch=4, strategy="single"
+    )
+    fit = Fit(digits_mlp, digits_mlp.Params(batch_size=100, **knobs), config)
+    fit.run(lambda epoch: True)
+    return fit
+
+
+def counted(name: str) -> int:
+    from torch._dynamo.utils import counters
+
+    return int(counters["inductor"][name])
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(compiling.CACHE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_training_is_the_same_and_the_weights_keep_their_names(cache: Path) -> None:
+    plain, compiled = trained(is_compiled=False), trained(is_compiled=True)
+    assert counted("fxgraph_cache_miss") > 0  # it was compiled
+    assert list(compiled.best_weights) == list(plain.best_weights)
+    for name, weight in plain.best_weights.items():
+        torch.testing.assert_close(compiled.best_weights[name], weight, rtol=1e-4, atol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_trials_that_differ_in_lr_compile_nothing_anew(cache: Path) -> None:
+    trained(is_compiled=True, lr=0.1, hidden=24)
+    missed, hit = counted("fxgraph_cache_miss"), counted("fxgraph_cache_hit")
+    trained(is_compiled=True, lr=0.01, momentum=0.5, hidden=24)
+    assert counted("fxgraph_cache_miss") == missed
+    assert counted("fxgraph_cache_hit") > hit
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_models_of_more_shapes_than_pytorch_keeps_are_all_compiled(cache: Path) -> None:
+    for hidden in range(8, 18):
+        missed = counted("fxgraph_cache_miss")
+        trained(is_compiled=True, hidden=hidden)
+        assert counted("fxgraph_cache_miss") > missed, hidden
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "fsdp_full", "deepspeed_stage_3"])
+def test_a_strategy_that_takes_the_weights_apart_is_refused(strategy: str) -> None:
+    with pytest.raises(CannotTrain, match=f"compile: not with strategy {strategy}"):
+        compiling.check(strategy)
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CannotTrain, match=r"needs a compiler .* and there is none: apt-get install g"):
+        compiling.check("single")

@@ -1,0 +1,171 @@
+"""Try micro-batches: each by a short run of its own, `python -m training.tries FOLDER ROWS`.
+
+Its exit status says whether that fits. It has all workers of the run that it stands for, and what it
+leaves behind ends with it, by whatever strategy it ran. It is the first that the system kills where the
+PC's memory ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from training import batch_size, durable, launch, memory, plugins, single
+from training.batch_size import MicroBatch
+from training.config import CannotTrain, Trainable
+from training.single import SETTINGS_FILE, SingleRun
+from training.values import UserError
+from training.words import command, count, place
+
+STEPS = 2
+"""Of the optimizer: its own state is there from the second on."""
+ACCUMULATION = 2
+"""Micro-batches of a step: the second is computed with the gradients of the first in memory."""
+TRY_TIMEOUT_S = 600
+"""Where one worker runs out of memory alone, the others wait for it."""
+FOUND = "SWEEPS_FOUND_MICRO_BATCH"
+"""What the first worker has found, for those that it starts."""
+
+
+def with_micro_batch(run: SingleRun, module: ModuleType) -> SingleRun:
+    """The run with the largest micro-batch that fits, found by tries.
+
+    Raises:
+        UserError: not even one row fits, or a try failed for another reason.
+    """
+    if not launch.is_first():
+        return dataclasses.replace(run, micro_batch=int(os.environ[FOUND]), find_batch_size=False)
+    try:
+        found = find(run, module)
+    except (MemoryError, CannotTrain) as error:
+        raise UserError(f"--find-batch-size: {error}") from None
+    os.environ[FOUND] = str(found.rows)
+    return dataclasses.replace(run, micro_batch=found.rows, find_batch_size=False)
+
+
+def explain(run: SingleRun, module: ModuleType) -> int:
+    """Say of a run that ran out of memory what fits, and which flag to try; the exit status."""
+    if not launch.is_first():
+        return memory.OUT_OF_MEMORY
+    memory.free()
+    config = run.fit_config(module)
+    known = f" by micro-batches of {count(run.micro_batch, 'row')}" if run.micro_batch else ""
+    single.say(f"Out of memory: it does not fit{known}.")
+    hints = []
+    if config.workers == 1:
+        with contextlib.suppress(MemoryError, CannotTrain, UserError):
+            rows = find(run, module).rows
+            again = command("training.fit", "--resume", place(run.folder), "--micro-batch", str(rows))
+            hints.append(f"{again}   (the batch stays what it is)")
+    else:
+        hints.append("--find-batch-size")
+    if run.precision in ("auto", "32"):
+        hints.append("--precision bf16-mixed")
+    if "offload" not in run.strategy:
+        hints.append("--strategy deepspeed_stage_2_offload, on a GPU")
+    single.say("\n".join(["Try one of:", *(f"  {hint}" for hint in hints)]))
+    return memory.OUT_OF_MEMORY
+
+
+def find(run: SingleRun, module: ModuleType) -> MicroBatch:
+    """The fewest micro-batches that fit and make up the batch; says each try.
+
+    Raises:
+        MemoryError: not even one row fits.
+        CannotTrain: the batch can't be split.
+        UserError: a try failed for another reason.
+    """
+    workers = run.fit_config(module).workers
+    whole = batch_size.of(module.build_data(module.Params(**run.params)))
+    single.say(f"Finding the largest micro-batch that fits, a batch being {count(whole, 'row')} ...")
+
+    def fits(rows: int) -> bool:
+        does = _try(run, rows)
+        single.say(f"  {count(rows, 'row'):<12} {'fit' if does else 'do not fit'}")
+        return does
+
+    found = batch_size.largest_that_fits(fits, whole, workers)
+    times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
+    single.say(f"  micro-batch of {count(found.rows, 'row')}{times}\n")
+    return found
+
+
+def _try(run: SingleRun, rows: int) -> bool:
+    with tempfile.TemporaryDirectory(prefix="sweeps-try-") as folder:
+        durable.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
+        child = subprocess.Popen(
+            [sys.executable, "-m", "training.tries", folder, str(rows)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # its workers end with it, whatever has become of it
+        )
+        try:
+            output = child.communicate(timeout=TRY_TIMEOUT_S)[0]
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if child.returncode in (0, memory.OUT_OF_MEMORY, -signal.SIGKILL):
+        return child.returncode == 0
+    told = output.strip().splitlines()[-12:]
+    raise UserError("\n".join([f"a try with {count(rows, 'row')} failed:", *told]))
+
+
+class _OfRows:
+    """A trainable whose batches are so large that they are split into micro-batches of `rows`."""
+
+    def __init__(self, module: Trainable, batch_rows: int) -> None:
+        def build_data(*arguments: Any) -> Any:
+            data: Any = module.build_data(*arguments)
+            data.batch_size = batch_rows
+            return data
+
+        self.METRIC, self.MODE, self.Params = module.METRIC, module.MODE, module.Params
+        self.build_model, self.build_data = module.build_model, build_data
+
+
+def main(folder: str, rows: int) -> int:
+    """Train a few steps by micro-batches of `rows`; the exit status."""
+    _be_killed_first()
+    run = single.read(Path(folder))
+    module: Any = plugins.find(single.TRAINABLE, run.trainable)
+
+    from training.trainer import Fit
+
+    config = dataclasses.replace(
+        run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
+    )
+    of_rows = _OfRows(module, rows * config.workers * ACCUMULATION)
+    try:
+        Fit(of_rows, module.Params(**run.params), config).run(lambda epoch: False)
+    except Exception as error:
+        if memory.is_out_of_memory(error):
+            return memory.OUT_OF_MEMORY
+        raise
+    return 0
+
+
+def _be_killed_first() -> None:
+    """Tell Linux whom to take when the PC's memory ends: this process, not the user's browser."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    except (UserError, CannotTrain) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
