@@ -179,6 +179,31 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
     assert fault("trainable", path) == f"--trainable {path}: {expected}"
 
 
+PREPARED = """
+PREPARE_KNOBS = ("lr",)
+def raw_items(params): ...
+def prepare(item, params): ...
+"""
+
+
+def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
+    assert registry.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_KNOBS == ("lr",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("def raw_items(params): ...", "", "does not define raw_items"),
+        ('PREPARE_KNOBS = ("lr",)', "", "does not define PREPARE_KNOBS"),
+        ('("lr",)', '"lr"', "PREPARE_KNOBS 'lr' must be a tuple of names"),
+        ('("lr",)', '("lrr",)', "PREPARE_KNOBS: lrr: no such knob of Params. Did you mean 'lr'?"),
+        ("def prepare(item, params): ...", "prepare = 1", "prepare must be a function"),
+    ],
+)
+def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: str, module: Write) -> None:
+    assert expected in fault("trainable", module(TRAINABLE + PREPARED.replace(old, new)))
+
+
 FIND = """
 import sys
 from sweeps import registry

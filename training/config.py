@@ -41,7 +41,8 @@ class Trainable(Protocol):
     MODE: Mode
     Params: Callable[..., Any]
     build_model: Callable[[Any], LightningModule]
-    build_data: Callable[[Any], LightningDataModule]
+    build_data: Callable[..., LightningDataModule]
+    """Of params and, where the trainable defines `prepare`, the folder of the prepared data."""
 
 
 @dataclass(frozen=True, kw_only=True)

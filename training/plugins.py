@@ -197,6 +197,36 @@ def _check_trainable(asked: str, module: ModuleType) -> None:
         raise UserError(f"{asked}: knobs of Params without a default: {', '.join(lacking)}")
     if module.MODE not in ("min", "max"):
         raise UserError(f"{asked}: MODE {module.MODE!r} must be min or max")
+    _check_preparation(asked, module)
+
+
+PREPARES = ("PREPARE_KNOBS", "raw_items", "prepare")
+"""What a trainable defines whose raw data is prepared once: all of it, or nothing."""
+
+
+def _check_preparation(asked: str, module: ModuleType) -> None:
+    lacking = [entry for entry in PREPARES if not hasattr(module, entry)]
+    if len(lacking) == len(PREPARES):
+        return
+    if lacking:
+        raise UserError(
+            f"{asked}: {module.__file__} does not define {', '.join(lacking)} (a trainable whose data is "
+            f"prepared defines {', '.join(PREPARES)}; one whose data is not, none of them)"
+        )
+    named = module.PREPARE_KNOBS
+    if not isinstance(named, tuple | list) or not all(isinstance(knob, str) for knob in named):
+        raise UserError(f'{asked}: PREPARE_KNOBS {named!r} must be a tuple of names, as ("pixels",) or ()')
+    fields = [field.name for field in dataclasses.fields(module.Params)]
+    faults = [
+        f"{asked}: PREPARE_KNOBS: {knob}: no such knob of Params.{nearest(knob, fields)}"
+        for knob in named
+        if knob not in fields
+    ]
+    faults += [
+        f"{asked}: {name} must be a function" for name in PREPARES[1:] if not callable(getattr(module, name))
+    ]
+    if faults:
+        raise UserError("\n".join(faults))
 
 
 TRAINABLE = Kind(

@@ -22,6 +22,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from training import batch_size, compiling, memory, strategy
 from training.config import FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
+from training.prepared import build_data
 from training.profile import Meter
 
 WEIGHTS_FILE = "weights.pt"
@@ -50,13 +51,20 @@ class Fit:
         params: an instance of its Params.
         config: how to train it.
         checkpoint: a folder written by `save`, to go on from; None to start.
+        prepared: the folder of the prepared data, for a trainable that has its data prepared.
 
     Raises:
         CannotTrain: what was asked can't run here.
     """
 
     def __init__(
-        self, trainable: Trainable, params: Any, config: FitConfig, checkpoint: Path | None = None
+        self,
+        trainable: Trainable,
+        params: Any,
+        config: FitConfig,
+        checkpoint: Path | None = None,
+        *,
+        prepared: Path | None = None,
     ) -> None:
         self.config = config
         self.best_score = math.nan
@@ -77,7 +85,7 @@ class Fit:
         memory.use_expandable_segments()
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
-        self._data = trainable.build_data(params)
+        self._data = build_data(trainable, params, prepared)
         self._trainer: pl.Trainer | None = None
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
         self.choice = strategy.choose(config, trained, strategy.Device.here())
@@ -198,15 +206,23 @@ class Fit:
         self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
 
 
-def test(trainable: Trainable, params: Any, config: FitConfig, weights: Path) -> dict[str, float]:
+def test(
+    trainable: Trainable,
+    params: Any,
+    config: FitConfig,
+    weights: Path,
+    *,
+    prepared: Path | None = None,  # noqa: PT028  (no test of pytest's)
+) -> dict[str, float]:
     """Score trained weights on the test rows; {} when the model has no `test_step`.
 
     Args:
         weights: a folder written by `Fit.save`.
+        prepared: as `Fit` has it.
     """
     torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    model, data = trainable.build_model(params), trainable.build_data(params)
+    model, data = trainable.build_model(params), build_data(trainable, params, prepared)
     if not _has_test(model, data):
         return {}
     model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
