@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
-import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.config import SweepConfig
-from training.values import DATA_DIR_VARIABLE, UserError
+from training import ray_settings
+from training.values import UserError
 from training.words import count
 
 ENVIRONMENT = {
@@ -33,7 +32,7 @@ ENVIRONMENT = {
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "3600",
     # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
-    # an empty one, see `_runtime_env`).
+    # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -80,8 +79,7 @@ class Cluster:
 
 def prepare_environment() -> None:
     """Set what Ray reads when it is imported; a value that the user set stays."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    ray_settings.set_environment(ENVIRONMENT)
 
 
 @contextlib.contextmanager
@@ -98,15 +96,10 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     import ray
 
     if config.address:
-        _refuse_silent(config.address)
-    logging.getLogger("ray").setLevel(logging.ERROR)
+        ray_settings.refuse_silent(config.address)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
-    # A terminal that closes tells all processes below it: Ray's would be gone before we have stopped.
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with ray_settings.quietly():
         context = _init(config, code)
-    finally:
-        signal.signal(signal.SIGHUP, before)
     try:
         offered = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         pcs = tuple(PC(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in offered)
@@ -125,7 +118,7 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
                 # Always one: without it Ray joins whatever cluster was last started on this PC.
                 address=config.address or "local",
                 # A local Ray's workers inherit this environment: no runtime_env, no slow start.
-                runtime_env=_runtime_env(code, empty) if config.address else None,
+                runtime_env=ray_settings.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
                 num_cpus=None if config.address else this_pc().cpus,
                 include_dashboard=config.dashboard if config.address is None else None,
                 log_to_driver=False,
@@ -135,47 +128,7 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
         ray.shutdown()  # it may have been connected already
         if config.address is None:
             raise
-        raise UserError(f"--address {config.address}: {_why_not(error)}") from None
-
-
-def _runtime_env(code: Sequence[Path], empty: str) -> dict[str, Any]:
-    """What the processes of a cluster get of this one: its environment, and code that they lack."""
-    passed_on = {name: os.environ[name] for name in ENVIRONMENT}
-    if data_dir := os.environ.get(DATA_DIR_VARIABLE):
-        passed_on[DATA_DIR_VARIABLE] = data_dir
-    if not code:
-        return {"env_vars": passed_on}
-    return {
-        "env_vars": passed_on,
-        # Packages, not the working folder: that often holds the data and the results, too.
-        "py_modules": [str(path) for path in code],
-        "excludes": ["__pycache__"],
-        # Without one, workers look first in a folder of theirs that is called as ours is here: what lies
-        # there may be an older copy.
-        "working_dir": empty,
-    }
-
-
-def _why_not(error: Exception) -> str:
-    import ray
-
-    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    is_of_the_network = isinstance(error, ConnectionError | TimeoutError)
-    is_of_a_file = isinstance(error, OSError | UnicodeError) and not is_of_the_network
-    if is_of_a_file or isinstance(error, ray.exceptions.RuntimeEnvSetupError):
-        return f"the code can't be sent ({first_line})"
-    return f"no Ray cluster answers there ({first_line})"
-
-
-def _refuse_silent(address: str) -> None:
-    """Ray tries for minutes to reach a host that does not answer: ask the port first."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "://" in address:
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
-        raise UserError(f"--address {address}: no Ray cluster answers there ({error})") from None
+        raise UserError(f"--address {config.address}: {ray_settings.why_not(error)}") from None
 
 
 def _has_token() -> bool:

@@ -15,7 +15,7 @@ from training import flags
 from training.values import UserError
 
 COMMAND = "python -m sweeps.run"
-OTHER_FLAGS = ("--config", "--print-config", "--data-dir", "--dashboard", "--no-dry-run", "--no-force")
+OTHER_FLAGS = ("--config", "--print-config", "--dashboard", "--no-dry-run", "--no-force")
 SEVERAL = ("trainable", "search_space")
 """Settings that are a name, or several with a space between."""
 
@@ -23,7 +23,7 @@ SEVERAL = ("trainable", "search_space")
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     """Flags and YAML (`--config`, or that of `--resume`) to a checked SweepConfig; flags win.
 
-    `--data-dir` is of this machine, not of the sweep: it goes into the environment.
+    What is of this machine, not of the sweep (`--data-dir`), goes into the environment.
 
     Raises:
         UserError: every fault found, one a line.
@@ -31,7 +31,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     """
     tokens, params = flags.take_params(list(sys.argv[1:] if arguments is None else arguments))
     tokens = _join_several(tokens)
-    flags.refuse_unknown(tokens, {*map(flag, docs()), *OTHER_FLAGS}, COMMAND)
+    flags.refuse_unknown(tokens, {*map(flag, docs()), *flags.OF_THE_MACHINE, *OTHER_FLAGS}, COMMAND)
     files, tokens = flags.take_all(tokens, "--config", "a file, as in --config sweep.yaml")
     resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
     if resumed:
@@ -49,7 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     # The files first: jsonargparse lets the later one win, file or flag.
     tokens = [*(f"--config={path}" for path in files), *tokens]
     values = _parser().values_of(tokens, get_type_hints(SweepConfig))
-    flags.use_data_dir(values.data_dir)
+    flags.use_machine(values)
     given = {name: values[name] for name in docs()}
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
     config = SweepConfig(**{**given, **several, "params": params})
@@ -81,7 +81,7 @@ def _parser() -> flags.Parser:
         group = parser.add_argument_group(title)
         for name in names:
             _add_flag(group, name)
-    flags.add_data_dir(parser)
+    flags.add_machine(parser)
     return parser
 
 

@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps import environment, registry, sources
+from sweeps import environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
 from sweeps.plan import Plan
+from training import sources
 from training.words import short
 
 DECIDING = (

@@ -41,7 +41,8 @@ def sweep(config: SweepConfig) -> int:
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
-        from sweeps import ending, engine, environment, folder, notify, resume, sources, winner
+        from sweeps import ending, engine, environment, folder, notify, resume, winner
+        from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
     print(planning.describe(plan), flush=True)

@@ -45,10 +45,25 @@ def none_of(allowed: Names) -> Names:
 VOCABULARY = ("sweeps.config", "sweeps.settings")
 LIGHT = tuple(
     f"training.{name}"
-    for name in ("values", "flags", "words", "plugins", "knobs", "durable", "launch", "single")
+    for name in ("values", "flags", "words", "plugins", "knobs", "knob_flags", "durable", "launch", "single")
 )
 """Rooms of `training` that the start of a command needs."""
-SHARED = (*LIGHT, "training.config", "training.costs", "training.checkpoints", "training.imports")
+SHARED = (
+    *LIGHT,
+    *(
+        f"training.{name}"
+        for name in (
+            "config",
+            "costs",
+            "checkpoints",
+            "imports",
+            "sources",
+            "prepared",
+            "prepare",
+            "ray_settings",
+        )
+    ),
+)
 """Those that `sweeps` knows too; the Trainer it knows through `sweeps.trial` alone."""
 ARROWS: dict[str, tuple[Names, Names]] = {
     "nobody imports sweeps.run": (inside(*PACKAGES), inside("sweeps.run")),
@@ -59,8 +74,12 @@ ARROWS: dict[str, tuple[Names, Names]] = {
     "sweeps imports no trainable and no space": (inside("sweeps"), inside("trainables", "search_spaces")),
     "trainables know no Ray and no sweep": (inside("trainables"), inside("ray", "sweeps", "search_spaces")),
     "training knows no Ray and no sweep": (
-        inside("training"),
+        but(inside("training"), "training.pipeline"),
         inside("ray", "sweeps", "trainables", "search_spaces"),
+    ),
+    "the pipeline knows Ray's data, and no sweep": (
+        inside("training.pipeline"),
+        inside("ray.tune", "ray.train", "sweeps", "trainables", "search_spaces"),
     ),
     "search spaces are domains or suggest": (
         inside("search_spaces"),
@@ -200,6 +219,8 @@ BROKEN = [
     ("trainables know no Ray and no sweep", "trainables/mine.py", "def late():\n    import ray.data"),
     ("trainables know no Ray and no sweep", "trainables/mine.py", "from sweeps.config import SweepConfig"),
     ("training knows no Ray and no sweep", "training/fit.py", "from ray import tune"),
+    ("training knows no Ray and no sweep", "training/parts.py", "def late():\n    import ray.data"),
+    ("the pipeline knows Ray's data, and no sweep", "training/pipeline.py", "from ray import tune"),
     (
         "search spaces are domains or suggest",
         "search_spaces/mine.py",
@@ -252,11 +273,14 @@ def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
 FIT_HELP = (
     "from training.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
 )
+PREPARE_HELP = "from training.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
 
 
 @pytest.mark.parametrize(
-    "statement", ["import sweeps.run", HELP, FIT_HELP], ids=["import", "--help", "fit --help"]
+    "statement",
+    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP],
+    ids=["import", "--help", "fit --help", "prepare --help"],
 )
 def test_the_program_starts_light(statement: str) -> None:
     assert heavy_after(statement, ROOT) == []

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import registry, sources
+from sweeps import registry
 from sweeps.config import SweepConfig
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, make_plan
 from tests import project
 from tests.conftest import ROOT
+from training import sources
 from training.values import UserError
 
 USED = {

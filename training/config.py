@@ -25,9 +25,16 @@ Strategy = Literal[
     "deepspeed_stage_3_offload",
 ]
 
+MAX_BAD_PCT = 10.0
+"""Of raw files, that a preparation may leave out as corrupt."""
+
 
 class CannotTrain(Exception):
     """What was asked can't be trained: the user's mistake, not a failure of the model."""
+
+
+class CannotPrepare(Exception):
+    """Data could not be prepared to the end: printed without a traceback, exit status 1."""
 
 
 class MetricNotLogged(CannotTrain):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from training import launch, single
+from training.config import CannotPrepare
 from training.single import SingleRun
 from training.values import UserError
 
@@ -23,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except CannotPrepare as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
@@ -37,20 +42,21 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.uncollected():
-        from training import memory, tries
+        from training import memory, preparation, tries
 
+    prepared = preparation.of_trial(run.trainable, module, run.params)
     if run.find_batch_size:
-        run = tries.with_micro_batch(run, module)
+        run = tries.with_micro_batch(run, module, prepared)
     try:
-        return _train(run, module, resumes)
+        return _train(run, module, prepared, resumes)
     except Exception as error:
         if not memory.is_out_of_memory(error):
             raise
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
-    return tries.explain(run, module)  # behind the except: there the traceback holds the model's memory
+    return tries.explain(run, module, prepared)  # behind the except: there the traceback holds the model's memory
 
 
-def _train(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
     """Train epoch by epoch, keep the best one, say where the time went."""
     from training import imports, memory
 
@@ -60,7 +66,7 @@ def _train(run: SingleRun, module: ModuleType, resumes: bool) -> int:
 
     params, config = module.Params(**run.params), run.fit_config(module)
     with Diary(run, config, resumes) as diary, memory.recorded(diary.snapshot):
-        training = Fit(module, params, config, diary.checkpoint)
+        training = Fit(module, params, config, diary.checkpoint, prepared=prepared)
         diary.begin(module, params, training)
         training.run(
             lambda epoch: diary.note(epoch, training),
@@ -68,7 +74,9 @@ def _train(run: SingleRun, module: ModuleType, resumes: bool) -> int:
             progress_bar=sys.stderr.isatty(),
         )
         diary.keep_best(training)
-        scores = test(module, params, config, diary.best) if run.test and launch.is_first() else {}
+        scores = {}
+        if run.test and launch.is_first():
+            scores = test(module, params, config, diary.best, prepared=prepared)
         return diary.say_end(scores)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
-from training.values import DATA_DIR_VARIABLE, Knob, UserError, knob, nearest
+from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, UserError, knob, nearest
 
 
 class Parser(ArgumentParser):
@@ -75,22 +75,37 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str |
     added.option_strings = [flag(name)]  # of lists jsonargparse knows `--trainable+` too
 
 
-def add_data_dir(parser: Parser) -> None:
-    """`--data-dir`, which is of this machine and in no file of settings."""
+OF_THE_MACHINE = ("--data-dir", "--prepared-dir")
+
+
+def add_machine(parser: Parser, *aliases: str) -> None:
+    """Flags that are of this machine and in no file of settings; `aliases` of --data-dir."""
     machine = parser.add_argument_group("This machine (never written into settings)")
     machine.add_argument(
         "--data-dir",
+        *aliases,
         type=str | None,
         default=None,
         metavar="FOLDER",
         help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, then where set-up put it).",
     )
+    machine.add_argument(
+        "--prepared-dir",
+        type=str | None,
+        default=None,
+        metavar="FOLDER",
+        help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, then ~/.cache/sweeps/prepared).",
+    )
 
 
-def use_data_dir(folder: str | None) -> None:
-    """Let trainables find it, in this process and in those that it starts."""
-    if folder:
-        os.environ[DATA_DIR_VARIABLE] = str(Path(folder).expanduser().resolve())
+def use_machine(values: Any) -> None:
+    """Let all find these folders, in this process and in those that it starts."""
+    for variable, folder in (
+        (DATA_DIR_VARIABLE, values.data_dir),
+        (PREPARED_DIR_VARIABLE, values.prepared_dir),
+    ):
+        if folder:
+            os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
 def take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:

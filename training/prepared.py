@@ -1,19 +1,155 @@
-"""Prepared data as training finds it: where it lies, and whether it is there."""
+"""Prepared data as training finds it: what it would be made of now, where it lies, whether it is there."""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from training import raw, shards, sources
 from training.config import CannotTrain, Trainable
+from training.raw import Item
+from training.shards import Manifest, NotPrepared
+from training.values import PREPARED_DIR_VARIABLE, Knob, UserError
+from training.words import count, place, size
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule
+
+CHECKSUMS_FILE = "checksums.json"
+"""In the folder of all prepared data: checksums of raw files that are known."""
+KEY_LENGTH = 12
+"""Characters of a key that stand in a folder's name."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The prepared data of what is here now: raw files, knobs and code. It may not have been made yet."""
+
+    trainable: str
+    """As it was named."""
+    module: str
+    """The trainable's module path."""
+    knobs: Mapping[str, Knob]
+    """PREPARE_KNOBS with their values."""
+    items: tuple[Item, ...]
+    code: str
+    """Checksum of the code of `prepare`."""
+
+    @property
+    def name(self) -> str:
+        """Of the trainable, without its packages."""
+        return self.module.rpartition(".")[2]
+
+    @cached_property
+    def key(self) -> str:
+        """Checksum of all that the rows follow from."""
+        files = sorted((item.split, item.name, item.sha256) for item in self.items)
+        return _digest([self._recipe, files])
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies, or will."""
+        return root() / f"{self.name}-{self.key[:KEY_LENGTH]}"
+
+    @property
+    def parts_folder(self) -> Path:
+        """Where rows are kept, a file for each raw file, until all are there."""
+        return root() / f"{self.name}-parts-{_digest(self._recipe)[:KEY_LENGTH]}"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the one process that makes it."""
+        return root() / f".{self.parts_folder.name}.lock"
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of all raw files."""
+        return sum(item.size_bytes for item in self.items)
+
+    @cached_property
+    def folder_of_raw_files(self) -> Path:
+        """That holds them all."""
+        return Path(os.path.commonpath([item.path.parent for item in self.items]))
+
+    def part(self, item: Item) -> Path:
+        """Where its rows are kept meanwhile."""
+        return self.parts_folder / f"{item.part}.arrow"
+
+    def manifest(self) -> Manifest | None:
+        """Of the data set; None when it has not been made.
+
+        Raises:
+            NotPrepared: it is damaged.
+        """
+        return Manifest.read(self.folder) if (self.folder / shards.MANIFEST).exists() else None
+
+    def is_there(self) -> bool:
+        """Whether it has been made, and its files are there."""
+        try:
+            return self.manifest() is not None
+        except NotPrepared:
+            return False
+
+    def describe(self) -> str:
+        """In a line, for a plan."""
+        files = f"{count(len(self.items), 'raw file')} of {size(self.raw_bytes)}"
+        where = f"in {self.folder_of_raw_files}"
+        return f"prepared: {files} {where}" if self.is_there() else f"to be prepared: {files} {where}"
+
+    def in_a_line(self) -> str:
+        """What has been made.
+
+        Raises:
+            NotPrepared: it is not there, or damaged.
+        """
+        manifest = Manifest.read(self.folder)
+        rows = ", ".join(f"{manifest.rows(split):,} rows {split}" for split in manifest.splits)
+        skipped = len(manifest.about.get("skipped", []))
+        return f"{place(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
+
+    @property
+    def _recipe(self) -> list[Any]:
+        """What the rows of one raw file follow from, beside that file."""
+        return [shards.FORMAT, self.code, sorted(self.knobs.items())]
+
+
+def root() -> Path:
+    """The folder of all prepared data of this user, or of this machine."""
+    if named := os.environ.get(PREPARED_DIR_VARIABLE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "prepared"
 
 
 def has_preparation(trainable: Any) -> bool:
     """Whether its raw data is prepared before it trains."""
     return hasattr(trainable, "prepare")
+
+
+def look(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> DataSet:
+    """What would be prepared now; raw files that are not known yet are read for their checksums.
+
+    Args:
+        asked: the trainable, as it was named.
+        module: the trainable.
+        params: its knobs that are given; those that prepared rows do not depend on are left out.
+
+    Raises:
+        UserError: the raw files are not there, or Params refuses the knobs.
+    """
+    all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_KNOBS})
+    knobs = {knob: getattr(all_params, knob) for knob in module.PREPARE_KNOBS}
+    items = raw.find(asked, module.raw_items, all_params)
+    items = raw.with_checksums(items, root() / CHECKSUMS_FILE)
+    return DataSet(asked, module.__name__, knobs, tuple(items), _code_of(module.prepare, module))
 
 
 def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
@@ -27,3 +163,25 @@ def build_data(trainable: Trainable, params: Any, folder: Path | None) -> Lightn
     if folder is None:
         raise CannotTrain("this trainable reads prepared data, and no folder of it was given")
     return trainable.build_data(params, folder)
+
+
+def _params(asked: str, module: ModuleType, knobs: Mapping[str, Knob]) -> Any:
+    try:
+        return module.Params(**knobs)
+    except (ValueError, TypeError) as error:
+        given = ", ".join(f"{name}={value}" for name, value in knobs.items()) or "its defaults"
+        raise UserError(f"{asked}: Params refuses {given} (PREPARE_KNOBS alone are set): {error}") from None
+
+
+def _code_of(prepare: Any, module: ModuleType) -> str:
+    """Of the module that defines `prepare` and of what that imports of its project.
+
+    This program's own rooms are left out: what they would change about rows is `shards.FORMAT`.
+    """
+    home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
+    files = sources.files(home if getattr(home, "__file__", None) else module)
+    return sources.checksum({n: path for n, path in files.items() if not n.startswith("training/")})
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -134,6 +134,16 @@ def schema_of(columns: Mapping[str, Column]) -> pa.Schema:
     )
 
 
+def columns_in(schema: pa.Schema) -> dict[str, Column]:
+    """The columns that a schema of `schema_of` was made of."""
+    return {
+        field.name: Column(
+            field.metadata[b"dtype"].decode(), tuple(json.loads(field.metadata[b"shape"].decode()))
+        )
+        for field in schema
+    }
+
+
 def write_shard(
     folder: Path, file: str, rows: Rows, columns: Mapping[str, Column], group_rows: int = GROUP_ROWS
 ) -> Shard:
@@ -219,12 +229,16 @@ def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> pq.
 
 def checksum_faults(folder: Path, manifest: Manifest) -> list[str]:
     """The shards whose content is not what was written, each in a line. Reads all of it."""
-    faults = []
-    for shard in (shard for shards in manifest.splits.values() for shard in shards):
-        with (folder / shard.file).open("rb") as content:
-            if hashlib.file_digest(content, "sha256").hexdigest() != shard.sha256:
-                faults.append(f"{folder / shard.file}: damaged, its checksum is another")
-    return faults
+    all_shards = (shard for shards in manifest.splits.values() for shard in shards)
+    return [fault for shard in all_shards if (fault := checksum_fault(folder, shard))]
+
+
+def checksum_fault(folder: Path, shard: Shard) -> str:
+    """Why a shard is not what was written; "" when it is."""
+    with (folder / shard.file).open("rb") as content:
+        if hashlib.file_digest(content, "sha256").hexdigest() == shard.sha256:
+            return ""
+    return f"{folder / shard.file}: damaged, its checksum is another"
 
 
 def _check_size(path: Path, size_bytes: int) -> None:

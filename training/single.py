@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -14,10 +14,9 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from training import flags, knobs, launch, plugins
+from training import flags, knob_flags, launch, plugins
 from training.config import FitConfig, Mode, Precision, Strategy
 from training.values import Knob, UserError, field_docs, load_yaml, nearest
-from training.values import knob as value_of
 
 COMMAND = "python -m training.fit"
 SETTINGS_FILE = "fit.yaml"
@@ -138,14 +137,14 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     if name is None and not {"-h", "--help"} & set(tokens):
         raise UserError(f"give what to train first: {', '.join(plugins.choices(TRAINABLE))}")
     params_class = None if module is None else module.Params
-    tokens, given = _take_knobs(tokens, params_class)
+    tokens, of_files, typed = knob_flags.take(tokens, _knobs(params_class))
     flags.refuse_unknown(tokens, _known(params_class), f"{COMMAND} {name}")
     values = _parser(name, params_class).values_of(tokens, get_type_hints(SingleRun))
     assert name is not None
     assert module is not None
-    flags.use_data_dir(values.data_dir)
+    flags.use_machine(values)
     settings = {setting: values[setting] for names in GROUPS.values() for setting in names}
-    params, faults = _checked(module.Params, given)
+    params, faults = knob_flags.checked(module.Params, {**of_files, **typed})
     settings["name"] = settings["name"] or time.strftime(f"fit-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
     started = launch.found()
     for setting in ("devices", "num_nodes") if started else ():
@@ -205,12 +204,7 @@ def _parser(name: str | None, params_class: Any) -> flags.Parser:
     )
     hints, docs = get_type_hints(SingleRun), field_docs(SingleRun)
     if params_class is not None:
-        group = parser.add_argument_group(f"Knobs of {name}")
-        defaults, knob_docs = params_class(), field_docs(params_class)
-        for knob in _knobs(params_class):
-            flags.add(
-                group, knob, Any, knob_docs[knob] or "A knob.", getattr(defaults, knob), metavar="VALUE"
-            )
+        knob_flags.add(parser, f"Knobs of {name}", params_class, _knobs(params_class))
     for title, names in GROUPS.items():
         group = parser.add_argument_group(title)
         for setting in names:
@@ -219,68 +213,22 @@ def _parser(name: str | None, params_class: Any) -> flags.Parser:
             shown = None if setting == "params" else default
             flags.add(group, setting, hints[setting], docs[setting], shown, metavar)
     group.add_argument("--resume", metavar="FOLDER", help="Go on with a run that stopped; stands alone.")
-    flags.add_data_dir(parser)
+    flags.add_machine(parser)
     return parser
 
 
 def _knobs(params_class: Any) -> list[str]:
     """Knobs with a flag of their own; one that is called as a setting goes through --params."""
-    taken = {setting for names in GROUPS.values() for setting in names} | {"resume", "data_dir", "help"}
-    return [f.name for f in dataclasses.fields(params_class) if f.name not in taken]
+    settings = [setting for names in GROUPS.values() for setting in names]
+    return [] if params_class is None else knob_flags.free(params_class, [*settings, "resume"])
 
 
 def _known(params_class: Any) -> set[str]:
     settings = [setting for names in GROUPS.values() for setting in names]
-    of_model = [] if params_class is None else _knobs(params_class)
+    of_model = _knobs(params_class)
     switches = [name for name, kind in get_type_hints(SingleRun).items() if kind is bool]
     off = [flags.flag(f"no_{switch}") for switch in switches]
-    return {*map(flags.flag, [*settings, *of_model]), *off, "--data-dir", "--resume"}
-
-
-def _take_knobs(tokens: Sequence[str], params_class: Any) -> tuple[list[str], dict[str, Knob]]:
-    """Tokens without `--params ...` and `--lr 0.1`, and these knobs; what is typed later wins."""
-    files, tokens = _params_files(tokens)
-    given: dict[str, Knob] = {}
-    for path in files:
-        given |= _read_params(path)
-    tokens, of_params = flags.take_params(tokens)
-    given |= of_params
-    for knob in [] if params_class is None else _knobs(params_class):
-        values, tokens = flags.take_all(tokens, flags.flag(knob), "a value")
-        if values:
-            given[knob] = value_of(f"{flags.flag(knob)} {values[-1]}", values[-1])
-    return tokens, given
-
-
-def _params_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`--params best/params.yaml`, and the other tokens."""
-    files, others = [], []
-    for number, token in enumerate(tokens):
-        follows = number > 0 and tokens[number - 1] == "--params"
-        if follows and "=" not in token and token.endswith((".yaml", ".yml")):
-            files.append(token)
-        else:
-            others.append(token)
-    return files, others
-
-
-def _read_params(path: str) -> Mapping[str, Knob]:
-    try:
-        content = load_yaml(Path(path).expanduser().read_text())
-        params = content.get("params", content)
-        return {str(name): value for name, value in params.items()}
-    except (OSError, yaml.YAMLError, AttributeError) as error:
-        raise UserError(f"--params {path}: no file of knobs ({error})") from None
-
-
-def _checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
-    """The knobs that fit, in their types, and what is wrong with the others or with all together."""
-    params, faults = knobs.given(params_class, given)
-    try:
-        params_class(**params)
-    except Exception as error:  # whatever the model says of its own knobs
-        faults.append(f"--params: {error}")
-    return params, faults
+    return {*map(flags.flag, [*settings, *of_model]), *off, *flags.OF_THE_MACHINE, "--resume"}
 
 
 def _faults(run: SingleRun) -> list[str]:

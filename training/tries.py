@@ -21,6 +21,7 @@ from typing import Any
 from training import batch_size, durable, launch, memory, plugins, single
 from training.batch_size import MicroBatch
 from training.config import CannotTrain, Trainable
+from training.prepared import build_data
 from training.single import SETTINGS_FILE, SingleRun
 from training.values import UserError
 from training.words import command, count, place
@@ -35,7 +36,7 @@ FOUND = "SWEEPS_FOUND_MICRO_BATCH"
 """What the first worker has found, for those that it starts."""
 
 
-def with_micro_batch(run: SingleRun, module: ModuleType) -> SingleRun:
+def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) -> SingleRun:
     """The run with the largest micro-batch that fits, found by tries.
 
     Raises:
@@ -44,14 +45,14 @@ def with_micro_batch(run: SingleRun, module: ModuleType) -> SingleRun:
     if not launch.is_first():
         return dataclasses.replace(run, micro_batch=int(os.environ[FOUND]), find_batch_size=False)
     try:
-        found = find(run, module)
+        found = find(run, module, prepared)
     except (MemoryError, CannotTrain) as error:
         raise UserError(f"--find-batch-size: {error}") from None
     os.environ[FOUND] = str(found.rows)
     return dataclasses.replace(run, micro_batch=found.rows, find_batch_size=False)
 
 
-def explain(run: SingleRun, module: ModuleType) -> int:
+def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     """Say of a run that ran out of memory what fits, and which flag to try; the exit status."""
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
@@ -62,7 +63,7 @@ def explain(run: SingleRun, module: ModuleType) -> int:
     hints = []
     if config.workers == 1:
         with contextlib.suppress(MemoryError, CannotTrain, UserError):
-            rows = find(run, module).rows
+            rows = find(run, module, prepared).rows
             again = command("training.fit", "--resume", place(run.folder), "--micro-batch", str(rows))
             hints.append(f"{again}   (the batch stays what it is)")
     else:
@@ -75,7 +76,7 @@ def explain(run: SingleRun, module: ModuleType) -> int:
     return memory.OUT_OF_MEMORY
 
 
-def find(run: SingleRun, module: ModuleType) -> MicroBatch:
+def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
     """The fewest micro-batches that fit and make up the batch; says each try.
 
     Raises:
@@ -84,7 +85,7 @@ def find(run: SingleRun, module: ModuleType) -> MicroBatch:
         UserError: a try failed for another reason.
     """
     workers = run.fit_config(module).workers
-    whole = batch_size.of(module.build_data(module.Params(**run.params)))
+    whole = batch_size.of(build_data(module, module.Params(**run.params), prepared))
     single.say(f"Finding the largest micro-batch that fits, a batch being {count(whole, 'row')} ...")
 
     def fits(rows: int) -> bool:
@@ -126,14 +127,14 @@ def _try(run: SingleRun, rows: int) -> bool:
 class _OfRows:
     """A trainable whose batches are so large that they are split into micro-batches of `rows`."""
 
-    def __init__(self, module: Trainable, batch_rows: int) -> None:
-        def build_data(*arguments: Any) -> Any:
-            data: Any = module.build_data(*arguments)
+    def __init__(self, module: Trainable, prepared: Path | None, batch_rows: int) -> None:
+        def of_rows(params: Any) -> Any:
+            data: Any = build_data(module, params, prepared)
             data.batch_size = batch_rows
             return data
 
         self.METRIC, self.MODE, self.Params = module.METRIC, module.MODE, module.Params
-        self.build_model, self.build_data = module.build_model, build_data
+        self.build_model, self.build_data = module.build_model, of_rows
 
 
 def main(folder: str, rows: int) -> int:
@@ -142,12 +143,14 @@ def main(folder: str, rows: int) -> int:
     run = single.read(Path(folder))
     module: Any = plugins.find(single.TRAINABLE, run.trainable)
 
+    from training import preparation
     from training.trainer import Fit
 
     config = dataclasses.replace(
         run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
     )
-    of_rows = _OfRows(module, rows * config.workers * ACCUMULATION)
+    prepared = preparation.of_trial(run.trainable, module, run.params)
+    of_rows = _OfRows(module, prepared, rows * config.workers * ACCUMULATION)
     try:
         Fit(of_rows, module.Params(**run.params), config).run(lambda epoch: False)
     except Exception as error:

@@ -17,6 +17,8 @@ import yaml
 
 DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
 """Where a trainable finds its data: of a machine, hence a variable and never a line of settings."""
+PREPARED_DIR_VARIABLE = "SWEEPS_PREPARED_DIR"
+"""Where prepared data is kept, likewise."""
 
 Knob = bool | int | float | str
 """A value of a knob, as it stands in Params, in a space and in the record."""

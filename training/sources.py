@@ -1,17 +1,19 @@
 """The code that a plug-in stands on: its own file and all that it imports of its project.
 
 Found by the text alone: what happens to be imported differs from process to process, and an import in a
-`try` may be one that fails here. `identity.py` notes the checksums; `cluster.py` sends the code to the
-PCs of a cluster. What is installed (torch, say) is neither: it has a version, and is on every PC.
+`try` may be one that fails here. A sweep notes the checksums, prepared data is named after them, and the
+code is sent to the PCs of a cluster. What is installed (torch, say) is in none of it: it has a version,
+and is on every PC.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +29,14 @@ at most); code of that size is data."""
 def files(plug_in: ModuleType) -> dict[str, Path]:
     """Name, as `my_project/model.py`, to the file of a plug-in and of what it imports of its project."""
     return _named(_of(plug_in))
+
+
+def checksum(files: Mapping[str, Path]) -> str:
+    """Of what files hold, and of their names."""
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def files_of_training() -> dict[str, Path]:

@@ -1,0 +1,190 @@
+"""A project of a user's own whose data is prepared: its files, and raw files that say how they go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+RAW = '''
+"""Raw files to rows: a file says which rows it holds, and what goes wrong with it."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+WAYS = "no clips here; --data-dir FOLDER, or ask your librarian"
+
+
+def raw_items(params):
+    folder = Path(os.environ.get("SWEEPS_DATA_DIR", "nowhere"))
+    if not folder.is_dir():
+        raise FileNotFoundError(WAYS)
+    return {split.name: sorted(split.glob("*.json")) for split in sorted(folder.iterdir())}
+
+
+def prepare(item, params):
+    with open(os.environ["CLIPS_CALLS"], "a") as calls:
+        calls.write(f"{item.stem} {os.getpid()}\\n")
+    told = json.loads(item.read_text())
+    fault = told.get("fault", "")
+    time.sleep(told.get("seconds", 0))
+    for first in range(told["first"], told["first"] + told["rows"], 7):
+        if fault == "raises":
+            raise ValueError("no key frame\\nfound")
+        if fault == "exits":
+            raise SystemExit(3)
+        if fault == "killed" and first > told["first"]:  # behind its first block
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "dies":
+            os._exit(7)
+        numbers = np.arange(first, min(first + 7, told["first"] + told["rows"]))
+        rows = {"row": numbers, "pixels": np.repeat(numbers % 256, params.pixels).astype(np.uint8)}
+        rows["pixels"] = rows["pixels"].reshape(len(numbers), params.pixels)
+        if fault == "other":
+            rows["row"] = numbers.astype(np.float32)
+        yield rows
+'''
+
+MODEL = '''
+"""Learns the mean of the pixels."""
+
+from dataclasses import dataclass
+
+from my_clips._raw import prepare, raw_items
+
+METRIC, MODE = "val_loss", "min"
+PREPARE_KNOBS = ("pixels",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.01
+    """Step size."""
+    pixels: int = 4
+    """Values of a row."""
+    batch_size: int = 8
+    """Rows of a batch."""
+
+    def __post_init__(self):
+        if self.pixels < 1:
+            raise ValueError(f"pixels {self.pixels}: at least 1")
+
+
+def build_model(params):
+    import lightning.pytorch as pl
+    import torch
+
+    class Mean(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Linear(params.pixels, 1)
+
+        def _loss(self, batch):
+            pixels = batch["pixels"].float() / 255
+            return (self.net(pixels)[:, 0] - pixels.mean(1)).square().mean()
+
+        def training_step(self, batch, index):
+            return self._loss(batch)
+
+        def validation_step(self, batch, index):
+            self.log("val_loss", self._loss(batch))
+
+        def test_step(self, batch, index):
+            self.log("test_loss", self._loss(batch))
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=params.lr)
+
+    return Mean()
+
+
+def build_data(params, prepared):
+    from training.parquet import ParquetDataModule
+
+    return ParquetDataModule(prepared, params.batch_size)
+'''
+SPACE = """
+from ray import tune
+
+SPACE = {"lr": tune.choice([0.01, 0.1]), "pixels": tune.choice([2, 3])}
+"""
+FILES = {"__init__.py": "", "_raw.py": RAW, "model.py": MODEL, "space.py": SPACE}
+
+
+class Clips:
+    """The project in a folder, its raw files, and its prepared data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.raw, self.prepared = folder / "raw", folder / "prepared"
+        self._calls = folder / "calls"
+        for name, text in FILES.items():
+            self.code(name, text)
+        self._next = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the commands."""
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "",
+            "CLIPS_CALLS": str(self._calls),
+            "SWEEPS_DATA_DIR": str(self.raw),
+            "SWEEPS_PREPARED_DIR": str(self.prepared),
+            "COLUMNS": "120",
+        }
+
+    def code(self, name: str, text: str) -> None:
+        """Write a file of the project."""
+        (self.folder / "my_clips").mkdir(parents=True, exist_ok=True)
+        (self.folder / "my_clips" / name).write_text(text)
+
+    def add(self, name: str, rows: int = 20, split: str = "train", **more: object) -> Path:
+        """A raw file of rows that no other has."""
+        (self.raw / split).mkdir(parents=True, exist_ok=True)
+        path = self.raw / split / f"{name}.json"
+        path.write_text(json.dumps({"first": self._next, "rows": rows, **more}))
+        self._next += rows
+        return path
+
+    def calls(self) -> list[str]:
+        """Raw files that were given to `prepare`, in order."""
+        return (
+            [line.split()[0] for line in self._calls.read_text().splitlines()] if self._calls.exists() else []
+        )
+
+    def forget_calls(self) -> None:
+        self._calls.unlink(missing_ok=True)
+
+    def begin(
+        self, *arguments: str, module: str = "training.prepare", more: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """`python -m training.prepare my_clips.model ...`, typed in the project's folder."""
+        asked = ["my_clips.model", *arguments] if module.startswith("training.") else list(arguments)
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *asked],
+            cwd=self.folder,
+            env={**self.environment, **(more or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, status: int = 0, module: str = "training.prepare") -> str:
+        """The same to its end; what it said."""
+        begun = self.begin(*arguments, module=module)
+        said, _ = begun.communicate(timeout=180)
+        assert begun.returncode == status, said
+        assert "Traceback" not in said, said
+        return said

@@ -1,0 +1,78 @@
+"""Knobs of a trainable as flags: `--lr 0.1`, `--params lr=0.1`, `--params best/params.yaml`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from training import flags, knobs
+from training.values import Knob, UserError, field_docs, load_yaml
+from training.values import knob as value_of
+
+
+def free(params_class: Any, taken: Sequence[str]) -> list[str]:
+    """Knobs that can have a flag of their own: those that are not called as another flag is."""
+    others = {*taken, *(name.removeprefix("--").replace("-", "_") for name in flags.OF_THE_MACHINE), "help"}
+    return [field.name for field in dataclasses.fields(params_class) if field.name not in others]
+
+
+def add(parser: flags.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
+    """A flag for each of these knobs."""
+    group = parser.add_argument_group(title)
+    defaults, docs = params_class(), field_docs(params_class)
+    for name in names:
+        flags.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
+
+
+def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, Knob], dict[str, Knob]]:
+    """Tokens without knobs, the knobs of files, and those that were typed: what is typed later wins.
+
+    Args:
+        tokens: what was typed.
+        names: knobs with a flag of their own.
+    """
+    files, tokens = _params_files(tokens)
+    of_files: dict[str, Knob] = {}
+    for path in files:
+        of_files |= _read_params(path)
+    tokens, typed = flags.take_params(tokens)
+    for name in names:
+        values, tokens = flags.take_all(tokens, flags.flag(name), "a value")
+        if values:
+            typed[name] = value_of(f"{flags.flag(name)} {values[-1]}", values[-1])
+    return tokens, of_files, typed
+
+
+def checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
+    """The knobs that fit, in their types, and what is wrong with the others or with all together."""
+    params, faults = knobs.given(params_class, given)
+    try:
+        params_class(**params)
+    except Exception as error:  # whatever the model says of its own knobs
+        faults.append(f"--params: {error}")
+    return params, faults
+
+
+def _params_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`--params best/params.yaml`, and the other tokens."""
+    files, others = [], []
+    for number, token in enumerate(tokens):
+        follows = number > 0 and tokens[number - 1] == "--params"
+        if follows and "=" not in token and token.endswith((".yaml", ".yml")):
+            files.append(token)
+        else:
+            others.append(token)
+    return files, others
+
+
+def _read_params(path: str) -> Mapping[str, Knob]:
+    try:
+        content = load_yaml(Path(path).expanduser().read_text())
+        params = content.get("params", content)
+        return {str(name): value for name, value in params.items()}
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise UserError(f"--params {path}: no file of knobs ({error})") from None

@@ -1,0 +1,137 @@
+"""Raw files to parts on Ray Data, on all cores of this PC or of a cluster. No other room here knows Ray.
+
+A file is a task of its own, so that one which ends its process (a decoder's native code may) takes no other
+with it. This process writes what the workers send: a cluster need not share a folder with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from training import parts, plugins, ray_settings, sources
+from training.config import CannotPrepare
+from training.parts import PartWriter
+from training.prepared import DataSet
+from training.progress import Progress
+from training.raw import Item
+from training.values import UserError
+
+RETRIES = 1
+"""Times that a raw file whose process died is tried again."""
+DIED = 16
+"""Files whose process died, before it ends for that reason alone."""
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # What goes wrong with a file is said once, by us, with its name.
+    "RAY_DATA_LOG_LEVEL": "CRITICAL",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|retries remaining|Task _map_task failed",
+}
+
+
+def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tuple[Item, str]]:
+    """Prepare raw files into parts; those that are corrupt, and why."""
+    by_part = {item.part: item for item in todo}
+    ended: set[str] = set()
+    writers: dict[str, PartWriter] = {}
+    rows, began = 0, time.monotonic()
+    done = len(data_set.items) - len(todo)
+    try:
+        with Progress("Preparing", len(data_set.items), done=done) as progress:
+            for message in _messages(data_set, list(by_part.values()), allowed):
+                part = str(message["part"])
+                if part not in writers:
+                    writers[part] = PartWriter(data_set.part(by_part[part]))
+                if message["is_last"]:
+                    writers.pop(part).commit()
+                elif message["error"]:
+                    writers.pop(part).discard()
+                    yield by_part[part], str(message["error"])
+                else:
+                    writers[part].add(message["payload"])
+                    rows += int(message["rows"])
+                    continue
+                ended.add(part)
+                progress.add(1, f"{rows:,} rows, {rows / (time.monotonic() - began):,.0f} rows/s")
+    finally:
+        for writer in writers.values():
+            writer.discard()
+    for part, item in by_part.items():
+        if part not in ended:
+            yield item, "its process died twice: native code crashed, or the memory did not suffice"
+
+
+def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterator[dict[str, Any]]:
+    """What the workers send, as it comes: see `parts.worked`. A file whose process dies is not heard of."""
+    import ray.data
+    from ray.exceptions import RayError
+
+    context = ray.data.DataContext.get_current().copy()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.max_errored_blocks = max(allowed, DIED)  # not heard of by name: those few are, at the end
+    worker: Any = parts.worked
+    batch: Any
+    rows = [{"part": item.part, "path": str(item.path)} for item in items]
+    with ray.data.DataContext.current(context), warnings.catch_warnings():
+        # `max_retries` has no other way into Ray Data 2.60, which tries for ever without it.
+        warnings.simplefilter("ignore", category=DeprecationWarning)
+        # A task for each file: one that ends its process takes no other file with it.
+        blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            worker,
+            fn_kwargs={"module": data_set.module, "knobs": dict(data_set.knobs)},
+            batch_size=1,
+            batch_format="numpy",
+            num_cpus=1,
+            max_retries=RETRIES,
+        )
+    try:
+        for batch in blocks.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+            payloads = batch.column("payload")
+            for number, message in enumerate(batch.drop_columns(["payload"]).to_pylist()):
+                yield {**message, "payload": payloads[number].as_buffer()}
+    except RayError as error:
+        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise CannotPrepare(
+            f"the processes of more than {context.max_errored_blocks:,} raw files died, which is no accident of "
+            f"a file: does the code of prepare crash, or the memory not suffice? Ray says: {first_line}"
+        ) from None
+
+
+@contextlib.contextmanager
+def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
+    """A Ray to run on: the one that this process has joined, else that at the address, else our own."""
+    ray_settings.set_environment(ENVIRONMENT)
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    if address:
+        ray_settings.refuse_silent(address)
+    code = sources.to_send([plugins.load(data_set.module)]) if address else []
+    try:
+        with ray_settings.quietly(), tempfile.TemporaryDirectory() as empty:
+            ray.init(
+                address=address or "local",
+                runtime_env=ray_settings.runtime_env(code, empty, ENVIRONMENT) if address else None,
+                num_cpus=None if address else len(os.sched_getaffinity(0)),
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
+        ray.shutdown()
+        if address is None:
+            raise
+        raise UserError(f"--address {address}: {ray_settings.why_not(error)}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()

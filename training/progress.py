@@ -1,0 +1,64 @@
+"""How far long work is: a bar on a terminal, elsewhere a line each ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from tqdm import tqdm
+
+from training.words import duration, size
+
+LINE_S = 10.0
+"""Between two lines."""
+
+
+class Progress:
+    """Counts work that is done, and says how much is left.
+
+    Args:
+        title: what is done, as `Preparing`.
+        total: units of work.
+        done: units that were done before.
+        unit: name of one; B for bytes.
+    """
+
+    def __init__(self, title: str, total: int, *, done: int = 0, unit: str = "file") -> None:
+        self._title, self._total, self._done, self._unit = title, total, done, unit
+        self._before = done
+        self._began = self._said = time.monotonic()
+        self._bar = (
+            tqdm(total=total, initial=done, desc=title, unit=unit, unit_scale=unit == "B", leave=False)
+            if sys.stderr.isatty()
+            else None
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def add(self, units: int, note: str = "") -> None:
+        """So many more are done; `note` is what else is worth saying."""
+        self._done += units
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(units)
+        elif (now := time.monotonic()) - self._said >= LINE_S:
+            self._said = now
+            words = filter(None, (self._so_far(), note, self._left()))
+            print(f"{self._title}  {', '.join(words)}", flush=True)
+
+    def _so_far(self) -> str:
+        if self._unit == "B":
+            return f"{size(self._done)} of {size(self._total)}"
+        return f"{self._done:,} of {self._total:,} {self._unit}s"
+
+    def _left(self) -> str:
+        done, seconds = self._done - self._before, time.monotonic() - self._began
+        return f"about {duration((self._total - self._done) * seconds / done)} left" if done else ""

@@ -1,0 +1,154 @@
+"""The raw files of a trainable: which there are, and what they hold, as checksums.
+
+A checksum is remembered with the file's path, size and time of change: gigabytes that did not change are
+not read twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training import durable
+from training.progress import Progress
+from training.values import UserError
+from training.words import count
+
+TICK_S = 2
+"""A file that changed so short a time ago may change again without another time of change."""
+READERS = 4
+"""Files that are read at once."""
+
+Facts = tuple[int, int, str]
+"""Size in bytes, time of change in ns, sha256."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A raw file."""
+
+    split: str
+    name: str
+    """Its path from above the folder that holds all files: a file's folder may say what its rows are."""
+    path: Path
+    size_bytes: int
+    sha256: str
+
+    @property
+    def part(self) -> str:
+        """What its rows are kept under while the others are prepared: of its name and its content."""
+        return hashlib.sha256(f"{self.name} {self.sha256}".encode()).hexdigest()
+
+
+def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], params: Any) -> list[Item]:
+    """The raw files that a trainable lists; without checksums yet.
+
+    Args:
+        asked: the trainable, as it was named.
+        raw_items: the trainable's.
+        params: for it.
+
+    Raises:
+        UserError: a file is missing, or the list is none.
+    """
+    try:
+        listed = raw_items(params)
+        files = {str(split): [Path(path).absolute() for path in listed[split]] for split in listed}
+    except OSError as error:
+        raise UserError(str(error)) from None
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"{asked}: raw_items must give split -> paths of files ({error})") from None
+    all_files = [path for paths in files.values() for path in paths]
+    listing = f"{asked}: raw_items lists"
+    faults = [f"{listing} {path}, which is no file" for path in all_files if not path.is_file()]
+    if not files.get("train"):
+        faults.append(f'{listing} no file to train on (its split "train")')
+    twice = [path for path, times in Counter(all_files).items() if times > 1]
+    faults += [f"{listing} {path} twice: its rows would be in two splits, or twice in one" for path in twice]
+    if faults:
+        more = [f"... and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
+        raise UserError("\n".join([*faults[:5], *more]))
+    above = Path(os.path.commonpath([path.parent for path in all_files])).parent
+    return [
+        Item(split, path.relative_to(above).as_posix(), path, path.stat().st_size, "")
+        for split, paths in files.items()
+        for path in sorted(paths)
+    ]
+
+
+def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
+    """The items with the checksum of each; says how far it is when it takes long.
+
+    Args:
+        items: raw files.
+        memory: file of checksums that are known.
+    """
+    known = _read(memory)
+    facts = {item.path: _known(item.path, known) for item in items}
+    unknown = [path for path, fact in facts.items() if fact is None]
+    if unknown:
+        found = _hashed(unknown)
+        facts |= found
+        _remember(memory, found)
+    return [
+        Item(item.split, item.name, item.path, fact[0], fact[2])
+        for item in items
+        if (fact := facts[item.path]) is not None
+    ]
+
+
+def _hashed(paths: Sequence[Path]) -> dict[Path, Facts]:
+    total = sum(path.stat().st_size for path in paths)
+    found: dict[Path, Facts] = {}
+    with Progress("Reading raw files", total, unit="B") as progress, ThreadPoolExecutor(READERS) as readers:
+        waiting = {readers.submit(_hash, path): path for path in paths}
+        try:
+            for done in as_completed(waiting):
+                found[waiting[done]] = done.result()
+                progress.add(found[waiting[done]][0])
+        except BaseException:  # Ctrl-C: files that are waiting are not read any more
+            readers.shutdown(cancel_futures=True)
+            raise
+    return found
+
+
+def _hash(path: Path) -> Facts:
+    try:
+        before = path.stat()
+        with path.open("rb") as content:
+            return before.st_size, before.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _known(path: Path, known: Mapping[str, Sequence[Any]]) -> Facts | None:
+    now = path.stat()
+    fact = known.get(str(path))
+    if fact is None or tuple(fact[:2]) != (now.st_size, now.st_mtime_ns):
+        return None
+    return now.st_size, now.st_mtime_ns, str(fact[2])
+
+
+def _read(memory: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
+    """What else is known stays, also what another process has learned meanwhile, mostly."""
+    old_enough = (time.time() - TICK_S) * 1e9
+    new = {str(path): fact for path, fact in found.items() if fact[1] < old_enough}
+    if new:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(memory, json.dumps({**_read(memory), **new}))
