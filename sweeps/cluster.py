@@ -35,6 +35,8 @@ ENVIRONMENT = {
     # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Which raw file can't be prepared is said by us; Ray Data is imported with Tune.
+    "RAY_DATA_LOG_LEVEL": "CRITICAL",
     "RAY_DEDUP_LOGS": "0",
 }
 

@@ -12,7 +12,7 @@ from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import cluster
+from sweeps import cluster, data
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
@@ -49,6 +49,7 @@ def job_of(plan: Plan) -> Job:
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
+        prepared=data.folders(plan.models),
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps import environment, registry
+from sweeps import data, environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
 from sweeps.plan import Plan
@@ -36,7 +36,11 @@ def identity(plan: Plan) -> Identity:
     """What `plan` would train with, here and now."""
     return {
         "settings": settings(plan.config),
-        "data": {f"data{_of(plan, model)}": model.data for model in plan.models},
+        "data": {
+            f"{what}{_of(plan, model)}": words
+            for model in plan.models
+            for what, words in {"data": model.data, **data.keys(model)}.items()
+        },
         "space": {
             f"{name}{_of(plan, model)}": words
             for model in plan.models

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sweeps import conditional, registry, space
+from sweeps import conditional, data, registry, space
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
+from training.prepared import DataSet, has_preparation
 from training.values import Knob, UserError, nearest
 
 OneSpace = space.FlatSpace | conditional.ConditionalSpace
@@ -30,7 +31,9 @@ class Model:
     space_name: str
     space: OneSpace
     data: str
-    """What it says of its data."""
+    """What it says of its data; "" where it says nothing."""
+    prepared: tuple[DataSet, ...] = ()
+    """The data sets that its points need, of a trainable whose data is prepared."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     checked: OneSpace = (
         conditional.check(file.suggest, *rest) if hasattr(file, "suggest") else space.check(file.SPACE, *rest)
     )
-    return Model(name, trainable, space_name, checked, _data(name, trainable, checked))
+    prepared = data.wanted(name, trainable, checked)
+    return Model(name, trainable, space_name, checked, _data(name, trainable, checked), prepared)
 
 
 def _params_of(config: SweepConfig, model: str) -> dict[str, Knob]:
@@ -187,7 +191,7 @@ def _faults_of_params(config: SweepConfig) -> list[str]:
 def _data(name: str, trainable: ModuleType, of: OneSpace) -> str:
     """What the trainable says of its data; a data set that is missing is found here."""
     if not hasattr(trainable, "describe_data"):
-        return f"as {name}.build_data has it"
+        return "" if has_preparation(trainable) else f"as {name}.build_data has it"
     try:
         return str(trainable.describe_data(trainable.Params(**of.fixed)))
     except OSError as error:

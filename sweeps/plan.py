@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, models, registry
+from sweeps import cluster, data, models, registry
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
@@ -155,11 +155,16 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     points = "" if size == float("inf") else f", {int(size):,} points"
     return [
         *([] if alone else [("model", model.name)]),
-        ("data", model.data),
+        *_data(model),
         ("space", f"{model.space_name}: {count(len(knobs), 'knob')}{points}"),
         *[("", f"  {name:<14} {words}") for name, words in knobs.items()],
         ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
     ]
+
+
+def _data(model: Model) -> list[tuple[str, str]]:
+    lines = [line for line in (model.data, data.describe(model) if model.prepared else "") if line]
+    return list(zip(["data", ""], lines, strict=False))
 
 
 def _name(found: Sequence[Model]) -> str:

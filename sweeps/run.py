@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from sweeps import flags
 from sweeps.config import SweepConfig
+from training.config import CannotPrepare
 from training.values import UserError
 
 
@@ -22,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except CannotPrepare as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # `| head`: the reader has gone, and the interpreter must not say so again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -41,7 +45,7 @@ def sweep(config: SweepConfig) -> int:
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
-        from sweeps import ending, engine, environment, folder, notify, resume, winner
+        from sweeps import data, ending, engine, environment, folder, notify, resume, winner
         from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
@@ -59,6 +63,7 @@ def sweep(config: SweepConfig) -> int:
         )
         with notify.at_the_end(plan, record) as notice, cluster.connect(plan.config, code) as offered:
             print(offered.describe(), flush=True)
+            data.prepare(plan.models)
             environment.note(plan.folder, offered)
             resume.begin_run(plan, record)
             notice.begin()

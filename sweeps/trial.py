@@ -21,7 +21,7 @@ import platform
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
 from training import checkpoints, imports, plugins
 from training.config import CannotTrain, FitConfig
+from training.values import Knob
 
 if TYPE_CHECKING:
     from training.epochs import Epoch
@@ -57,6 +58,14 @@ class Job:
     """Times that a trial which raised is tried again."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
+    prepared: Mapping[tuple[str, tuple[Knob, ...]], str] = field(default_factory=dict)
+    """Trainable and values of its PREPARE_KNOBS to the folder of prepared data, which all PCs must see."""
+
+    def data_of(self, trainable: str, module: Any, params: Any) -> Path | None:
+        """The folder of the prepared data of these params; None for a trainable that has none."""
+        values = tuple(getattr(params, knob) for knob in getattr(module, "PREPARE_KNOBS", ()))
+        folder = self.prepared.get((trainable, values))
+        return None if folder is None else Path(folder)
 
 
 class SweepTrial(tune.Trainable):
@@ -171,7 +180,8 @@ class SweepTrial(tune.Trainable):
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
-        self._fit = self._fitting.Fit(module, params, self._fit_config, checkpoint)
+        data = self._job.data_of(self._trainable, module, params)
+        self._fit = self._fitting.Fit(module, params, self._fit_config, checkpoint, prepared=data)
         step = greenlet.getcurrent().parent
         known = self._fit.last_epoch
         if known is None or (step.switch(known) and not self._fit.has_ended):
@@ -259,7 +269,8 @@ def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
-    scores: dict[str, float] = training.trainer.test(module, params, job.fit, Path(weights))
+    data = job.data_of(point.trainable, module, params)
+    scores: dict[str, float] = training.trainer.test(module, params, job.fit, Path(weights), prepared=data)
     return scores
 
 

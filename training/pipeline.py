@@ -99,8 +99,8 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterato
     except RayError as error:
         first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CannotPrepare(
-            f"the processes of more than {context.max_errored_blocks:,} raw files died, which is no accident of "
-            f"a file: does the code of prepare crash, or the memory not suffice? Ray says: {first_line}"
+            f"the processes of more than {context.max_errored_blocks:,} raw files died, which is no fault of "
+            f"files: does the code of prepare crash, or the memory not suffice? Ray says: {first_line}"
         ) from None
 
 

@@ -91,7 +91,9 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
     done = len(data_set.items) - len(todo)
     before = f", {done:,} of them before" if done else ""
     files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
-    print(f"Preparing {data_set.name}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)
+    knobs = ", ".join(f"{knob}={value}" for knob, value in data_set.knobs.items())
+    what = f"{data_set.name} ({knobs})" if knobs else data_set.name
+    print(f"Preparing {what}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(pipeline.connected(data_set, address))

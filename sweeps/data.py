@@ -1,0 +1,130 @@
+"""Prepared data of a sweep: which data sets its points need, made once, before any trial starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+
+from sweeps.conditional import ConditionalSpace
+from sweeps.space import FlatSpace
+from training import prepared
+from training.knobs import cast, hints_of
+from training.prepared import DataSet
+from training.values import Knob, UserError
+from training.words import count, size
+
+if TYPE_CHECKING:
+    from sweeps.models import Model
+
+MOST = 16
+"""Data sets of one model: each takes its time and its place on the disk."""
+
+
+def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
+    """The data sets that a model's points need, one for each way of preparing; () where none is prepared.
+
+    Args:
+        name: the trainable, as it was named.
+        module: the trainable.
+        space: what is tried of it.
+
+    Raises:
+        UserError: the raw files are not there, or the space asks for too many data sets.
+    """
+    if not prepared.has_preparation(module):
+        return ()
+    swept = [knob for knob in module.PREPARE_KNOBS if knob not in space.fixed]
+    if not swept:
+        return (prepared.look(name, module, space.fixed),)
+    ways = list(itertools.islice(_ways(space, swept), MOST + 1))
+    if len(ways) > MOST:
+        raise UserError(
+            f"{', '.join(swept)}: data is prepared for each value (PREPARE_KNOBS of {name}), and the space "
+            f"has more than {MOST} ways; take fewer values, or fix one with --params"
+        )
+    return tuple(prepared.look(name, module, {**space.fixed, **way}) for way in ways)
+
+
+def describe(model: Model) -> str:
+    """What is prepared of a model and what is still to be, in a line."""
+    if len(model.prepared) == 1:
+        return model.prepared[0].describe()
+    todo = sum(not data_set.is_there() for data_set in model.prepared)
+    first = model.prepared[0]
+    files = f"{count(len(first.items), 'raw file')} of {size(first.raw_bytes)} in {first.folder_of_raw_files}"
+    done = f"to be prepared in {todo} of {len(model.prepared)} ways" if todo else "prepared"
+    return f"{done}, for each {' and '.join(first.knobs)}: {files}"
+
+
+def keys(model: Model) -> dict[str, str]:
+    """What each data set is made of, as a checksum: raw files, code and knobs."""
+    return {
+        "prepared data" + "".join(f", {knob}={value}" for knob, value in each.knobs.items()): each.key[:16]
+        for each in model.prepared
+    }
+
+
+def folders(models: Sequence[Model]) -> dict[tuple[str, tuple[Knob, ...]], str]:
+    """Trainable and values of its PREPARE_KNOBS to the folder of the data."""
+    return {
+        (model.name, tuple(each.knobs.values())): str(each.folder)
+        for model in models
+        for each in model.prepared
+    }
+
+
+def prepare(models: Sequence[Model]) -> None:
+    """Prepare what is not prepared yet, on the Ray that this process is connected to.
+
+    Raises:
+        CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
+    """
+    if any(model.prepared for model in models):
+        from training import preparation
+
+        for data_set in (each for model in models for each in model.prepared):
+            preparation.ensure(data_set)
+
+
+def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, Knob]]:
+    if isinstance(space, FlatSpace):
+        alone = dataclasses.replace(space, domains={knob: space.domains[knob] for knob in swept})
+        if alone.size() == float("inf"):
+            knobs = [
+                k for k in swept if dataclasses.replace(alone, domains={k: alone.domains[k]}).size() > 1e18
+            ]
+            raise UserError(_endless(knobs[0], "has endlessly many values"))
+        yield from (point.params for point in alone.grid())
+        return
+    values = [_values(space, knob) for knob in swept]
+    yield from (dict(zip(swept, way, strict=True)) for way in itertools.product(*values))
+
+
+def _values(space: ConditionalSpace, knob: str) -> list[Knob]:
+    """What `suggest` can give for a knob, from what it gave when it was tried out."""
+    seen = space.seen[knob]
+    first: BaseDistribution = seen.distributions[0]
+    if any(each != first for each in seen.distributions):
+        raise UserError(_endless(knob, "changes its range from point to point"))
+    if isinstance(first, CategoricalDistribution):
+        found: list[Any] = list(first.choices)
+    elif isinstance(first, IntDistribution):
+        found = list(range(first.low, first.high + 1, first.step))
+    else:
+        raise UserError(_endless(knob, "is a range of fractions"))
+    if seen.share < 1:  # a point without it trains with the knob as it stands still
+        found.append(getattr(space.params_class(), knob))
+    hint = hints_of(space.params_class)[knob]
+    return list(dict.fromkeys(cast(value, hint) for value in found))
+
+
+def _endless(knob: str, what: str) -> str:
+    return (
+        f"{knob}: data is prepared for each of its values (PREPARE_KNOBS), and in the space it {what}; "
+        f"give it a few (a choice, or whole numbers), or fix it with --params {knob}=..."
+    )
