@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -33,9 +32,9 @@ def raw_items(params):
 
 
 def prepare(item, params):
-    with open(os.environ["CLIPS_CALLS"], "a") as calls:
-        calls.write(f"{item.stem} {os.getpid()}\\n")
     told = json.loads(item.read_text())
+    with open(told["calls"], "a") as calls:
+        calls.write(f"{item.stem} {os.getpid()}\\n")
     fault = told.get("fault", "")
     time.sleep(told.get("seconds", 0))
     for first in range(told["first"], told["first"] + told["rows"], 7):
@@ -60,7 +59,7 @@ MODEL = '''
 
 from dataclasses import dataclass
 
-from my_clips._raw import prepare, raw_items
+from PACKAGE._raw import prepare, raw_items
 
 METRIC, MODE = "val_loss", "min"
 PREPARE_KNOBS = ("pixels",)
@@ -122,15 +121,27 @@ FILES = {"__init__.py": "", "_raw.py": RAW, "model.py": MODEL, "space.py": SPACE
 
 
 class Clips:
-    """The project in a folder, its raw files, and its prepared data."""
+    """A project in a folder, its raw files, and its prepared data.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.raw, self.prepared = folder / "raw", folder / "prepared"
-        self._calls = folder / "calls"
+    Args:
+        home: where the project's package lies, and where its commands are typed.
+        package: its name.
+    """
+
+    def __init__(self, home: Path, package: str = "my_clips") -> None:
+        self.home, self.package = home, package
+        self.files = home / f"{package}_files"
+        self.files.mkdir(parents=True)
+        self.raw, self.prepared = self.files / "raw", self.files / "prepared"
+        self._calls = self.files / "calls"
         for name, text in FILES.items():
             self.code(name, text)
         self._next = 0
+
+    @property
+    def model(self) -> str:
+        """The trainable's dotted path."""
+        return f"{self.package}.model"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -139,7 +150,6 @@ class Clips:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "",
-            "CLIPS_CALLS": str(self._calls),
             "SWEEPS_DATA_DIR": str(self.raw),
             "SWEEPS_PREPARED_DIR": str(self.prepared),
             "COLUMNS": "120",
@@ -147,42 +157,45 @@ class Clips:
 
     def code(self, name: str, text: str) -> None:
         """Write a file of the project."""
-        (self.folder / "my_clips").mkdir(parents=True, exist_ok=True)
-        (self.folder / "my_clips" / name).write_text(text)
+        (self.home / self.package).mkdir(exist_ok=True)
+        (self.home / self.package / name).write_text(text.replace("PACKAGE", self.package))
 
     def add(self, name: str, rows: int = 20, split: str = "train", **more: object) -> Path:
         """A raw file of rows that no other has."""
         (self.raw / split).mkdir(parents=True, exist_ok=True)
         path = self.raw / split / f"{name}.json"
-        path.write_text(json.dumps({"first": self._next, "rows": rows, **more}))
+        told = {"first": self._next, "rows": rows, "calls": str(self._calls), **more}
+        path.write_text(json.dumps(told))
         self._next += rows
         return path
 
     def calls(self) -> list[str]:
         """Raw files that were given to `prepare`, in order."""
-        return (
-            [line.split()[0] for line in self._calls.read_text().splitlines()] if self._calls.exists() else []
-        )
+        lines = self._calls.read_text().splitlines() if self._calls.exists() else []
+        return [line.split()[0] for line in lines]
 
     def forget_calls(self) -> None:
         self._calls.unlink(missing_ok=True)
 
-    def begin(
-        self, *arguments: str, module: str = "training.prepare", more: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, module: str = "training.prepare") -> subprocess.Popen[str]:
         """`python -m training.prepare my_clips.model ...`, typed in the project's folder."""
-        asked = ["my_clips.model", *arguments] if module.startswith("training.") else list(arguments)
+        return self.python(
+            "-m", module, *([self.model] if module.startswith("training.") else []), *arguments
+        )
+
+    def python(self, *arguments: str) -> subprocess.Popen[str]:
+        """A process in the project's folder."""
         return subprocess.Popen(
-            [sys.executable, "-m", module, *asked],
-            cwd=self.folder,
-            env={**self.environment, **(more or {})},
+            [sys.executable, *arguments],
+            cwd=self.home,
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
     def run(self, *arguments: str, status: int = 0, module: str = "training.prepare") -> str:
-        """The same to its end; what it said."""
+        """A command to its end; what it said."""
         begun = self.begin(*arguments, module=module)
         said, _ = begun.communicate(timeout=180)
         assert begun.returncode == status, said

@@ -59,7 +59,7 @@ SHARED = (
             "imports",
             "sources",
             "prepared",
-            "prepare",
+            "preparation",
             "ray_settings",
         )
     ),

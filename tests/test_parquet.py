@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from pathlib import Path
@@ -193,6 +194,74 @@ def test_lightning_tells_the_epoch(loader_workers: int, folder: Path) -> None:
     expected = ParquetDataModule(folder, 16).train_dataloader()
     expected.sampler.set_epoch(2)  # type: ignore[attr-defined]
     assert model.read[8:] == numbers_of(list(expected))
+
+
+# Going on in the middle of an epoch.
+
+
+class Saving(pl.Callback):
+    """Saves after so many steps, and stops there as if the power had gone."""
+
+    def __init__(self, path: Path, steps: int) -> None:
+        self._path, self._steps = path, steps
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == self._steps:
+            trainer.save_checkpoint(self._path)
+            raise KeyboardInterrupt
+
+
+def read_in(
+    folder: Path, loader_workers: int, *callbacks: pl.Callback, resume: Path | None = None
+) -> list[list[int]]:
+    """The batches of three epochs, as a real Trainer reads them; of those of a broken run, what it read."""
+    model = Reading()
+    trainer = pl.Trainer(
+        max_epochs=3,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        callbacks=list(callbacks),
+    )
+    with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        trainer.fit(
+            model,
+            OnlyTraining(folder, 10, seed=5, loader_workers=loader_workers),
+            ckpt_path=resume,
+            weights_only=False,
+        )
+    return model.read
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+@pytest.mark.parametrize("steps", [1, 3, 7, 10, 14, 20])
+def test_an_epoch_goes_on_in_its_middle_with_the_batches_that_follow(
+    steps: int, loader_workers: int, folder: Path, tmp_path: Path
+) -> None:
+    """7 batches an epoch: in the first, behind its last, and in later ones."""
+    whole = read_in(folder, 0)
+    assert len(whole) == 21
+    before = read_in(folder, loader_workers, Saving(tmp_path / "step.ckpt", steps))
+    after = read_in(folder, loader_workers, resume=tmp_path / "step.ckpt")
+    assert before == whole[:steps]
+    assert before + after == whole
+
+
+def test_what_was_saved_at_the_end_of_an_epoch_leaves_nothing_out_of_the_next(folder: Path) -> None:
+    loader = ParquetDataModule(folder, 10).train_dataloader()
+    all_of_it = list(itertools.chain(*numbers_of(list(loader))))
+    loader.load_state_dict(loader.state_dict())  # type: ignore[attr-defined]
+    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    assert sorted(itertools.chain(*numbers_of(list(loader)))) == sorted(all_of_it)
+
+
+def test_what_workers_have_read_ahead_is_not_lost(folder: Path) -> None:
+    loader = ParquetDataModule(folder, 10, loader_workers=2).train_dataloader()
+    batches = iter(loader)
+    next(batches), next(batches)
+    assert loader.state_dict() == {"epoch": 0, "batches": 2}  # type: ignore[attr-defined]
 
 
 # What is not whole.

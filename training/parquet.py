@@ -114,12 +114,16 @@ class Batches(DistributedSampler[Any]):
         self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
         self._drops_last = drop_last
         self.epoch = 0
+        self.start = (0, 0)
+        """An epoch, and the batches of it that are left out: they were trained on before a stop."""
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        for first, last in itertools.pairwise(self._edges()):
+        epoch, batches = self.start
+        edges = self._edges()
+        for first, last in itertools.pairwise(edges[batches:] if epoch == self.epoch else edges):
             yield Slice(self.epoch, first, last)
 
     def _edges(self) -> list[int]:
@@ -199,6 +203,34 @@ class PreparedRows(Dataset[Batch]):
         return self._files[number]
 
 
+class Loader(DataLoader[Batch]):
+    """A DataLoader that goes on in the middle of an epoch: Lightning keeps its state with each checkpoint.
+
+    What loader workers have read ahead does not count: only what was handed out.
+    """
+
+    def __init__(self, rows: PreparedRows, batches: Batches, **more: Any) -> None:
+        super().__init__(rows, batch_size=None, sampler=batches, **more)
+        self._batches = batches
+        self._handed_out = 0
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        # A generator: workers begin to read with the first batch, when the epoch has been told.
+        epoch, start = self._batches.start
+        self._handed_out = start if epoch == self._batches.epoch else 0
+        for batch in super().__iter__():
+            self._handed_out += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it is in which epoch."""
+        return {"epoch": self._batches.epoch, "batches": self._handed_out}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on there; an epoch that had come to its end is not gone on with."""
+        self._batches.start = state["epoch"], state["batches"]
+
+
 class ParquetDataModule(pl.LightningDataModule):
     """Prepared data for a trainable's `build_data`. A batch is a dict of tensors, column to [rows, ...].
 
@@ -253,10 +285,9 @@ class ParquetDataModule(pl.LightningDataModule):
         )
         rank, ranks = _rank()
         batches = Batches(len(rows), self.batch_size, rank=rank, ranks=ranks, drop_last=drop_last)
-        return DataLoader(
+        return Loader(
             rows,
-            batch_size=None,
-            sampler=batches,
+            batches,
             num_workers=self._loader_workers,
             persistent_workers=self._loader_workers > 0,
             pin_memory=torch.cuda.is_available(),

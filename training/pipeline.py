@@ -16,10 +16,10 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from training import parts, plugins, ray_settings, sources
+from training.bar import Bar
 from training.config import CannotPrepare
 from training.parts import PartWriter
 from training.prepared import DataSet
-from training.progress import Progress
 from training.raw import Item
 from training.values import UserError
 
@@ -43,7 +43,7 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
     rows, began = 0, time.monotonic()
     done = len(data_set.items) - len(todo)
     try:
-        with Progress("Preparing", len(data_set.items), done=done) as progress:
+        with Bar("Preparing", len(data_set.items), done=done) as bar:
             for message in _messages(data_set, list(by_part.values()), allowed):
                 part = str(message["part"])
                 if part not in writers:
@@ -58,7 +58,7 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
                     rows += int(message["rows"])
                     continue
                 ended.add(part)
-                progress.add(1, f"{rows:,} rows, {rows / (time.monotonic() - began):,.0f} rows/s")
+                bar.add(1, f"{rows:,} rows, {rows / (time.monotonic() - began):,.0f} rows/s")
     finally:
         for writer in writers.values():
             writer.discard()
@@ -72,16 +72,20 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterato
     import ray.data
     from ray.exceptions import RayError
 
-    context = ray.data.DataContext.get_current().copy()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    context.max_errored_blocks = max(allowed, DIED)  # not heard of by name: those few are, at the end
     worker: Any = parts.worked
     batch: Any
     rows = [{"part": item.part, "path": str(item.path)} for item in items]
-    with ray.data.DataContext.current(context), warnings.catch_warnings():
-        # `max_retries` has no other way into Ray Data 2.60, which tries for ever without it.
+    most = max(allowed, DIED)
+    with contextlib.ExitStack() as stack:
+        # `max_retries` has no other way into Ray Data 2.60, which tries for ever without it; a copy of the
+        # context warns of itself.
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", category=DeprecationWarning)
+        context = ray.data.DataContext.get_current().copy()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.max_errored_blocks = most
+        stack.enter_context(ray.data.DataContext.current(context))
         # A task for each file: one that ends its process takes no other file with it.
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             worker,
@@ -99,7 +103,7 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterato
     except RayError as error:
         first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CannotPrepare(
-            f"the processes of more than {context.max_errored_blocks:,} raw files died, which is no fault of "
+            f"the processes of more than {most:,} raw files died, which is no fault of "
             f"files: does the code of prepare crash, or the memory not suffice? Ray says: {first_line}"
         ) from None
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 
 from training import parts, pipeline, prepared, shuffle
+from training.bar import Bar
 from training.checkpoints import disk_is_full
 from training.config import MAX_BAD_PCT, CannotPrepare
 from training.prepared import DataSet
-from training.progress import Progress
 from training.raw import Item
 from training.shards import Column, Manifest, NotPrepared, Shard
 from training.values import Knob, UserError
@@ -59,7 +59,7 @@ def ensure(
     Raises:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
-    with _alone(data_set):
+    with alone(data_set):
         try:
             manifest = data_set.manifest()
         except NotPrepared as error:
@@ -124,7 +124,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
 
 
 @contextlib.contextmanager
-def _alone(data_set: DataSet) -> Iterator[None]:
+def alone(data_set: DataSet) -> Iterator[None]:
     """This process alone prepares by this recipe on this PC; another one that does is waited for."""
     try:
         prepared.root().mkdir(parents=True, exist_ok=True)
@@ -174,11 +174,11 @@ def _write_shards(
             raise CannotPrepare(f"no raw file of split {split} can be prepared.\n{_listed(bad)}")
         paths = [data_set.part(item) for item in good]
         rows = sum(map(parts.rows_of, paths))
-        with Progress(f"Shuffling {split}", rows, unit="row") as progress:
+        with Bar(f"Shuffling {split}", rows, unit="row") as bar:
             splits[split] = []
             for shard in shuffle.shuffled(data_set.folder, split, paths, columns, (SEED, number)):
                 splits[split].append(shard)
-                progress.add(shard.rows)
+                bar.add(shard.rows)
     return splits
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from training import durable
-from training.progress import Progress
+from training.bar import Bar
 from training.values import UserError
 from training.words import count
 
@@ -108,12 +108,12 @@ def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
 def _hashed(paths: Sequence[Path]) -> dict[Path, Facts]:
     total = sum(path.stat().st_size for path in paths)
     found: dict[Path, Facts] = {}
-    with Progress("Reading raw files", total, unit="B") as progress, ThreadPoolExecutor(READERS) as readers:
+    with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(READERS) as readers:
         waiting = {readers.submit(_hash, path): path for path in paths}
         try:
             for done in as_completed(waiting):
                 found[waiting[done]] = done.result()
-                progress.add(found[waiting[done]][0])
+                bar.add(found[waiting[done]][0])
         except BaseException:  # Ctrl-C: files that are waiting are not read any more
             readers.shutdown(cancel_futures=True)
             raise

@@ -14,7 +14,7 @@ LINE_S = 10.0
 """Between two lines."""
 
 
-class Progress:
+class Bar:
     """Counts work that is done, and says how much is left.
 
     Args:
@@ -34,7 +34,7 @@ class Progress:
             else None
         )
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Bar:
         return self
 
     def __exit__(

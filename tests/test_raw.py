@@ -1,0 +1,121 @@
+"""Raw files: found, refused with their names, and read again only when they changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import raw
+from training.raw import Item
+from training.values import UserError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """real/a, real/b, fake/a; all old enough to be remembered."""
+    for name in ("real/a", "real/b", "fake/a"):
+        path = tmp_path / "clips" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+        os.utime(path, (1, 1))
+    return tmp_path / "clips"
+
+
+def found(folder: Path, **splits: list[str]) -> list[Item]:
+    return raw.find(
+        "mine", lambda _: {split: [folder / f for f in files] for split, files in splits.items()}, None
+    )
+
+
+def test_files_are_named_from_above_their_folder(folder: Path) -> None:
+    items = found(folder, train=["real/b", "fake/a"], val=["real/a"])
+    assert [(item.split, item.name) for item in items] == [
+        ("train", "clips/fake/a"),
+        ("train", "clips/real/b"),
+        ("val", "clips/real/a"),
+    ]
+    assert [item.name for item in found(folder, train=["real/b"])] == ["real/b"]
+
+
+def test_a_folder_that_moves_with_its_name_changes_no_name(folder: Path) -> None:
+    (folder.parent / "disk").mkdir()
+    before = [item.name for item in found(folder, train=["real/b", "fake/a"])]
+    moved = folder.rename(folder.parent / "disk" / folder.name)
+    assert [item.name for item in found(moved, train=["real/b", "fake/a"])] == before
+
+
+def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path, tmp_path: Path) -> None:
+    memory = tmp_path / "cache" / "checksums.json"
+    items = raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+    assert [item.sha256 for item in items] == [
+        hashlib.sha256(t.encode()).hexdigest() for t in ("real/a", "real/b")
+    ]
+    # The same size and time of change: it is not read again. (Whoever changes a file changes its time.)
+    (folder / "real" / "a").write_text("REAL/A")
+    os.utime(folder / "real" / "a", (1, 1))
+    assert raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory) == items
+    os.utime(folder / "real" / "a", (2, 2))
+    again = raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+    assert again[0].sha256 == hashlib.sha256(b"REAL/A").hexdigest()
+    assert again[1] == items[1]
+
+
+def test_a_file_that_was_written_just_now_is_read_again(folder: Path, tmp_path: Path) -> None:
+    """It may change once more without another time of change."""
+    (folder / "real" / "a").write_text("1st")
+    raw.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    assert not (tmp_path / "checksums.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{]"])
+def test_a_memory_that_is_broken_is_forgotten(content: str, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "checksums.json").write_text(content)
+    items = raw.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    assert items[0].sha256 == hashlib.sha256(b"real/a").hexdigest()
+
+
+def test_a_part_is_of_name_and_content(folder: Path, tmp_path: Path) -> None:
+    """The folder of a file may say what its rows are."""
+    (folder / "fake" / "a").write_text("real/a")
+    items = raw.with_checksums(found(folder, train=["real/a", "fake/a"]), tmp_path / "checksums.json")
+    assert items[0].sha256 == items[1].sha256
+    assert items[0].part != items[1].part
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ({"train": ["real/a", "real/c"]}, r"mine: raw_items lists .*/real/c, which is no file"),
+        ({"train": ["real"]}, r"mine: raw_items lists .*/real, which is no file"),
+        ({"val": ["real/a"]}, r'mine: raw_items lists no file to train on \(its split "train"\)'),
+        ({"train": []}, r"mine: raw_items lists no file to train on"),
+        (
+            {"train": ["real/a"], "val": ["real/a"]},
+            r"mine: raw_items lists .*/real/a twice: its rows would be in",
+        ),
+        ({"train": [f"gone{n}" for n in range(9)]}, r"(?s)gone4, which is no file\n\.\.\. and 4 more faults"),
+        (None, "mine: raw_items must give split -> paths of files"),
+        ({"train": None}, "mine: raw_items must give split -> paths of files"),
+        ({"train": [3]}, "mine: raw_items must give split -> paths of files"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(listed: Any, expected: str, folder: Path) -> None:
+    def raw_items(_: object) -> Any:
+        if listed is None or [3] in listed.values() or None in listed.values():
+            return listed
+        return {split: [folder / name for name in names] for split, names in listed.items()}
+
+    with pytest.raises(UserError, match=expected):
+        raw.find("mine", raw_items, None)
+
+
+def test_the_ways_to_get_the_files_are_said() -> None:
+    def raw_items(_: object) -> Any:
+        raise FileNotFoundError("no clips here; ask your librarian")
+
+    with pytest.raises(UserError, match=r"^no clips here; ask your librarian$"):
+        raw.find("mine", raw_items, None)
