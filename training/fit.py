@@ -53,7 +53,9 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
         if not memory.is_out_of_memory(error):
             raise
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
-    return tries.explain(run, module, prepared)  # behind the except: there the traceback holds the model's memory
+    return tries.explain(
+        run, module, prepared
+    )  # behind the except: there the traceback holds the model's memory
 
 
 def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
