@@ -22,6 +22,7 @@ from sweeps import cluster, flags
 from sweeps.cluster import PC
 from sweeps.record import Record
 from tests import project
+from tests.clips import Clips
 from tests.conftest import ROOT
 from training.values import UserError
 
@@ -115,6 +116,18 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     )
     assert sent in done.stdout.splitlines()
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
+
+
+def test_raw_data_is_prepared_on_a_cluster_that_gets_its_code(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    clips = Clips(tmp_path)
+    for name in ("a", "b"):
+        clips.add(name)
+    said = clips.run("--address", address)
+    assert "rows       40 train" in said
+    assert sorted(clips.calls()) == ["a", "b"]
 
 
 @pytest.mark.slow

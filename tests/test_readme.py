@@ -8,15 +8,18 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sweeps import flags, folder, registry, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
-from training import single
+from training import parts, prepare, prepared, single
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -32,6 +35,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
 COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
+PREPARATIONS = re.findall(r"^\.venv/bin/python -m training\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
 FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
@@ -47,6 +51,7 @@ def flags_table() -> str:
             shown = own[1] if own else "" if isinstance(default, bool | dict) else f"`{default}`"
             rows.append(f"| `{flag(name)}` | {'No ' if default is True else ''}{meaning} | {shown} |")
     rows.append("| `--data-dir` | Folder of the raw data; not in sweep.yaml. | `$SWEEPS_DATA_DIR` |")
+    rows.append("| `--prepared-dir` | Folder of prepared data; not in sweep.yaml. | `$SWEEPS_PREPARED_DIR` |")
     rows.append(
         "| `--config`, `--print-config` | Read settings from a YAML file; print them all as YAML. | |"
     )
@@ -136,10 +141,6 @@ def _said_of_columns(header: str) -> dict[str, list[str]]:
     return said
 
 
-if __name__ == "__main__":
-    print(flags_table())
-
-
 @pytest.mark.parametrize("line", FITS)
 def test_a_command_of_a_single_run_is_one(line: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02}")
@@ -155,3 +156,56 @@ def test_a_command_of_a_single_run_is_one(line: str, tmp_path: Path) -> None:
 
 def test_the_readme_shows_single_runs() -> None:
     assert len(FITS) == 6
+
+
+def blocks_with(word: str) -> str:
+    return next(block for block in re.findall(r"```python\n(.*?)```", README, flags=re.S) if word in block)
+
+
+@pytest.fixture
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The project whose data is prepared, with a raw file for each split; the folder of those."""
+    project = tmp_path / "my_project"
+    project.mkdir()
+    (project / "_clips.py").write_text(blocks_with("def raw_items"))
+    rest = 'METRIC, MODE = "val_acc", "max"\n\n\ndef build_model(params): ...\n'
+    (project / "clips.py").write_text(blocks_with("PREPARE_KNOBS =") + rest)
+    for split in ("train", "val", "test"):
+        (tmp_path / "clips" / split).mkdir(parents=True)
+        frames = np.random.default_rng(0).integers(0, 256, (100, 96, 96, 3), dtype=np.uint8)
+        np.savez(tmp_path / "clips" / split / "a.npz", frames=frames, label=1)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(tmp_path / "clips"))
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "prepared"))
+    yield tmp_path / "clips"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_project"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("line", PREPARATIONS)
+def test_a_command_that_prepares_is_one(line: str, clips: Path, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
+    asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
+    assert asked.knobs.get("pixels", 64) in (32, 64)
+    data_set = prepared.look(asked.trainable, asked.module, asked.knobs)
+    assert [item.split for item in data_set.items] == ["train", "val", "test"]
+
+
+def test_the_functions_of_the_readme_give_rows(clips: Path) -> None:
+    asked = prepare.parse(["my_project.clips", "--pixels", "64"])
+    item = next(iter(asked.module.raw_items(None)["train"]))
+    blocks = list(asked.module.prepare(item, asked.module.Params(**asked.knobs)))
+    assert [(block["image"].shape, block["label"].shape) for block in blocks] == [
+        ((64, 64, 64, 3), (64,)),
+        ((36, 64, 64, 3), (36,)),
+    ]
+    assert len(list(parts.encoded(blocks))) == 2
+
+
+def test_the_readme_shows_preparations() -> None:
+    assert len(PREPARATIONS) == 4
+
+
+if __name__ == "__main__":
+    print(flags_table())
