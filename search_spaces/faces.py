@@ -1,0 +1,10 @@
+"""Step size and its decay, then how large the network is, then how hard its images are made."""
+
+from ray import tune
+
+SPACE = {
+    "lr": tune.loguniform(3e-4, 1e-2),
+    "weight_decay": tune.loguniform(1e-4, 0.1),
+    "width": tune.choice([8, 16]),
+    "augmentation": tune.quniform(0.0, 1.5, 0.5),
+}

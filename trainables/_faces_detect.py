@@ -1,0 +1,112 @@
+"""Where the face is in a frame: MTCNN, or BlazeFace, which is many times faster and misses small faces.
+
+The weights come from packages (`make faces`); only their files are read, nothing of them is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from trainables._faces_blaze import Mesh
+
+    Floats = npt.NDArray[np.float32]
+    Frame = npt.NDArray[np.uint8]
+    """RGB [height, width, 3]."""
+
+DETECTORS = ("mtcnn", "blazeface")
+
+
+@dataclass(frozen=True)
+class Face:
+    """A face in a frame, in its pixels."""
+
+    box: Floats
+    """Left, top, right, bottom."""
+    eyes: Floats
+    """[2, 2]: x and y of the left one in the picture, then of the right one."""
+
+
+class Detector(Protocol):
+    """Finds the largest face of each frame."""
+
+    def __call__(self, frames: Sequence[Frame]) -> list[Face | None]:
+        """Frames of one size; None where there is no face."""
+
+
+@cache
+def detector(name: str) -> Detector:
+    """A detector, its weights loaded once per process.
+
+    Args:
+        name: one of DETECTORS.
+
+    Raises:
+        FileNotFoundError: the package with its weights is not installed.
+    """
+    if name == "mtcnn":
+        from trainables._faces_mtcnn import Mtcnn
+
+        return Mtcnn()
+    from trainables._faces_blaze import BlazeFace
+
+    return BlazeFace()
+
+
+@cache
+def mesh() -> Mesh:
+    """Who finds the landmarks of a face, loaded once per process.
+
+    Raises:
+        FileNotFoundError: the package with its weights is not installed.
+    """
+    from trainables._faces_blaze import Mesh
+
+    return Mesh()
+
+
+def in_package(package: str, *path: str) -> Path:
+    """A file that an installed package brings along; the package is not imported.
+
+    Raises:
+        FileNotFoundError: it is not installed.
+    """
+    found = importlib.util.find_spec(package)
+    folders = list(found.submodule_search_locations or []) if found else []
+    for folder in folders:
+        if (file := Path(folder, *path)).is_file():
+            return file
+    raise FileNotFoundError(f"{'/'.join((package, *path))} is not installed: `make faces` installs it")
+
+
+def best_of_overlapping(boxes: Any, scores: Any, most: float, of_smaller: bool = False) -> list[int]:
+    """Which boxes stay when of each group that overlaps the best alone does.
+
+    Args:
+        boxes: [n, 4].
+        scores: [n].
+        most: overlap that is allowed, as a share of both boxes together.
+        of_smaller: as a share of the smaller one instead.
+    """
+    import numpy as np
+
+    left, top, right, bottom = boxes.T
+    areas = (right - left) * (bottom - top)
+    order, kept = np.argsort(-scores), []
+    while len(order):
+        best, others = order[0], order[1:]
+        kept.append(int(best))
+        width = np.minimum(right[best], right[others]) - np.maximum(left[best], left[others])
+        height = np.minimum(bottom[best], bottom[others]) - np.maximum(top[best], top[others])
+        shared = np.maximum(width, 0) * np.maximum(height, 0)
+        whole = np.minimum(areas[best], areas[others]) if of_smaller else areas[best] + areas[others] - shared
+        order = others[shared <= most * whole]
+    return kept

@@ -1,0 +1,102 @@
+"""Tell real faces from blended ones, in videos: what deepfake detectors are trained for, without a labelled set.
+
+Each face is found, cropped and measured once (`_faces_raw.py`); a fake is then a face blended with a moved,
+recoloured copy of itself (`_faces_blend.py`). `make faces` installs what this needs and cuts clips to begin with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainables._faces_raw import PREPARE_KNOBS, prepare, raw_items
+
+if TYPE_CHECKING:
+    from trainables._faces_naive import RawFaces
+    from trainables._faces_net import FaceNet
+    from training.parquet import ParquetDataModule
+
+__all__ = [
+    "METRIC",
+    "MODE",
+    "PREPARE_KNOBS",
+    "Params",
+    "build_data",
+    "build_model",
+    "build_raw_data",
+    "describe_data",
+    "prepare",
+    "raw_items",
+]
+
+METRIC, MODE = "val_acc", "max"
+DETECTORS = ("mtcnn", "blazeface")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Knobs of the network, of its training and of its data."""
+
+    lr: float = 2e-3
+    """AdamW step size, > 0."""
+    weight_decay: float = 0.01
+    """Decoupled decay of AdamW, >= 0."""
+    width: int = 16
+    """Channels of the first convolution, > 0; 16 is a MobileNet of half width."""
+    augmentation: float = 1.0
+    """How strongly light, colours, compression and noise of an image are changed, from 0 to 2."""
+    batch_size: int = 32
+    """Rows of a batch, > 0."""
+    loader_workers: int = 0
+    """Processes that blend and augment ahead; 0 = in the training process, at 0.4 ms an image."""
+    detector: str = "mtcnn"
+    """Who finds the faces when data is prepared: mtcnn, or blazeface, ten times as fast, for large faces."""
+    crop_pixels: int = 96
+    """Side of the stored crop, from 96."""
+    frames_per_s: float = 15.0
+    """Frames taken of each second of a video, > 0."""
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "width", "batch_size", "frames_per_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        for name in ("weight_decay", "loader_workers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must be at least 0")
+        if not 0 <= self.augmentation <= 2:
+            raise ValueError(f"augmentation {self.augmentation}: from 0 to 2")
+        if self.detector not in DETECTORS:
+            raise ValueError(f"detector {self.detector}: must be one of {', '.join(DETECTORS)}")
+        if self.crop_pixels < 96:
+            raise ValueError(
+                f"crop_pixels {self.crop_pixels}: at least 96, a face that is smaller shows no edge"
+            )
+
+
+def build_model(params: Params) -> FaceNet:
+    from trainables._faces_net import FaceNet  # here, not above: the plan needs Params alone
+
+    return FaceNet(params.width, lr=params.lr, weight_decay=params.weight_decay)
+
+
+def build_data(params: Params, prepared: Path) -> ParquetDataModule:
+    from trainables._faces_rows import RealOrBlended
+    from training.parquet import ParquetDataModule
+
+    made = RealOrBlended(seed=0, augmentation=params.augmentation)
+    return ParquetDataModule(
+        prepared, params.batch_size, loader_workers=params.loader_workers, transform=made
+    )
+
+
+def build_raw_data(params: Params, loader_workers: int) -> RawFaces:
+    from trainables._faces_naive import RawFaces
+
+    return RawFaces(params, raw_items(params), loader_workers)
+
+
+def describe_data(params: Params) -> str:
+    from trainables import _faces_raw
+
+    return _faces_raw.describe(raw_items(params))
