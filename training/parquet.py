@@ -10,7 +10,7 @@ and shuffles rows within a window, so that each read is of contiguous memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,10 @@ from training.shards import Manifest, NotPrepared, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
+Columns = dict[str, npt.NDArray[Any]]
+"""The same as they were stored; not to be written into."""
+Transform = Callable[[str, int, Columns], Columns]
+"""Of a split, an epoch and a batch as it was stored, the batch that is trained on."""
 WINDOW_ROWS = 8192
 """Rows among which a row is shuffled, beside the order of the groups."""
 KEPT_GROUPS = 2
@@ -141,8 +145,17 @@ class PreparedRows(Dataset[Batch]):
     """A split of a data set, by slices of an epoch. Files are opened where they are read, in each worker."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, split: str, *, seed: int, is_shuffled: bool, window_rows: int
+        self,
+        folder: Path,
+        manifest: Manifest,
+        split: str,
+        *,
+        seed: int,
+        is_shuffled: bool,
+        window_rows: int,
+        transform: Transform | None = None,
     ) -> None:
+        self._split, self._transform = split, transform
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
         self._seed, self._is_shuffled, self._window_rows = seed, is_shuffled, window_rows
@@ -170,12 +183,13 @@ class PreparedRows(Dataset[Batch]):
             {name: values[rows] for name, values in self._of_window(begin, end).items()}
             for begin, end, rows in self._order.windows(wanted.first, wanted.last)
         ]
-        return {
-            name: torch.from_numpy(
-                parts[0][name] if len(parts) == 1 else np.concatenate([p[name] for p in parts])
-            )
+        batch = {
+            name: parts[0][name] if len(parts) == 1 else np.concatenate([p[name] for p in parts])
             for name in self._columns
         }
+        if self._transform is not None:
+            batch = self._transform(self._split, wanted.epoch, batch)
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
 
     def _of_window(self, begin: int, end: int) -> dict[str, npt.NDArray[Any]]:
         assert self._order is not None
@@ -241,6 +255,8 @@ class ParquetDataModule(pl.LightningDataModule):
         loader_workers: processes that read ahead; a slice takes so little that 0 or 1 is mostly enough.
         drop_last: leave out what does not fill a training batch.
         window_rows: rows among which a row is shuffled, in memory at once.
+        transform: what is done with each batch on the CPU, in the loader's processes where there are any.
+            Let it draw from a seed of (epoch, row) alone: then a resumed trial sees what it would have seen.
 
     Raises:
         NotPrepared: the folder holds no whole data set; the file at fault is named.
@@ -255,12 +271,13 @@ class ParquetDataModule(pl.LightningDataModule):
         loader_workers: int = 0,
         drop_last: bool = False,
         window_rows: int = WINDOW_ROWS,
+        transform: Transform | None = None,
     ) -> None:
         super().__init__()
         self._folder, self._manifest = folder, Manifest.read(folder)
         self.batch_size, self._drop_last = batch_size, drop_last
         self._seed, self._window_rows = seed, window_rows
-        self._loader_workers = loader_workers
+        self._loader_workers, self._transform = loader_workers, transform
 
     def train_dataloader(self) -> DataLoader[Batch]:
         return self._loader("train", is_shuffled=True, drop_last=self._drop_last)
@@ -282,6 +299,7 @@ class ParquetDataModule(pl.LightningDataModule):
             seed=self._seed,
             is_shuffled=is_shuffled,
             window_rows=self._window_rows,
+            transform=self._transform,
         )
         rank, ranks = _rank()
         batches = Batches(len(rows), self.batch_size, rank=rank, ranks=ranks, drop_last=drop_last)
