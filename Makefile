@@ -8,13 +8,14 @@ ARGS   ?=
 
 BIN  := .venv/bin
 DONE := .venv/.installed
+FACES := .venv/.faces-installed
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a knob `rows`.
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-.PHONY: sweep test test-all bench lint data clean
+.PHONY: sweep test test-all bench lint data faces clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
@@ -37,6 +38,15 @@ lint: $(DONE)
 
 data: $(DONE)
 	$(BIN)/python -m trainables._fashion_mnist
+
+# What the trainable `faces` needs, and its clips. Without it, its tests are skipped.
+faces: $(FACES)
+	$(BIN)/python -m trainables._faces_clips
+
+$(FACES): faces.lock $(DONE)
+	@echo "Installing the packages of faces (once; 120 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r faces.lock
+	@touch $(FACES)
 
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
