@@ -16,16 +16,19 @@ from sweeps import registry
 from sweeps.config import SweepConfig
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
+from tests.prepared import prepare_small
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 from training import trainer
 from training.config import FitConfig
 from training.epochs import Epoch
+from training.prepared import has_preparation
 from training.trainer import Fit
 from training.values import field_docs
 
 TRAINABLES = registry.choices("trainable")
 SPACES = registry.choices("search_space")
-FEW_ROWS = 200
+SMALL = {"rows": 200, "frames_per_s": 3.0, "detector": "blazeface"}
+"""Knobs that make a data set small, for those that have them."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,7 @@ def searcher_of(space: str) -> str:
 def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
     name, searcher = trainable_of(space), searcher_of(space)
+    small_params(registry.find("trainable", name))  # a plan needs the data
     config = SweepConfig(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
     return make_plan(dataclasses.replace(config, results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
@@ -60,9 +64,9 @@ def points(space: OneSpace) -> list[dict[str, Any]]:
 
 
 def small_params(module: ModuleType) -> Any:
-    """The defaults, with few rows where that is a knob; skips where the data is not here."""
+    """The defaults, with little data; skips where the data is not here."""
     knobs = {field.name for field in dataclasses.fields(module.Params)}
-    params = module.Params(**({"rows": FEW_ROWS} if "rows" in knobs else {}))
+    params = module.Params(**{knob: value for knob, value in SMALL.items() if knob in knobs})
     try:
         module.describe_data(params)
     except FileNotFoundError as error:
@@ -141,7 +145,8 @@ def test_a_trainable_describes_its_data_in_one_line(name: str) -> None:
 def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tmp_path: Path) -> None:
     module = registry.find("trainable", name)
     params = small_params(module)
-    training = Fit(module, params, fit_config(module))
+    prepared = prepare_small(module, params, tmp_path / "rows") if has_preparation(module) else None
+    training = Fit(module, params, fit_config(module), prepared=prepared)
     epochs: list[Epoch] = []
 
     def on_epoch(epoch: Epoch) -> bool:
@@ -152,7 +157,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert module.METRIC in epochs[0].metrics
-    scores = trainer.test(module, params, fit_config(module), tmp_path)
+    scores = trainer.test(module, params, fit_config(module), tmp_path, prepared=prepared)
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 
@@ -160,6 +165,8 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_learns(name: str) -> None:
     module = registry.find("trainable", name)
+    if has_preparation(module):
+        pytest.skip("takes more rows than a quick test prepares: see its own tests")
     scores: list[float] = []
 
     def on_epoch(epoch: Epoch) -> bool:

@@ -90,6 +90,8 @@ def augmentation(strength: float) -> Any:
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # else importing it asks the internet
     import albumentations
 
+    if strength == 0:
+        return albumentations.Compose([albumentations.HorizontalFlip(p=0.5)])
     most, shifts = 0.2 * strength, [round(by * strength) for by in (10, 20, 10)]
     return albumentations.Compose(
         [
