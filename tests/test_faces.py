@@ -26,7 +26,7 @@ for _source in (_faces_clips.MAN, _faces_clips.PORTRAIT):
     except FileNotFoundError:
         NEEDED.append("/".join(_source))
 pytestmark = pytest.mark.skipif(
-    any(NEEDED), reason=f"not installed: {', '.join(filter(None, NEEDED))} (make faces)"
+    any(NEEDED), reason=f"not installed: {', '.join(sorted({*NEEDED} - {''}))} (make faces)"
 )
 BROW_TO_CHIN = 190, 85, 258, 172
 """Left, top, right and bottom of the astronaut's face, in pixels of the portrait, read off it by eye."""
@@ -355,6 +355,15 @@ def test_validation_is_the_same_in_each_epoch_and_as_many_are_real_as_blended(pr
         assert torch.equal(one["images"], other["images"])
         assert one["labels"].mean() == 0.5
     assert sum(len(batch["labels"]) for batch in first) == 2 * 5
+
+
+def test_loader_workers_change_no_batch(prepared: Path) -> None:
+    alone, helped = (
+        faces.build_data(faces.Params(batch_size=2, loader_workers=workers), prepared) for workers in (0, 2)
+    )
+    for one, other in zip(alone.train_dataloader(), helped.train_dataloader(), strict=True):
+        assert torch.equal(one["images"], other["images"])
+        assert torch.equal(one["labels"], other["labels"])
 
 
 def test_raw_videos_give_the_batches_that_prepared_rows_give(write: Write, prepared: Path) -> None:
