@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import shards
-from training.parquet import Batches, ParquetDataModule, PreparedRows
+from training.parquet import Batches, Columns, ParquetDataModule, PreparedRows
 from training.shards import Column, Manifest, NotPrepared
 
 COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
@@ -122,6 +122,21 @@ def test_every_row_is_read_once_in_an_epoch(
         expected = rows_from(0, 64)
         for name, values in batch.items():
             assert torch.equal(values, torch.from_numpy(expected[name][batch["row"].numpy()]))
+
+
+@pytest.mark.parametrize("loader_workers", [0, 1])
+def test_a_transform_is_told_split_and_epoch_and_makes_the_batch(loader_workers: int, folder: Path) -> None:
+    def doubled(split: str, epoch: int, batch: Columns) -> Columns:
+        assert split == "train"
+        return {"twice": np.repeat(batch["row"], 2), "epoch": np.array([epoch])}
+
+    data = ParquetDataModule(folder, 10, loader_workers=loader_workers, transform=doubled)
+    plain = list(ParquetDataModule(folder, 10).train_dataloader())
+    made = list(data.train_dataloader())
+    assert [list(batch) for batch in made] == [["twice", "epoch"]] * 7
+    for batch, stored in zip(made, plain, strict=True):
+        assert torch.equal(batch["twice"][::2], stored["row"])
+        assert batch["epoch"].item() == 0
 
 
 def test_an_epoch_is_in_another_order_and_the_same_one_is_not(folder: Path) -> None:

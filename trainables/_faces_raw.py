@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from training.values import DATA_DIR_VARIABLE
+from training.words import count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,7 +72,7 @@ def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
 
 def describe(items: Mapping[str, Sequence[Path]]) -> str:
     """One line for the plan."""
-    train, val, test = (f"{len(items[split]):,} videos" for split in SPLITS)
+    train, val, test = (count(len(items[split]), "video") for split in SPLITS)
     folder = os.path.commonpath([path.parent for paths in items.values() for path in paths])
     return f"faces in {folder}: {train} to train on, {val} to validate, {test} to test"
 

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trainables._faces_blend import augmentation, blended
-
-Columns = dict[str, npt.NDArray[Any]]
-"""Column to [rows, ...]."""
+from training.parquet import Columns
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables._faces_detect import WEIGHTS
-from trainables._faces_raw import PREPARE_KNOBS, prepare, raw_items
+from trainables._faces_raw import PREPARE_KNOBS as PREPARE_KNOBS
+from trainables._faces_raw import prepare as prepare
+from trainables._faces_raw import raw_items
 
 if TYPE_CHECKING:
     from trainables._faces_naive import RawFaces
     from trainables._faces_net import FaceNet
     from training.parquet import ParquetDataModule
-
-__all__ = [
-    "METRIC",
-    "MODE",
-    "PREPARE_KNOBS",
-    "Params",
-    "build_data",
-    "build_model",
-    "build_raw_data",
-    "describe_data",
-    "prepare",
-    "raw_items",
-]
 
 METRIC, MODE = "val_acc", "max"
 

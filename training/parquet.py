@@ -27,7 +27,7 @@ from training.shards import Manifest, NotPrepared, open_shard, to_arrays
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
 Columns = dict[str, npt.NDArray[Any]]
-"""The same as they were stored; not to be written into."""
+"""The same as it was stored."""
 Transform = Callable[[str, int, Columns], Columns]
 """Of a split, an epoch and a batch as it was stored, the batch that is trained on."""
 WINDOW_ROWS = 8192
