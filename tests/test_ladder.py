@@ -1,0 +1,175 @@
+"""The speed ladder: its rungs, what it measures, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import ladder, ladder_rungs, ladder_table, speed
+from training.ladder import Result
+from training.ladder_rungs import RUNGS, Place
+from training.speed import Setup, Speed
+from training.values import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_knob=True)
+PLAIN = Place(gpus=0, cores=1, batch_rows=64, has_raw=False, has_prepared=False, has_loader_knob=False)
+
+
+def set_up(name: str, where: Place, before: Setup | None = None) -> Setup | str:
+    rung = next(rung for rung in RUNGS if rung.name == name)
+    return rung.set_up(before or ladder_rungs.first(where), where)
+
+
+def test_each_rung_adds_one_thing_to_the_one_before() -> None:
+    setup = ladder_rungs.first(CPU)
+    said = []
+    for rung in RUNGS:
+        changed = rung.set_up(setup, CPU)
+        assert isinstance(changed, Setup), rung.name
+        said.append(ladder_rungs.in_words(setup, changed))
+        setup = changed
+    assert said == [
+        "raw data",
+        "loader workers 4",
+        "prepared rows",
+        "batch rows 256",
+        "precision bf16-mixed",
+        "strategy ddp, devices 4, threads 1",
+        "strategy deepspeed_stage_2",
+        "torch.compile",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("more loader workers", "neither build_raw_data nor a knob loader_workers"),
+        ("prepared Parquet", "the trainable defines no prepare"),
+        ("DDP on all devices", "one core: nobody to share with"),
+        ("ZeRO 2 on all devices", "one core: nobody to share with"),
+    ],
+)
+def test_a_rung_that_can_not_be_here_says_why(name: str, reason: str) -> None:
+    assert set_up(name, PLAIN) == reason
+
+
+def test_on_a_gpu_the_lower_precision_is_fp16() -> None:
+    where = Place(gpus=2, cores=8, batch_rows=64, has_raw=False, has_prepared=False, has_loader_knob=False)
+    found = set_up("lower precision", where)
+    assert isinstance(found, Setup)
+    assert found.precision == "16-mixed"
+    shared = set_up("ZeRO 2 on all devices", where)
+    assert isinstance(shared, Setup)
+    assert (shared.devices, shared.threads) == (2, 4)
+
+
+def fake(samples_s: float, loader_rows_s: float | None = None) -> Speed:
+    return Speed(
+        samples_s=samples_s,
+        blocks=[samples_s],
+        epoch_rows=1000,
+        batch_rows=64,
+        data_wait_pct=5.0,
+        busy_pct=90.0,
+        loader_rows_s=loader_rows_s,
+    )
+
+
+@pytest.fixture
+def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Samples a second by what was measured; a fake PC in place of this one's noise."""
+    asked: dict[str, Any] = {"setups": []}
+
+    def measure(trainable: str, params: Any, setup: Setup, seconds: float) -> tuple[Speed | None, str]:
+        asked["setups"].append(setup)
+        if setup.compile:
+            return None, "out of memory"
+        if setup.devices > 1:
+            return fake(90.0), ""
+        return fake(100.0 if setup.batch_rows is None else 150.0), ""
+
+    monkeypatch.setattr(speed, "measure", measure)
+    return asked
+
+
+def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
+    speeds: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"larger batch +150 .* 1\.50x .* batch rows 256", printed)
+    assert re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed) or "one core" in printed
+    assert "failed: out of memory" in printed
+    last = speeds["setups"][-1]
+    assert last.devices == 1  # what DDP had was left out
+    assert last.batch_rows == 256
+    content = json.loads((tmp_path / "it/ladder.json").read_text())
+    assert [rung["rung"] for rung in content["rungs"]] == [rung.name for rung in RUNGS]
+    assert (tmp_path / "it/ladder.png").read_bytes().startswith(b"\x89PNG")
+    table = (tmp_path / "it/ladder.md").read_text()
+    assert table.count("\n| ") == len(RUNGS) + 2
+    assert "| 13.29x | 70 % |" in table
+
+
+def test_what_the_data_alone_has_brought_is_said() -> None:
+    results = [
+        Result("as given", fake(10, 20.0), 1.0, "raw data", True),
+        Result("prepared Parquet", fake(90, 5000.0), 9.0, "prepared rows", True),
+    ]
+    assert "Data alone 20 -> 5,000 rows/s, 250x" in ladder_table.summary(results)
+
+
+BROKEN = """
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+def build_model(params):
+    raise ValueError("no such net")
+"""
+
+
+def test_a_first_rung_that_fails_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_net.py").write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the process that measures
+    assert ladder.main(["broken_net", "--results-dir", str(tmp_path)]) == 1
+    assert "failed: ValueError: no such net" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give what to train first: "),
+        (["digits_mpl"], "no such trainable. Did you mean 'digits_mlp'"),
+        (["digits_mlp", "--second", "3"], "--second: no such flag. Did you mean '--seconds'"),
+        (["digits_mlp", "--seconds", "0"], "--seconds 0: must be above 0"),
+        (["digits_mlp", "--hidden", "big"], "--params hidden=big: must be int"),
+    ],
+)
+def test_a_mistake_is_answered(arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        ladder.parse(arguments)
+
+
+def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
+    found, reason = speed.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
+    assert found is not None, reason
+    assert len(found.blocks) == speed.BLOCKS
+    assert found.samples_s > 0
+    assert (found.batch_rows, found.epoch_rows) == (100, 1200)
+    assert found.loader_rows_s is not None
+    assert found.loader_rows_s > found.samples_s
+
+
+@pytest.mark.slow
+def test_the_speed_of_two_workers_is_theirs_together() -> None:
+    setup = Setup(batch_rows=100, strategy="ddp", devices=2)
+    found, reason = speed.measure("digits_mlp", {}, setup, 0.3)
+    assert found is not None, reason
+    assert (found.batch_rows, found.epoch_rows) == (100, 1200)

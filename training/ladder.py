@@ -1,0 +1,180 @@
+"""The speed ladder: `python -m training.ladder NAME` trains a model as it is given, then ever faster.
+
+Each rung adds one thing to the fastest set-up so far, and is measured by itself; one that does not help is
+shown and left out. All flags: `python -m training.ladder NAME --help`. Exit status: 0; 1, the first rung
+failed; 2, a mistake in what was asked; 130, Ctrl-C (what is measured is kept).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from training import flags, knob_flags, ladder_rungs, plugins, speed
+from training.ladder_rungs import Place
+from training.single import TRAINABLE
+from training.speed import Speed
+from training.values import Knob, UserError
+from training.words import place
+
+COMMAND = "python -m training.ladder"
+HELPS = 1.02
+"""Of the fastest so far; less is noise."""
+KINDS = {"seconds": float, "name": str | None, "results_dir": str, "data_dir": str, "prepared_dir": str}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A ladder that is asked for."""
+
+    trainable: str
+    module: ModuleType
+    params: Mapping[str, Knob]
+    seconds: float
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a rung."""
+
+    rung: str
+    speed: Speed | None
+    times: float | None
+    """As fast as the first rung."""
+    note: str
+    """Why it was left out, or could not be; what it was."""
+    is_kept: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    try:
+        return climb(parse(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        return 130
+
+
+def climb(asked: Asked) -> int:
+    """Measure rung by rung, say and keep each; the exit status."""
+    from training import ladder_table, preparation
+
+    where = _place(asked)
+    print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {ladder_table.machine()}", flush=True)
+    preparation.of_trial(asked.trainable, asked.module, asked.params)
+    print(f"\n{ladder_table.HEAD}", flush=True)
+    results: list[Result] = []
+    asked.folder.mkdir(parents=True)
+    for result in _results(asked, where):
+        results.append(result)
+        print(ladder_table.line(result), flush=True)
+        ladder_table.write(asked.folder, asked.trainable, asked.params, results)
+        if results[0].speed is None:
+            return 1
+    print(f"\n{ladder_table.summary(results)}\n")
+    for path in sorted(asked.folder.iterdir()):
+        print(f"           {place(path)}")
+    return 0
+
+
+def _results(asked: Asked, where: Place) -> Iterator[Result]:
+    setup, start, best = ladder_rungs.first(where), 0.0, 0.0
+    for rung in ladder_rungs.RUNGS:
+        changed = rung.set_up(setup, where)
+        if isinstance(changed, str):
+            yield Result(rung.name, None, None, f"can't be here: {changed}", False)
+            continue
+        found, reason = speed.measure(asked.trainable, asked.params, changed, asked.seconds)
+        if found is None:
+            yield Result(rung.name, None, None, f"failed: {reason}", False)
+            continue
+        start = start or found.samples_s
+        helps = found.samples_s > HELPS * best
+        words = ladder_rungs.in_words(setup, changed)
+        note = words if helps else f"left out: {words}"
+        yield Result(rung.name, found, found.samples_s / start, note, helps)
+        if helps:
+            best, setup = found.samples_s, changed
+
+
+def _place(asked: Asked) -> Place:
+    import torch
+
+    from training import batch_size, preparation, prepared
+
+    module: Any = asked.module
+    folder = preparation.of_trial(asked.trainable, module, asked.params)
+    data = prepared.build_data(module, module.Params(**asked.params), folder)
+    return Place(
+        gpus=torch.cuda.device_count(),
+        cores=os.cpu_count() or 1,
+        batch_rows=batch_size.of(data),
+        has_raw=hasattr(module, "build_raw_data"),
+        has_prepared=prepared.has_preparation(module),
+        has_loader_knob="loader_workers" in {field.name for field in dataclasses.fields(module.Params)},
+    )
+
+
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """What is asked for.
+
+    Raises:
+        UserError: every fault found, one a line.
+        SystemExit: after `--help` (status 0).
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
+    if name is None and not {"-h", "--help"} & set(tokens):
+        raise UserError(f"give what to train first: {', '.join(plugins.choices(TRAINABLE))}")
+    module = None if name is None else plugins.find(TRAINABLE, name)
+    names = [] if module is None else knob_flags.free(module.Params, [*KINDS])
+    tokens, of_files, typed = knob_flags.take(tokens, names)
+    flags.refuse_unknown(tokens, map(flags.flag, [*names, *KINDS]), f"{COMMAND} {name}")
+    values = _parser(name, module, names).values_of(tokens, KINDS)
+    assert name is not None
+    assert module is not None
+    flags.use_machine(values)
+    params, faults = knob_flags.checked(module.Params, {**of_files, **typed})
+    if not values.seconds > 0:
+        faults.append(f"--seconds {values.seconds:g}: must be above 0")
+    folder = Path(values.results_dir).expanduser() / (
+        values.name or time.strftime(f"ladder-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
+    )
+    if folder.exists():
+        faults.append(f"--name {values.name}: {folder} is there already; give another name")
+    if faults:
+        raise UserError("\n".join(faults))
+    return Asked(name, module, params, values.seconds, folder)
+
+
+def _parser(name: str | None, module: ModuleType | None, names: Sequence[str]) -> flags.Parser:
+    parser = flags.Parser(
+        prog=f"{COMMAND} {name or 'NAME'}",
+        usage="%(prog)s [flags]",
+        description="Train as it is given, then ever faster, one thing at a time: what each brings. "
+        + (f"NAME: {', '.join(plugins.choices(TRAINABLE))}, or yours." if name is None else ""),
+    )
+    if module is not None:
+        knob_flags.add(parser, f"Knobs of {name}", module.Params, names)
+    group = parser.add_argument_group("How")
+    flags.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
+    named = "Name of its folder (default: ladder-, the trainable, the time)."
+    flags.add(group, "name", str | None, named, None)
+    flags.add(group, "results_dir", str, "Folder that holds it.", "results")
+    flags.add_machine(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

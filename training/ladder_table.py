@@ -1,0 +1,143 @@
+"""The ladder as a table, a file of figures and a picture; beside ours, what the articles tell of theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from training import durable
+from training.values import Knob
+
+if TYPE_CHECKING:
+    from training.ladder import Result
+
+ARTICLES = {
+    "as given": ("1x", "35 %"),
+    "more loader workers": ("", "55 %"),
+    "prepared Parquet": ("13.29x", "70 %"),
+    "larger batch": ("", "85 %"),
+    "DDP on all devices": ("3.63x", ""),
+    "ZeRO 2 on all devices": ("21.53x", ""),
+}
+"""Speed-up and GPU-Util, as `NOTE` says."""
+NOTE = (
+    "Theirs: the speed-up of a thesis on face video with 4 PCs (DDP alone 3.63x, with Parquet 13.29x, with\n"
+    "ZeRO 2, fp16 and larger batches 21.53x), and the GPU-Util of another article's model, rung by rung."
+)
+_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "theirs", "GPU-Util")
+_WIDTHS = (22, 9, 8, 9, 5, 9, 6, 8)
+HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
+KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
+
+
+def machine() -> str:
+    """This PC in a few words."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    what = ", ".join(gpus) or "no GPU"
+    return f"{os.cpu_count()} cores ({platform.machine()}), {what}"
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """One row of the table."""
+    speed, told = result.speed, ARTICLES.get(result.rung, ("", ""))
+    if speed is None or result.times is None:
+        return result.rung, "-", "-", "-", "-", "-", *told
+    return (
+        result.rung,
+        f"{speed.samples_s:,.4g}",
+        f"{speed.epoch_rows / speed.samples_s:,.3g}",
+        f"{speed.data_wait_pct:.0f} %",
+        f"{speed.busy_pct:.0f} %",
+        f"{result.times:.2f}x" if result.is_kept else f"({result.times:.2f}x)",
+        *told,
+    )
+
+
+def line(result: Result) -> str:
+    """One row as the screen has it."""
+    padded = "  ".join(cell.ljust(width) for cell, width in zip(cells(result), _WIDTHS, strict=True))
+    return f"{padded}  {result.note}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """What the ladder came to."""
+    kept = [result for result in results if result.is_kept and result.speed is not None]
+    lines = [f"In all     {kept[-1].times:.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'nothing'}"]
+    loaders = {r.rung: r.speed.loader_rows_s for r in results if r.speed is not None}
+    raw, prepared = loaders.get("as given"), loaders.get("prepared Parquet")
+    if raw and prepared:
+        lines.append(f"Data alone {raw:,.4g} -> {prepared:,.4g} rows/s, {prepared / raw:,.3g}x")
+    last = kept[-1].speed
+    assert last is not None
+    if last.data_wait_pct < 10:
+        lines.append(
+            f"Now the model dominates: the steps wait {last.data_wait_pct:.0f} % of their time for data"
+        )
+    return "\n".join([*lines, NOTE])
+
+
+def write(folder: Path, trainable: str, params: Mapping[str, Knob], results: Sequence[Result]) -> None:
+    """Write ladder.md, ladder.json and ladder.png, of the rungs so far."""
+    rows = [[*cells(result), result.note] for result in results]
+    titles = [*_TITLES, "what"]
+    table = [titles, ["---"] * len(titles), *rows]
+    text = "\n".join("| " + " | ".join(row) + " |" for row in table)
+    head = f"# Ladder of {trainable}\n\n{machine()}, {time.strftime('%Y-%m-%d')}\n\n"
+    durable.write(folder / "ladder.md", f"{head}{text}\n\n{summary(results)}\n" if _is_any(results) else text)
+    content = {
+        "trainable": trainable,
+        "params": dict(params),
+        "command": " ".join(["python -m training.ladder", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
+        "rungs": [dataclasses.asdict(result) for result in results],
+    }
+    durable.write(folder / "ladder.json", json.dumps(content, indent=1))
+    if _is_any(results):
+        _draw(folder / "ladder.png", trainable, results)
+
+
+def _is_any(results: Sequence[Result]) -> bool:
+    return any(result.speed is not None for result in results)
+
+
+def _draw(path: Path, trainable: str, results: Sequence[Result]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    for row, result in enumerate(results):
+        if result.speed is None or result.times is None:
+            axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=_across(axes))
+            continue
+        axes.barh(row, result.speed.samples_s, color=KEPT if result.is_kept else LEFT_OUT)
+        left_out = "" if result.is_kept else ", left out"
+        label = f" {result.speed.samples_s:,.4g}/s, {result.times:.3g}x{left_out}"
+        axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
+    fastest = max(result.speed.samples_s for result in results if result.speed is not None)
+    slowest = min(result.speed.samples_s for result in results if result.speed is not None)
+    if fastest > 20 * slowest:
+        axes.set_xscale("log")
+        axes.set_xlim(slowest / 2, fastest * 4)
+    else:
+        axes.set_xlim(0, fastest * 1.35)
+    axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
+    axes.set(xlabel="samples trained a second", title=f"{trainable} on {machine()}")
+    axes.invert_yaxis()
+    figure.savefig(path, dpi=110)
+
+
+def _across(axes: object) -> object:
+    """Places that are a share of the width, at a row's height."""
+    return axes.get_yaxis_transform()  # type: ignore[attr-defined]

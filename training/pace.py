@@ -1,0 +1,112 @@
+"""The pace of training steps, as a callback of Lightning's Trainer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning.pytorch as pl
+import psutil
+import torch
+from lightning.pytorch.utilities.data import extract_batch_size
+
+from training.profile import Meter
+
+
+class Timed(pl.Callback):
+    """Times the steps of a training, and ends it when it has seen enough.
+
+    Args:
+        seconds: to measure.
+        warm_up_steps: that do not count.
+        blocks: parts of the time, each with a rate of its own.
+    """
+
+    def __init__(self, seconds: float, warm_up_steps: int, blocks: int) -> None:
+        self._block_s, self._warm_up_steps, self._blocks = seconds / blocks, warm_up_steps, blocks
+        self._meter = Meter(threads=1)
+        self._steps, self._block_steps = 0, 0
+        self._loader: Any = None
+        self._ended_at = 0.0
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+        self._waited_s, self._trained_s = 0.0, 0.0
+        self.rates: list[float] = []
+        """Rows a second of this worker, of each block."""
+        self.epoch_rows, self.batch_rows = 0, 0
+        """Of this worker."""
+        self.busy_pct = 0.0
+
+    @property
+    def data_wait_pct(self) -> float:
+        """Share of the steps' time in which they waited for a batch."""
+        return 100 * self._waited_s / self._trained_s
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Only the training counts: one batch of validation is enough."""
+        trainer.limit_val_batches = 1
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """What was between the epochs does not count; that the loader begins anew does."""
+        self._ended_at = time.perf_counter()
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """The batch is there."""
+        self._wait_s += time.perf_counter() - self._ended_at
+
+    def on_train_batch_end(self, trainer: pl.Trainer, _: Any, __: Any, batch: Any, *___: Any) -> None:
+        """A step has ended."""
+        if len(self.rates) == self._blocks:
+            return
+        self._loader, rows = trainer.train_dataloader, extract_batch_size(batch)
+        self._steps += 1
+        if self._steps == self._warm_up_steps or self._is_block_over():
+            _finish_gpu()
+        now = time.perf_counter()
+        self._rows += rows
+        self._time_s += now - self._ended_at
+        self._ended_at = now
+        if self._steps == self._warm_up_steps:
+            self._begin(trainer, rows)
+        elif self._is_block_over():
+            self._end_block(trainer)
+
+    def loader_alone(self, seconds: float) -> float:
+        """Rows a second that the loader gives while nothing else runs, from its first batch on."""
+        rows, began = 0, 0.0
+        while not rows or time.perf_counter() - began < seconds:
+            for batch in self._loader:
+                if not began:
+                    began = time.perf_counter()  # its processes are there
+                    continue
+                rows += extract_batch_size(batch)
+                if time.perf_counter() - began >= seconds:
+                    break
+        return rows / (time.perf_counter() - began)
+
+    def _is_block_over(self) -> bool:
+        measured = self._steps - self._warm_up_steps
+        return measured > 0 and self._block_steps > 0 and measured % self._block_steps == 0
+
+    def _begin(self, trainer: pl.Trainer, rows: int) -> None:
+        """All workers count as many steps: a worker that ends earlier would leave the others waiting."""
+        step_s = self._time_s / self._steps
+        self._block_steps = int(trainer.strategy.broadcast(max(1, round(self._block_s / step_s))))
+        self.batch_rows, self.epoch_rows = rows, rows * int(trainer.num_training_batches)
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+        psutil.cpu_percent()
+        self._meter.begin()
+        self._ended_at = time.perf_counter()
+
+    def _end_block(self, trainer: pl.Trainer) -> None:
+        self.rates.append(self._rows / self._time_s)
+        self._waited_s += self._wait_s
+        self._trained_s += self._time_s
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+        if len(self.rates) == self._blocks:
+            self.busy_pct = self._meter.end()[1].get("gpu_util_pct", psutil.cpu_percent())
+            trainer.should_stop = True
+
+
+def _finish_gpu() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

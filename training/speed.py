@@ -1,0 +1,165 @@
+"""How fast a trainable trains in a given set-up, by a run of its own: `python -m training.speed FILE`.
+
+The training steps alone are timed, from a batch's arrival to the next one's: not validation, not the first
+steps, in which memory is allocated and code compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training import durable, plugins
+from training.config import CannotTrain, FitConfig, Precision, Strategy
+from training.single import TRAINABLE
+from training.values import Knob, UserError
+
+WARM_UP_STEPS = 3
+BLOCKS = 3
+"""Parts of what is measured, each with a rate of its own: their median counts."""
+LOADER_S = 3.0
+"""For which the loader runs by itself."""
+OUT_OF_MEMORY = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How a trainable is trained."""
+
+    is_raw: bool = False
+    """Whether it reads its raw data, by `build_raw_data`."""
+    loader_workers: int | None = None
+    """Processes that read ahead; None: as its Params say."""
+    batch_rows: int | None = None
+    """Rows of a batch; None: as its Params say."""
+    precision: Precision = "32"
+    strategy: Strategy = "single"
+    devices: int = 1
+    threads: int = 1
+    compile: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """What came of it."""
+
+    samples_s: float
+    """Rows that are trained on in a second; the median of `blocks`."""
+    blocks: list[float]
+    epoch_rows: int
+    batch_rows: int
+    data_wait_pct: float
+    """Of the time of the steps."""
+    busy_pct: float
+    """GPU-Util by NVML, else the share of the PC's cores that was busy."""
+    loader_rows_s: float | None
+    """Rows that the loader gives when nothing else runs; of one worker."""
+
+
+def measure(
+    trainable: str, params: Mapping[str, Knob], setup: Setup, seconds: float
+) -> tuple[Speed | None, str]:
+    """Train for so many seconds in a process of its own: the speed, or why there is none."""
+    with tempfile.TemporaryDirectory(prefix="sweeps-speed-") as folder:
+        asked = Path(folder) / "asked.json"
+        content = {
+            "trainable": trainable,
+            "params": dict(params),
+            "setup": dataclasses.asdict(setup),
+            "seconds": seconds,
+        }
+        asked.write_text(json.dumps(content))
+        command = [sys.executable, "-m", "training.speed", str(asked)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        found = asked.with_name("speed.json")
+        if done.returncode == 0 and found.exists():
+            return Speed(**json.loads(found.read_text())), ""
+    if done.returncode == OUT_OF_MEMORY:
+        return None, "out of memory"
+    told = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    return None, told[-1].removeprefix("error: ").strip() if told else f"exit status {done.returncode}"
+
+
+def main(file: str) -> int:
+    """Measure what a file asks for, and write the answer beside it; the exit status."""
+    asked = json.loads(Path(file).read_text())
+    setup, params = Setup(**asked["setup"]), asked["params"]
+    module: Any = plugins.find(TRAINABLE, asked["trainable"])
+
+    from training import launch, memory, preparation
+    from training.pace import Timed
+    from training.trainer import Fit
+
+    prepared = None if setup.is_raw else preparation.of_trial(asked["trainable"], module, params)
+    if setup.loader_workers is not None and not setup.is_raw:
+        params = {**params, "loader_workers": setup.loader_workers}
+    timed = Timed(asked["seconds"], WARM_UP_STEPS, BLOCKS)
+    config = FitConfig(
+        max_epochs=10**6,
+        metric=module.METRIC,
+        mode=module.MODE,
+        precision=setup.precision,
+        strategy=setup.strategy,
+        devices=setup.devices,
+        threads=setup.threads,
+        compile=setup.compile,
+    )
+    try:
+        fit = Fit(_SetUp(module, setup, prepared), module.Params(**params), config)
+        fit.run(lambda epoch: True, timed)
+    except Exception as error:
+        if memory.is_out_of_memory(error):
+            return memory.OUT_OF_MEMORY
+        raise
+    if launch.is_first():
+        durable.write(Path(file).with_name("speed.json"), json.dumps(_answer(timed, setup)))
+    return 0
+
+
+def _answer(timed: Any, setup: Setup) -> dict[str, Any]:
+    rates = [rate * setup.devices for rate in timed.rates]
+    speed = Speed(
+        samples_s=statistics.median(rates),
+        blocks=rates,
+        epoch_rows=timed.epoch_rows * setup.devices,
+        batch_rows=timed.batch_rows * setup.devices,
+        data_wait_pct=timed.data_wait_pct,
+        busy_pct=timed.busy_pct,
+        loader_rows_s=timed.loader_alone(LOADER_S) if setup.devices == 1 else None,
+    )
+    return dataclasses.asdict(speed)
+
+
+class _SetUp:
+    """A trainable whose data is as a set-up has it."""
+
+    def __init__(self, module: Any, setup: Setup, prepared: Path | None) -> None:
+        def build_data(params: Any) -> Any:
+            from training.prepared import build_data as as_it_is
+
+            if setup.is_raw:
+                data = module.build_raw_data(params, setup.loader_workers or 0)
+            else:
+                data = as_it_is(module, params, prepared)
+            if setup.batch_rows is not None:
+                data.batch_size = setup.batch_rows
+            return data
+
+        self.METRIC, self.MODE, self.Params = module.METRIC, module.MODE, module.Params
+        self.build_model, self.build_data = module.build_model, build_data
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1]))
+    except (UserError, CannotTrain) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
