@@ -13,7 +13,8 @@ from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
-from training.values import DATA_DIR_VARIABLE, UserError
+from training import flags
+from training.values import UserError
 from training.words import command, count, place, short
 
 INTERRUPTED = 130
@@ -49,8 +50,9 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
         return f"Repeat     {command('sweeps.run', *again)}"
     more: tuple[str, ...] = ()
-    if any(argument.startswith("--data-dir") for argument in sys.argv):
-        more = ("--data-dir", os.environ[DATA_DIR_VARIABLE])
+    for name, variable in flags.OF_THE_MACHINE.items():
+        if any(flags.is_flag(argument, name) for argument in sys.argv):
+            more += (name, os.environ[variable])
     if end.outcome == "out of time":
         more += ("--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}")
     return f"Go on      {command('sweeps.run', '--resume', place(plan.folder), *more)}"

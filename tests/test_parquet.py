@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -18,8 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import shards
+from training.config import FitConfig
+from training.epochs import Epoch
 from training.parquet import Batches, Columns, ParquetDataModule, PreparedRows
 from training.shards import Column, Manifest, NotPrepared
+from training.trainer import Fit
 
 COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
 
@@ -277,6 +281,46 @@ def test_what_workers_have_read_ahead_is_not_lost(folder: Path) -> None:
     batches = iter(loader)
     next(batches), next(batches)
     assert loader.state_dict() == {"epoch": 0, "batches": 2}  # type: ignore[attr-defined]
+
+
+class Scored(Reading):
+    """Logs a metric, so that ours can train it."""
+
+    def on_train_epoch_end(self) -> None:
+        self.log("score", float(self.current_epoch))
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
+    loader_workers: int, folder: Path, tmp_path: Path
+) -> None:
+    models: list[Scored] = []
+
+    def build_model(_: object) -> Scored:
+        models.append(Scored())
+        return models[-1]
+
+    trainable: Any = SimpleNamespace(
+        build_model=build_model,
+        build_data=lambda _: OnlyTraining(folder, 16, loader_workers=loader_workers),
+    )
+    config = FitConfig(max_epochs=3, metric="score", mode="max")
+    Fit(trainable, None, config).run(lambda _: True)
+    whole = models[0].read
+    assert [sorted(itertools.chain(*whole[first : first + 4])) for first in (0, 4, 8)] == [
+        list(range(64))
+    ] * 3
+    assert whole[:4] != whole[4:8] != whole[8:]
+    stopped = Fit(trainable, None, config)
+
+    def save(epoch: Epoch) -> bool:
+        if epoch.epoch == 2:
+            stopped.save(tmp_path)
+        return epoch.epoch < 2
+
+    stopped.run(save)
+    Fit(trainable, None, config, tmp_path).run(lambda _: True)
+    assert models[1].read + models[2].read == whole
 
 
 # What is not whole.

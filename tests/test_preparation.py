@@ -16,7 +16,7 @@ import ray
 
 from tests.clips import FILES, RAW, Clips
 from tests.conftest import ROOT, fill_up
-from training import plugins, preparation, prepared
+from training import pipeline, plugins, preparation, prepared
 from training.config import CannotPrepare
 from training.parquet import ParquetDataModule
 from training.prepared import DataSet
@@ -169,6 +169,25 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     clips.forget_calls()
     assert sorted(rows_in(preparation.ensure(look(clips)))) == list(range(120))
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
+
+
+def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
+    for number in range(4):
+        clips.add(f"a_bad{number}", fault="raises")
+    for number in range(28):
+        clips.add(f"slow{number}", seconds=0.3)
+    with pytest.raises(CannotPrepare, match=r"4 raw files of 40 can't .* allows 3\."):
+        preparation.ensure(look(clips), max_bad_pct=8)
+    assert len(clips.calls()) < 40
+
+
+def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "DIED", 1)
+    for number in range(3):
+        clips.add(f"bad{number}", fault="dies")
+    expected = "the processes of more than 1 raw files died, .* code of prepare crash, .* Ray says: "
+    with pytest.raises(CannotPrepare, match=expected):
+        preparation.ensure(look(clips))
 
 
 def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:

@@ -42,6 +42,16 @@ def test_params_come_from_a_file_too_and_what_is_typed_wins(tmp_path: Path) -> N
     assert run.params == {"lr": 0.001, "hidden": 8, "momentum": 0.5}
 
 
+def test_a_run_that_goes_on_is_told_where_its_folders_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\n")
+    for name in ("SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"):
+        monkeypatch.setenv(name, "before")
+    single.parse(["--resume", str(tmp_path), "--data-dir", "/raw", "--prepared-dir=/prepared"])
+    assert (os.environ["SWEEPS_DATA_DIR"], os.environ["SWEEPS_PREPARED_DIR"]) == ("/raw", "/prepared")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -75,7 +75,8 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str |
     added.option_strings = [flag(name)]  # of lists jsonargparse knows `--trainable+` too
 
 
-OF_THE_MACHINE = ("--data-dir", "--prepared-dir")
+OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
+"""Flags that are of a machine, and in no file of settings: each goes into the environment."""
 
 
 def add_machine(parser: Parser, *aliases: str) -> None:
@@ -100,12 +101,14 @@ def add_machine(parser: Parser, *aliases: str) -> None:
 
 def use_machine(values: Any) -> None:
     """Let all find these folders, in this process and in those that it starts."""
-    for variable, folder in (
-        (DATA_DIR_VARIABLE, values.data_dir),
-        (PREPARED_DIR_VARIABLE, values.prepared_dir),
-    ):
-        if folder:
-            os.environ[variable] = str(Path(folder).expanduser().resolve())
+    use_folder(DATA_DIR_VARIABLE, values.data_dir)
+    use_folder(PREPARED_DIR_VARIABLE, values.prepared_dir)
+
+
+def use_folder(variable: str, folder: str | None) -> None:
+    """Say in the environment where a folder is, if one was given."""
+    if folder:
+        os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
 def take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:

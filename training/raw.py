@@ -6,6 +6,7 @@ not read twice.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -150,5 +151,6 @@ def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
     old_enough = (time.time() - TICK_S) * 1e9
     new = {str(path): fact for path, fact in found.items() if fact[1] < old_enough}
     if new:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        durable.write(memory, json.dumps({**_read(memory), **new}))
+        with contextlib.suppress(OSError):  # a full disk, say: they are read again the next time
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            durable.write(memory, json.dumps({**_read(memory), **new}))

@@ -175,6 +175,9 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run which did not fit needs.
     rows, tokens = flags.take_all(tokens, "--micro-batch", "a number of rows")
+    for name, variable in flags.OF_THE_MACHINE.items():
+        values, tokens = flags.take_all(tokens, name, "a folder")
+        flags.use_folder(variable, values[-1] if values else None)
     if tokens:
         raise UserError(f"{tokens[0]}: a run that goes on keeps its settings; --resume stands alone")
     if not all(number.isdecimal() and int(number) for number in rows):
