@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import tempfile
 import time
 import warnings
@@ -120,6 +121,7 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     if address:
         ray_settings.refuse_silent(address)
     code = sources.to_send([plugins.load(data_set.module)]) if address else []
+    before = signal.getsignal(signal.SIGTERM)
     try:
         with ray_settings.quietly(), tempfile.TemporaryDirectory() as empty:
             ray.init(
@@ -139,3 +141,4 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        signal.signal(signal.SIGTERM, before)  # Ray has put its own there, and leaves it

@@ -60,12 +60,7 @@ def ensure(
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
     with alone(data_set):
-        try:
-            manifest = data_set.manifest()
-        except NotPrepared as error:
-            print(f"{error}. It is prepared again.", flush=True)
-            manifest = None
-        if manifest is not None:
+        if _is_there(data_set):
             if has_to_say:
                 print(f"prepared already: {data_set.in_a_line()}", flush=True)
             return data_set.folder
@@ -83,17 +78,20 @@ def ensure(
         return data_set.folder
 
 
+def _is_there(data_set: DataSet) -> bool:
+    try:
+        return data_set.manifest() is not None
+    except NotPrepared as error:
+        print(f"{error}. It is prepared again.", flush=True)
+        return False
+
+
 def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None:
     began = time.monotonic()
     allowed = int(len(data_set.items) * max_bad_pct / 100)
     bad: dict[Item, str] = {}
     todo = [item for item in data_set.items if not data_set.part(item).exists()]
-    done = len(data_set.items) - len(todo)
-    before = f", {done:,} of them before" if done else ""
-    files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
-    knobs = ", ".join(f"{knob}={value}" for knob, value in data_set.knobs.items())
-    what = f"{data_set.name} ({knobs})" if knobs else data_set.name
-    print(f"Preparing {what}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)
+    _say_begin(data_set, done=len(data_set.items) - len(todo))
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(pipeline.connected(data_set, address))
@@ -180,6 +178,14 @@ def _write_shards(
                 splits[split].append(shard)
                 bar.add(shard.rows)
     return splits
+
+
+def _say_begin(data_set: DataSet, done: int) -> None:
+    knobs = ", ".join(f"{knob}={value}" for knob, value in data_set.knobs.items())
+    what = f"{data_set.name} ({knobs})" if knobs else data_set.name
+    files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
+    before = f", {done:,} of them before" if done else ""
+    print(f"Preparing {what}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)
 
 
 def _say_end(data_set: DataSet, manifest: Manifest) -> None:

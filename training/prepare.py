@@ -110,21 +110,28 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     assert name is not None
     assert module is not None
     flags.use_machine(values)
-    # Of a sweep's winner all knobs are given: those that prepared rows depend on count.
-    given = {knob: value for knob, value in of_files.items() if knob in module.PREPARE_KNOBS}
+    knobs, faults = _checked(module, of_files, typed)
+    if not 0 <= values.max_bad_pct <= 100:
+        faults.append(f"--max-bad-pct {values.max_bad_pct:g}: from 0 to 100")
+    if faults:
+        raise UserError("\n".join(faults))
+    return Asked(name, module, knobs, values.max_bad_pct, values.address, values.check)
+
+
+def _checked(
+    module: ModuleType, of_files: Mapping[str, Knob], typed: Mapping[str, Knob]
+) -> tuple[dict[str, Knob], list[str]]:
+    """The knobs that prepared rows depend on, and what is wrong with those that were given."""
     faults = [
         f"--params {knob}: prepared rows do not depend on it.{nearest(knob, module.PREPARE_KNOBS)} "
         f"Knobs that they depend on: {', '.join(module.PREPARE_KNOBS) or 'none'}"
         for knob in typed
         if knob not in module.PREPARE_KNOBS
     ]
-    own = {knob: value for knob, value in typed.items() if knob in module.PREPARE_KNOBS}
-    knobs, wrong = knob_flags.checked(module.Params, {**given, **own})
-    if not 0 <= values.max_bad_pct <= 100:
-        faults.append(f"--max-bad-pct {values.max_bad_pct:g}: from 0 to 100")
-    if faults := [*faults, *wrong]:
-        raise UserError("\n".join(faults))
-    return Asked(name, module, knobs, values.max_bad_pct, values.address, values.check)
+    # A file may be of a sweep's winner, and then has all knobs.
+    given = {knob: value for knob, value in {**of_files, **typed}.items() if knob in module.PREPARE_KNOBS}
+    knobs, wrong = knob_flags.checked(module.Params, given)
+    return knobs, [*faults, *wrong]
 
 
 def _parser(name: str | None, module: ModuleType | None) -> flags.Parser:
