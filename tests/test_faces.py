@@ -93,6 +93,11 @@ def test_a_detector_finds_the_face_and_no_other(detector: str, portrait: Any) ->
         assert (np.abs(face.eyes[:, 1] - face.eyes[:, 1].mean()) < 8).all()
 
 
+@pytest.mark.parametrize("detector", _faces_detect.WEIGHTS)
+def test_a_frame_that_is_too_small_for_a_face_has_none(detector: str) -> None:
+    assert _faces_detect.detector(detector)([np.zeros((24, 32, 3), np.uint8)]) == [None]
+
+
 def test_the_two_detectors_agree_on_the_landmarks(portrait: Any) -> None:
     mesh = _faces_detect.mesh()
     found = [_faces_detect.detector(name)([portrait])[0] for name in _faces_detect.WEIGHTS]

@@ -114,8 +114,8 @@ class Mtcnn:
     def _propose(self, frames: Sequence[Frame]) -> list[Floats]:
         """Of each frame, square boxes [n, 4] that the first network takes for faces."""
         height, width = frames[0].shape[:2]
-        boxes: list[list[Floats]] = [[] for _ in frames]
-        scores: list[list[Floats]] = [[] for _ in frames]
+        boxes = [[np.zeros((0, 4), np.float32)] for _ in frames]
+        scores = [[np.zeros(0, np.float32)] for _ in frames]
         scale = CELL_PIXELS / SMALLEST_PIXELS
         while min(height, width) * scale >= CELL_PIXELS:
             size = int(width * scale + 1), int(height * scale + 1)
