@@ -390,6 +390,19 @@ def test_raw_videos_give_the_batches_that_prepared_rows_give(write: Write, prepa
     assert faces.build_model(PARAMS)(batch["images"]).shape == (5,)
 
 
+def test_the_network_is_a_small_one_of_separable_convolutions() -> None:
+    model = faces.build_model(faces.Params())
+    assert 0.7e6 < sum(weights.numel() for weights in model.parameters()) < 1e6
+    assert all(weights.is_contiguous() for weights in model.parameters())  # DeepSpeed asks for it
+    seen: list[bool] = []
+    model.net[5].register_forward_hook(
+        lambda layer, inputs, made: seen.append(made.is_contiguous(memory_format=torch.channels_last))
+    )
+    images = torch.randint(0, 256, (2, 96, 96, 3), dtype=torch.uint8)
+    assert model(images).shape == (2,)
+    assert seen == [True]
+
+
 def test_a_trial_learns_the_few_rows_that_it_sees(prepared: Path) -> None:
     losses: list[float] = []
 

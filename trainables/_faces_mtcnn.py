@@ -130,7 +130,10 @@ class Mtcnn:
                 boxes[number].append(_moved(cells, by[:, rows, columns].T)[kept])
                 scores[number].append(of_frame[rows, columns][kept])
             scale *= SCALE_STEP
-        return [_square(_best(*map(np.concatenate, one))) for one in zip(boxes, scores, strict=True)]
+        return [
+            _square(_best(np.concatenate(of_frame), np.concatenate(score)))
+            for of_frame, score in zip(boxes, scores, strict=True)
+        ]
 
     def _refine(
         self, stage: _Stage, frames: Sequence[Frame], boxes: list[Floats], pixels: int, threshold: float
