@@ -27,4 +27,9 @@ def batches(rows: Rows, batch_size: int, *, shuffle: bool) -> DataLoader[Rows]:
     """
     data: Any = TensorDataset(*rows)
     order = RandomSampler(data) if shuffle else SequentialSampler(data)
-    return DataLoader(data, sampler=BatchSampler(order, batch_size, drop_last=False), batch_size=None)
+    return DataLoader(
+        data,
+        sampler=BatchSampler(order, batch_size, drop_last=False),
+        batch_size=None,
+        pin_memory=torch.cuda.is_available(),  # the step goes on while its next batch is copied
+    )

@@ -5,17 +5,31 @@ Shapes: B images of a batch, T patches of an image, D `width`, H `heads`.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainables._classifier import Classifier
 from trainables._fashion_mnist import PIXELS
+from training.config import CannotTrain
 
 if TYPE_CHECKING:
     from trainables.fashion_vit import Params
+
+
+BACKENDS = {
+    "auto": None,
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+"""What `attention` may be; auto leaves the choice to PyTorch, for each call."""
+OF_GPUS = ("efficient", "cudnn")
 
 
 class Vit(Classifier):
@@ -24,7 +38,8 @@ class Vit(Classifier):
 
     def __init__(self, params: Params) -> None:
         width, patches = params.width, (PIXELS // params.patch) ** 2
-        blocks = [_Block(width, params.heads, params.dropout) for _ in range(params.depth)]
+        backend = _backend(params.attention)
+        blocks = [_Block(width, params.heads, params.dropout, backend) for _ in range(params.depth)]
         super().__init__(
             nn.Sequential(
                 _Patches(params.patch, width),  # [B, T, D]
@@ -43,10 +58,18 @@ class Vit(Classifier):
             {"params": decayed, "weight_decay": self._params.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        optimizer = torch.optim.AdamW(groups, lr=self._params.lr)
+        # One kernel for all weights: 0.92 of the epoch's time on a CPU (benchmarks/inner_loop.py).
+        optimizer = torch.optim.AdamW(groups, lr=self._params.lr, fused=True)
         warm = max(1, self._params.warmup_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def _backend(attention: str) -> SDPBackend | None:
+    if attention in OF_GPUS and not torch.cuda.is_available():
+        on_cpu = ", ".join(name for name in BACKENDS if name not in OF_GPUS)
+        raise CannotTrain(f"attention {attention}: of GPUs, and there is none; a CPU has {on_cpu}")
+    return BACKENDS[attention]
 
 
 class _Patches(nn.Module):
@@ -65,9 +88,10 @@ class _Patches(nn.Module):
 class _Block(nn.Module):
     """Attention, then a hidden layer, each on normed inputs and added to what came in."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, backend: SDPBackend | None) -> None:
         super().__init__()
-        self.attend = nn.Sequential(nn.LayerNorm(width), _Attention(width, heads), nn.Dropout(dropout))
+        attention = _Attention(width, heads, backend)
+        self.attend = nn.Sequential(nn.LayerNorm(width), attention, nn.Dropout(dropout))
         self.think = nn.Sequential(
             *(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)),
             nn.Dropout(dropout),
@@ -82,15 +106,17 @@ class _Block(nn.Module):
 class _Attention(nn.Module):
     """Each patch takes from all others what its heads look for."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, backend: SDPBackend | None) -> None:
         super().__init__()
         self.heads = heads
+        self._backend = backend
         self.ask = nn.Linear(width, 3 * width)
         self.answer = nn.Linear(width, width)
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         asked = self.ask(patches).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, H, D / H]
         query, key, value = asked.permute(2, 0, 3, 1, 4)  # each [B, H, T, D / H]
-        seen = functional.scaled_dot_product_attention(query, key, value)
+        with nullcontext() if self._backend is None else sdpa_kernel(self._backend):
+            seen = functional.scaled_dot_product_attention(query, key, value)
         answer: torch.Tensor = self.answer(seen.transpose(1, 2).flatten(2))
         return answer

@@ -7,7 +7,7 @@ head that reads each patch at its place scores 5 points more after 9 epochs (0.8
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trainables import _fashion_mnist
 
@@ -38,6 +38,8 @@ class Params:
     """Attention heads of a block, a divisor of width."""
     dropout: float = 0.0
     """Share dropped of what each block adds, from 0 to below 1."""
+    attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
+    """Kernel of the attention; auto: PyTorch's choice. efficient and cudnn are of GPUs."""
     batch_size: int = 64
     """Rows of a batch, > 0."""
     rows: int = 6_000
