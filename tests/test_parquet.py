@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,8 @@ from hypothesis import strategies as st
 from training import shards
 from training.config import FitConfig
 from training.epochs import Epoch
-from training.parquet import Batches, Columns, ParquetDataModule, PreparedRows
+from training.order import Batches, Slice
+from training.parquet import Columns, ParquetDataModule, PreparedRows
 from training.shards import Column, Manifest, NotPrepared
 from training.trainer import Fit
 
@@ -384,6 +386,19 @@ def test_a_shard_of_other_columns_is_named_with_both(tmp_path: Path) -> None:
         ParquetDataModule(tmp_path, 2).train_dataloader()
 
 
+def test_a_shard_that_was_written_in_another_way_is_named(tmp_path: Path) -> None:
+    data_set(tmp_path, 50, group_rows=50)
+    table = pq.read_table(tmp_path / "train-00000.parquet")
+    for other in ({"write_batch_size": 10, "data_page_size": 1}, {"compression": "zstd"}):
+        one_page = {"use_dictionary": False, "compression": "none"}
+        pq.write_table(table, tmp_path / "other.parquet", **{**one_page, **other})
+        replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
+        with pytest.raises(
+            NotPrepared, match=r"00000\.parquet: column image of row group 0 is not one plain page; prepare"
+        ):
+            reader(tmp_path)[Slice(0, 0, 7)]
+
+
 def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
     manifest = data_set(tmp_path, 50)
     assert shards.checksum_faults(tmp_path, manifest) == []
@@ -411,6 +426,44 @@ def test_what_is_written_is_uncompressed_without_a_dictionary_and_says_what_it_i
     assert file.schema_arrow.field("image").type == pa.binary(6)
     assert file.schema_arrow.field("row").type == pa.int64()
     assert file.schema_arrow.field("image").metadata == {b"dtype": b"uint8", b"shape": b"[2, 3]"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    dtype=st.sampled_from(["bool", "uint8", "float16", "int32", "float64"]),
+    shape=st.sampled_from([(), (1,), (3,), (17, 5), (300, 7)]),
+    rows=st.integers(1, 40),
+    group_rows=st.integers(1, 40),
+)
+def test_what_is_read_is_what_was_written(
+    dtype: str, shape: tuple[int, ...], rows: int, group_rows: int
+) -> None:
+    values = np.random.default_rng(rows).integers(0, 100, (rows, *shape)).astype(dtype)
+    with tempfile.TemporaryDirectory() as folder:
+        columns = {"value": Column(dtype, shape)}
+        shard = shards.write_shard(Path(folder), "train.parquet", {"value": values}, columns, group_rows)
+        Manifest(columns=columns, splits={"train": [shard]}).write(Path(folder))
+        read = reader(Path(folder), is_shuffled=False)[Slice(0, 0, rows)]["value"]
+    assert read.numpy().dtype == values.dtype
+    assert np.array_equal(read.numpy(), values)
+
+
+def test_the_values_of_a_row_group_lie_beside_one_another_whatever_their_size(tmp_path: Path) -> None:
+    """One page a group: Parquet's writer would begin another at 1 MiB."""
+    columns = {"image": Column("uint8", (512, 1024))}
+    images = np.random.default_rng(0).integers(0, 256, (9, 512, 1024), dtype=np.uint8)
+    shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns, group_rows=5)
+    content = np.fromfile(tmp_path / "a.parquet", np.uint8)
+    metadata = pq.ParquetFile(tmp_path / "a.parquet").metadata
+    read = [shards.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
+    assert [len(values) for values in read] == [5, 4]
+    assert np.array_equal(np.concatenate(read).reshape(images.shape), images)
+
+
+def test_a_batch_can_be_written_into(folder: Path) -> None:
+    rows = reader(folder, is_shuffled=False)
+    rows[Slice(0, 0, 5)]["image"].zero_()
+    assert rows[Slice(0, 0, 5)]["image"].any()
 
 
 def test_rows_that_are_not_what_the_columns_say_are_refused(tmp_path: Path) -> None:

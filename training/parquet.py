@@ -9,20 +9,18 @@ and shuffles rows within a window, so that each read is of contiguous memory.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset
 
-from training.shards import Manifest, NotPrepared, open_shard, to_arrays
+from training.order import WINDOW_ROWS, Batches, Group, Order, Slice
+from training.shards import Column, Manifest, NotPrepared, Shard, mapped, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
@@ -30,115 +28,8 @@ Columns = dict[str, npt.NDArray[Any]]
 """The same as it was stored."""
 Transform = Callable[[str, int, Columns], Columns]
 """Of a split, an epoch and a batch as it was stored, the batch that is trained on."""
-WINDOW_ROWS = 8192
-"""Rows among which a row is shuffled, beside the order of the groups."""
-KEPT_GROUPS = 2
-"""Row groups that a reader keeps: a window begins in the group where the one before it ended."""
-
-
-class Slice(NamedTuple):
-    """A batch, as the loader asks for it: rows at positions `first` to `last` (not in it) of an epoch."""
-
-    epoch: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class Group:
-    """A row group: what is read at once."""
-
-    shard: int
-    number: int
-    rows: int
-
-
-@dataclass(frozen=True)
-class Order:
-    """The order of a split's rows in an epoch."""
-
-    groups: tuple[Group, ...]
-    seed: int
-    epoch: int
-    is_shuffled: bool
-    window_rows: int = WINDOW_ROWS
-
-    @cached_property
-    def _turns(self) -> list[int]:
-        """The groups in the order in which they come."""
-        turns = np.arange(len(self.groups))
-        return list(self._generator(0).permutation(turns) if self.is_shuffled else turns)
-
-    @cached_property
-    def _ends(self) -> npt.NDArray[np.int64]:
-        """Behind which position each turn ends."""
-        return np.cumsum([self.groups[turn].rows for turn in self._turns])
-
-    def windows(self, first: int, last: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-        """The windows (first, last) that positions lie in, and which of their rows, in order."""
-        size = self.window_rows if self.is_shuffled else last - first
-        start = first // size * size if self.is_shuffled else first
-        for begin in range(start, last, size):
-            end = min(begin + size, int(self._ends[-1]))
-            rows = np.arange(end - begin)
-            if self.is_shuffled:
-                rows = self._generator(1 + begin // size).permutation(rows)
-            yield begin, end, rows[max(first - begin, 0) : last - begin]
-
-    def groups_of(self, first: int, last: int) -> Iterator[tuple[Group, int, int]]:
-        """Groups, and from and to which of their rows: those between two positions, before the windows
-        are shuffled."""
-        turn = int(np.searchsorted(self._ends, first, side="right"))
-        while first < last:
-            group = self.groups[self._turns[turn]]
-            begin = int(self._ends[turn]) - group.rows
-            end = min(last, int(self._ends[turn]))
-            yield group, first - begin, end - begin
-            first, turn = end, turn + 1
-
-    def _generator(self, *what: int) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.epoch, *what))
-
-
-class Batches(DistributedSampler[Any]):
-    """The batches of one rank: as many on each, every row once (with `drop_last`, as many as fill them).
-
-    A DistributedSampler, so that Lightning tells it the epoch and puts no other in its place.
-    """
-
-    def __init__(
-        self, rows: int, batch_size: int, *, rank: int = 0, ranks: int = 1, drop_last: bool = False
-    ) -> None:
-        if rows < ranks:
-            raise ValueError(f"{rows} rows for {ranks} workers: each needs one at least")
-        self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
-        self._batch_size = batch_size
-        fewest, most = rows // ranks, -(-rows // ranks)
-        # Of batches of one row a rank may have to take two at its end: no rank may be without a batch.
-        self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
-        self._drops_last = drop_last
-        self.epoch = 0
-        self.start = (0, 0)
-        """An epoch, and the batches of it that are left out: they were trained on before a stop."""
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Any]:
-        epoch, batches = self.start
-        edges = self._edges()
-        for first, last in itertools.pairwise(edges[batches:] if epoch == self.epoch else edges):
-            yield Slice(self.epoch, first, last)
-
-    def _edges(self) -> list[int]:
-        edges = [self._first + number * self._batch_size for number in range(self._count)]
-        if self._drops_last:
-            return [*edges, self._first + self._count * self._batch_size] if edges else []
-        # A rank that has a row less than another, and so nothing for a last batch: it gets one of the
-        # batch before.
-        if edges[-1] >= self._last:
-            edges[-1] = self._last - 1
-        return [*edges, self._last]
+KEPT_GROUPS = 64
+"""Row groups of a shard whose numbers are kept: batch after batch takes from those of a window."""
 
 
 class PreparedRows(Dataset[Batch]):
@@ -159,19 +50,16 @@ class PreparedRows(Dataset[Batch]):
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
         self._seed, self._is_shuffled, self._window_rows = seed, is_shuffled, window_rows
-        self._files: dict[int, Any] = {}
         groups = []
-        for number in range(len(self._shards)):
-            metadata = self._file(number).metadata
+        for number, shard in enumerate(self._shards):
+            metadata = open_shard(folder, shard, self._columns).metadata
             groups += [
                 Group(number, group, metadata.row_group(group).num_rows)
                 for group in range(metadata.num_row_groups)
             ]
         self._groups = tuple(group for group in groups if group.rows)
-        self._files = {}
         self._order: Order | None = None
-        self._read: dict[Group, dict[str, npt.NDArray[Any]]] = {}
-        self._window: tuple[tuple[int, int, int], dict[str, npt.NDArray[Any]]] | None = None
+        self._files: dict[int, _File] = {}
 
     def __len__(self) -> int:
         return sum(group.rows for group in self._groups)
@@ -179,41 +67,45 @@ class PreparedRows(Dataset[Batch]):
     def __getitem__(self, wanted: Slice) -> Batch:
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
-        parts = [
-            {name: values[rows] for name, values in self._of_window(begin, end).items()}
-            for begin, end, rows in self._order.windows(wanted.first, wanted.last)
-        ]
-        batch = {
-            name: parts[0][name] if len(parts) == 1 else np.concatenate([p[name] for p in parts])
-            for name in self._columns
+        rows = wanted.last - wanted.first
+        batch = {name: np.empty((rows, c.row_bytes), np.uint8) for name, c in self._columns.items()}
+        done = 0
+        for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
+            for name, values in self._file(group.shard).values(group.number).items():
+                place = batch[name][done : done + count]
+                if isinstance(chosen, slice):
+                    place[:] = values[chosen]
+                else:
+                    np.take(values, chosen, axis=0, out=place, mode="clip")  # `raise` would copy twice
+            done += count
+        arrays = {
+            name: batch[name].view(column.dtype).reshape(rows, *column.shape)
+            for name, column in self._columns.items()
         }
         if self._transform is not None:
-            batch = self._transform(self._split, wanted.epoch, batch)
-        return {name: torch.from_numpy(values) for name, values in batch.items()}
+            arrays = self._transform(self._split, wanted.epoch, arrays)
+        return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
-    def _of_window(self, begin: int, end: int) -> dict[str, npt.NDArray[Any]]:
-        assert self._order is not None
-        key = (self._order.epoch, begin, end)
-        if self._window is None or self._window[0] != key:
-            parts = [
-                {name: values[first:last] for name, values in self._of_group(group).items()}
-                for group, first, last in self._order.groups_of(begin, end)
-            ]
-            whole = {name: np.concatenate([part[name] for part in parts]) for name in self._columns}
-            self._window = key, whole
-        return self._window[1]
+    @staticmethod
+    def _pieces(
+        order: Order, first: int, last: int
+    ) -> Iterator[tuple[Group, slice | npt.NDArray[np.int64], int]]:
+        """What a slice of an epoch consists of: groups, which of their rows, how many these are."""
+        if not order.is_shuffled:
+            for group, begin, end in order.groups_of(first, last):
+                yield group, slice(begin, end), end - begin
+            return
+        for begin, end, turns in order.windows(first, last):
+            passed = 0
+            for group, first_row, last_row in order.groups_of(begin, end):
+                count = last_row - first_row
+                inside = turns[(turns >= passed) & (turns < passed + count)]
+                yield group, inside + (first_row - passed), len(inside)
+                passed += count
 
-    def _of_group(self, group: Group) -> dict[str, npt.NDArray[Any]]:
-        if group not in self._read:
-            table = self._file(group.shard).read_row_group(group.number, use_threads=False)
-            if len(self._read) >= KEPT_GROUPS:
-                del self._read[next(iter(self._read))]
-            self._read[group] = to_arrays(table, self._columns)
-        return self._read[group]
-
-    def _file(self, number: int) -> Any:
+    def _file(self, number: int) -> _File:
         if number not in self._files:
-            self._files[number] = open_shard(self._folder, self._shards[number], self._columns)
+            self._files[number] = _File(self._folder, self._shards[number], self._columns)
         return self._files[number]
 
 
@@ -245,6 +137,42 @@ class Loader(DataLoader[Batch]):
         self._batches.start = state["epoch"], state["batches"]
 
 
+class _File:
+    """A shard that is read: arrays where they lie in the mapped file, numbers from Parquet's reader."""
+
+    def __init__(self, folder: Path, shard: Shard, columns: Mapping[str, Column]) -> None:
+        self._path, self._columns = folder / shard.file, columns
+        self._file = open_shard(folder, shard, columns)
+        self._content: npt.NDArray[np.uint8] = np.memmap(self._path, np.uint8, mode="r")
+        self._groups: dict[int, dict[str, npt.NDArray[np.uint8]]] = {}
+
+    def values(self, group: int) -> Mapping[str, npt.NDArray[np.uint8]]:
+        """Of a row group: column to [rows, bytes].
+
+        Raises:
+            NotPrepared: it was written in another way than `shards.write_shard` does.
+        """
+        if group not in self._groups:
+            if len(self._groups) >= KEPT_GROUPS:
+                del self._groups[next(iter(self._groups))]
+            self._groups[group] = self._read(group)
+        return self._groups[group]
+
+    def _read(self, group: int) -> dict[str, npt.NDArray[np.uint8]]:
+        numbers = {name: column for name, column in self._columns.items() if not column.shape}
+        table = self._file.read_row_group(group, columns=list(numbers), use_threads=False)
+        found = {name: values.view(np.uint8) for name, values in to_arrays(table, numbers).items()}
+        try:
+            return {
+                name: mapped(self._content, self._file.metadata, group, name, column.row_bytes)
+                if column.shape
+                else found[name].reshape(-1, column.row_bytes)
+                for name, column in self._columns.items()
+            }
+        except ValueError as error:
+            raise NotPrepared(f"{self._path}: {error}; prepare the data again") from None
+
+
 class ParquetDataModule(pl.LightningDataModule):
     """Prepared data for a trainable's `build_data`. A batch is a dict of tensors, column to [rows, ...].
 
@@ -254,7 +182,7 @@ class ParquetDataModule(pl.LightningDataModule):
         seed: of the order.
         loader_workers: processes that read ahead; a slice takes so little that 0 or 1 is mostly enough.
         drop_last: leave out what does not fill a training batch.
-        window_rows: rows among which a row is shuffled, in memory at once.
+        window_rows: rows among which a row is shuffled.
         transform: what is done with each batch on the CPU, in the loader's processes where there are any.
             Let it draw from a seed of (epoch, row) alone: then a resumed trial sees what it would have seen.
 
@@ -306,10 +234,15 @@ class ParquetDataModule(pl.LightningDataModule):
         return Loader(
             rows,
             batches,
+            collate_fn=_as_it_is,
             num_workers=self._loader_workers,
             persistent_workers=self._loader_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch  # the loader's own way walks through what are tensors already
 
 
 def _rank() -> tuple[int, int]:

@@ -1,0 +1,125 @@
+"""The order of an epoch: which rows make up which batch of which worker.
+
+It follows from (seed, epoch, position) alone. Rows were shuffled once, when they were written; each epoch
+takes the row groups in another order, and shuffles rows within a window.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import DistributedSampler
+
+WINDOW_ROWS = 8192
+"""Rows among which a row is shuffled, beside the order of the groups."""
+
+
+class Slice(NamedTuple):
+    """A batch, as the loader asks for it: rows at positions `first` to `last` (not in it) of an epoch."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row group: what is read at once."""
+
+    shard: int
+    number: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of a split's rows in an epoch."""
+
+    groups: tuple[Group, ...]
+    seed: int
+    epoch: int
+    is_shuffled: bool
+    window_rows: int = WINDOW_ROWS
+
+    @cached_property
+    def _turns(self) -> list[int]:
+        """The groups in the order in which they come."""
+        turns = np.arange(len(self.groups))
+        return list(_permutation((self.seed, self.epoch, 0), len(turns)) if self.is_shuffled else turns)
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        """Behind which position each turn ends."""
+        return np.cumsum([self.groups[turn].rows for turn in self._turns])
+
+    def windows(self, first: int, last: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
+        """The windows (first, last) that positions of a shuffled epoch lie in, and which of their rows, in
+        order."""
+        size = self.window_rows
+        for begin in range(first // size * size, last, size):
+            end = min(begin + size, int(self._ends[-1]))
+            rows = _permutation((self.seed, self.epoch, 1 + begin // size), end - begin)
+            yield begin, end, rows[max(first - begin, 0) : last - begin]
+
+    def groups_of(self, first: int, last: int) -> Iterator[tuple[Group, int, int]]:
+        """Groups, and from and to which of their rows: those between two positions, before the windows
+        are shuffled."""
+        turn = int(np.searchsorted(self._ends, first, side="right"))
+        while first < last:
+            group = self.groups[self._turns[turn]]
+            begin = int(self._ends[turn]) - group.rows
+            end = min(last, int(self._ends[turn]))
+            yield group, first - begin, end - begin
+            first, turn = end, turn + 1
+
+
+@lru_cache(maxsize=4)  # a window's is asked for by each of its batches
+def _permutation(seed: tuple[int, ...], count: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(count)
+
+
+class Batches(DistributedSampler[Any]):
+    """The batches of one rank: as many on each, every row once (with `drop_last`, as many as fill them).
+
+    A DistributedSampler, so that Lightning tells it the epoch and puts no other in its place.
+    """
+
+    def __init__(
+        self, rows: int, batch_size: int, *, rank: int = 0, ranks: int = 1, drop_last: bool = False
+    ) -> None:
+        if rows < ranks:
+            raise ValueError(f"{rows} rows for {ranks} workers: each needs one at least")
+        self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
+        self._batch_size = batch_size
+        fewest, most = rows // ranks, -(-rows // ranks)
+        # Of batches of one row a rank may have to take two at its end: no rank may be without a batch.
+        self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
+        self._drops_last = drop_last
+        self.epoch = 0
+        self.start = (0, 0)
+        """An epoch, and the batches of it that are left out: they were trained on before a stop."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, batches = self.start
+        edges = self._edges()
+        for first, last in itertools.pairwise(edges[batches:] if epoch == self.epoch else edges):
+            yield Slice(self.epoch, first, last)
+
+    def _edges(self) -> list[int]:
+        edges = [self._first + number * self._batch_size for number in range(self._count)]
+        if self._drops_last:
+            return [*edges, self._first + self._count * self._batch_size] if edges else []
+        # A rank that has a row less than another, and so nothing for a last batch: it gets one of the
+        # batch before.
+        if edges[-1] >= self._last:
+            edges[-1] = self._last - 1
+        return [*edges, self._last]
