@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+Arm = TypeVar("Arm")
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
@@ -53,7 +54,7 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(above, below, strict=True)]
 
 
-def in_turn(arms: Sequence[str], repeat: int) -> list[str]:
+def in_turn(arms: Sequence[Arm], repeat: int) -> list[Arm]:
     """The arms of a repeat; another one begins each time, so that none is always the first."""
     start = repeat % len(arms) if arms else 0
     return [*arms[start:], *arms[:start]]

@@ -17,7 +17,7 @@ import lightning.pytorch as pl
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from training.order import WINDOW_ROWS, Batches, Group, Order, Slice
 from training.shards import Column, Manifest, NotPrepared, Shard, mapped, open_shard, to_arrays
@@ -68,18 +68,22 @@ class PreparedRows(Dataset[Batch]):
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
         rows = wanted.last - wanted.first
-        batch = {name: np.empty((rows, c.row_bytes), np.uint8) for name, c in self._columns.items()}
-        done = 0
+        pins = torch.cuda.is_available() and get_worker_info() is None  # CUDA's memory is of one process
+        batch = {
+            name: torch.empty((rows, column.row_bytes), dtype=torch.uint8, pin_memory=pins)
+            for name, column in self._columns.items()
+        }
+        places, done = {name: content.numpy() for name, content in batch.items()}, 0
         for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
             for name, values in self._file(group.shard).values(group.number).items():
-                place = batch[name][done : done + count]
+                place = places[name][done : done + count]
                 if isinstance(chosen, slice):
                     place[:] = values[chosen]
                 else:
                     np.take(values, chosen, axis=0, out=place, mode="clip")  # `raise` would copy twice
             done += count
         arrays = {
-            name: batch[name].view(column.dtype).reshape(rows, *column.shape)
+            name: places[name].view(column.dtype).reshape(rows, *column.shape)
             for name, column in self._columns.items()
         }
         if self._transform is not None:

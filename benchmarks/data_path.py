@@ -1,0 +1,272 @@
+"""How fast batches come, beside other ways to load them: `python -m benchmarks.data_path`
+
+Images of 3 KB and 27 KB as uint8 with a label, without a transform, the page cache warm, one thread. Each arm
+hands out batches in memory of their own, shuffled but for the arms "in order".
+
+  mmap      slices of the images alone, out of one mapped array into one buffer, in order: the ceiling
+  in order  ParquetDataModule, as validation reads it
+  parquet   ParquetDataModule, as training reads it
+  tensors   a DataLoader over a TensorDataset, row by row
+  litdata   a StreamingDataLoader over litdata's own format
+  files     a DataLoader over PNG files, each opened and decoded
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from benchmarks import _measure
+from benchmarks._images import Images
+from benchmarks._measure import Goal
+from training.parquet import ParquetDataModule
+
+Run = dict[str, Any]
+"""side, arm, loader_workers, repeat, rows_per_s, gib_per_s, busy_before."""
+
+PACKAGES = {"pillow": "PIL", "litdata": "litdata"}
+"""Of the extra `bench`: name to module."""
+NEEDS = {"files": "PIL", "litdata": "litdata"}
+"""Arm to the module that it needs."""
+
+
+class Files(Dataset[tuple[torch.Tensor, int]]):
+    """An image file is a row."""
+
+    def __init__(self, paths: Sequence[Path], labels: Sequence[int]) -> None:
+        self._paths, self._labels = paths, labels
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+        from PIL import Image
+
+        return torch.from_numpy(np.array(Image.open(self._paths[row]))), self._labels[row]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
+    runs: list[Run] = []
+    skipped: dict[str, str] = {}
+    for side in asked.sides:
+        with tempfile.TemporaryDirectory(prefix="data-path-") as folder:
+            images = Images(Path(folder), side, max(1, asked.mib * 2**20 // (side**2 * 3)), asked.files)
+            print(f"{_name(side)}: writing {images.rows:,} images in each form", flush=True)
+            arms = _arms(asked, images, skipped)
+            for repeat in range(asked.repeats):
+                for name in _measure.in_turn(list(arms), repeat):
+                    runs.append(_run(name, arms[name], images, repeat, asked))
+                    print(_words(runs[-1]), flush=True)
+    medians = summary(runs)
+    print(describe(medians), flush=True)
+    for arm, reason in skipped.items():
+        print(f"{arm}: not measured: {reason}", flush=True)
+    packages = {name: version(name) for name, module in PACKAGES.items() if find_spec(module)}
+    content = {"runs": runs, "medians": medians, "skipped": skipped, "packages": packages}
+    _measure.write("data_path", content, goals(medians, asked.sides))
+    return 0
+
+
+def loaders(images: Images, batch_size: int, workers: int) -> dict[str, Callable[[], Iterable[Any]]]:
+    """Arm to what makes its batches: tensors, or dicts with an `image`."""
+    settings: dict[str, Any] = {
+        "batch_size": batch_size, "num_workers": workers, "persistent_workers": workers > 0,
+    }  # fmt: skip
+
+    def mmap() -> Iterable[torch.Tensor]:
+        return _Slices(images, batch_size)
+
+    def parquet() -> Iterable[Any]:
+        return ParquetDataModule(images.parquet(), batch_size, loader_workers=workers).train_dataloader()
+
+    def in_order() -> Iterable[Any]:
+        return ParquetDataModule(images.parquet(), batch_size, loader_workers=workers).val_dataloader()
+
+    def tensors() -> Iterable[Any]:
+        rows = TensorDataset(torch.from_numpy(images.array), torch.from_numpy(images.labels))
+        return DataLoader(rows, shuffle=True, **settings)
+
+    def litdata() -> Iterable[Any]:
+        from litdata import StreamingDataLoader, StreamingDataset
+
+        rows: Any = StreamingDataset(str(images.litdata()), shuffle=True)
+        batches: Iterable[Any] = StreamingDataLoader(rows, **settings)
+        return batches
+
+    def files() -> Iterable[Any]:
+        return DataLoader(Files(images.paths(), images.labels.tolist()), shuffle=True, **settings)
+
+    return {
+        "mmap": mmap, "in order": in_order, "parquet": parquet, "tensors": tensors, "litdata": litdata,
+        "files": files,
+    }  # fmt: skip
+
+
+def rows_per_s(batches: Iterable[Any], at_least_s: float) -> float:
+    """Of whole passes, behind one that warms up."""
+    rows, began = 0, 0.0
+    while True:
+        rows += sum(map(_rows_of, batches))
+        if not began:
+            rows, began = 0, time.perf_counter()
+        elif (seconds := time.perf_counter() - began) >= at_least_s:
+            return rows / seconds
+
+
+def summary(runs: Sequence[Run]) -> list[Run]:
+    """Medians over the repeats."""
+    keys = dict.fromkeys((run["side"], run["arm"], run["loader_workers"]) for run in runs)
+    return [
+        {
+            "side": side, "arm": arm, "loader_workers": workers,
+            **{
+                key: _measure.median([run[key] for run in _of(runs, side, arm, workers)])
+                for key in ("rows_per_s", "gib_per_s")
+            },
+        }
+        for side, arm, workers in keys
+    ]  # fmt: skip
+
+
+def describe(medians: Sequence[Run]) -> str:
+    rows = []
+    for row in medians:
+        ours = _rate(medians, row["side"], "parquet")
+        rows.append(
+            (
+                f"{_name(row['side'])}  {row['arm']}, {row['loader_workers']} loader workers",
+                f"{row['rows_per_s']:,.0f}",
+                _measure.number(row["gib_per_s"], 3),
+                _measure.number(None if ours is None else ours / row["rows_per_s"]),
+            )
+        )
+    return _measure.table(("rows, arm", "rows/s", "GiB/s", "parquet is so many times as fast"), rows)
+
+
+def goals(medians: Sequence[Run], sides: Sequence[int]) -> list[Goal]:
+    """Others by the better of their loader workers; ours without any."""
+    found = []
+    for side in sides:
+        size = _name(side).replace(" ", "")
+        ours, in_order = _rate(medians, side, "parquet"), _rate(medians, side, "in order")
+        bounds = {"files": 10.0, "tensors": 10.0, "litdata": 1.0}
+        found += [
+            Goal(f"to_{arm}_{size}", _ratio(ours, _best(medians, side, arm)), ">=", bound)
+            for arm, bound in bounds.items()
+        ]
+        found.append(Goal(f"to_mmap_{size}", _ratio(in_order, _rate(medians, side, "mmap")), ">=", 0.5))
+    return found
+
+
+class _Slices:
+    """Slices of a mapped array, copied into one buffer."""
+
+    def __init__(self, images: Images, batch_size: int) -> None:
+        self._rows, self._batch_size = images.mapped(), batch_size
+        self._buffer = np.empty_like(self._rows[:batch_size])
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for first in range(0, len(self._rows), self._batch_size):
+            found = self._rows[first : first + self._batch_size]
+            self._buffer[: len(found)] = found
+            yield torch.from_numpy(self._buffer[: len(found)])
+
+
+def _arms(
+    asked: argparse.Namespace, images: Images, skipped: dict[str, str]
+) -> dict[tuple[str, int], Iterable[Any]]:
+    """(arm, loader workers) to its batches; those that can't run are noted with the reason."""
+    arms = {}
+    for workers in asked.loader_workers:
+        for name, make in loaders(images, asked.batch_size, workers).items():
+            if name not in asked.arms or (name == "mmap" and workers):
+                continue
+            needed = NEEDS.get(name)
+            if needed is not None and find_spec(needed) is None:
+                skipped[name] = f"no module {needed}; pip install -e '.[bench]'"
+                continue
+            arms[name, workers] = make()
+    return arms
+
+
+def _run(
+    key: tuple[str, int], batches: Iterable[Any], images: Images, repeat: int, asked: argparse.Namespace
+) -> Run:
+    busy = _measure.busy_cores(0.3)
+    rate = rows_per_s(batches, asked.seconds)
+    return {
+        "side": images.side, "arm": key[0], "loader_workers": key[1], "repeat": repeat, "rows_per_s": rate,
+        "gib_per_s": rate * images.row_bytes / 2**30, "busy_before": round(busy, 2),
+    }  # fmt: skip
+
+
+def _rows_of(batch: Any) -> int:
+    """A batch is a dict, a list of images and labels, or images alone."""
+    found = batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
+    assert isinstance(found, torch.Tensor)
+    return len(found)
+
+
+def _of(rows: Sequence[Run], side: int, arm: str, workers: int) -> list[Run]:
+    return [row for row in rows if (row["side"], row["arm"], row["loader_workers"]) == (side, arm, workers)]
+
+
+def _rate(medians: Sequence[Run], side: int, arm: str) -> float | None:
+    """Without loader workers."""
+    return next((row["rows_per_s"] for row in _of(medians, side, arm, 0)), None)
+
+
+def _best(medians: Sequence[Run], side: int, arm: str) -> float | None:
+    rates = [row["rows_per_s"] for row in medians if (row["side"], row["arm"]) == (side, arm)]
+    return max(rates, default=None)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return None if above is None or below is None else above / below
+
+
+def _name(side: int) -> str:
+    return f"{round(side**2 * 3 / 1024)} KB"
+
+
+def _words(run: Run) -> str:
+    return (
+        f"{_name(run['side'])}, repeat {run['repeat'] + 1}, {run['arm']}, {run['loader_workers']} loader "
+        f"workers: {run['rows_per_s']:,.0f} rows/s, {run['gib_per_s']:.3f} GiB/s "
+        f"({run['busy_before']:.1f} cores busy before)"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.data_path",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = ["mmap", "in order", "parquet", "tensors", "litdata", "files"]
+    parser.add_argument("--sides", type=int, nargs="+", default=[32, 96], help="pixels of an image's side")
+    parser.add_argument("--mib", type=int, default=192, help="size of all images")
+    parser.add_argument("--files", type=int, default=2_000, help="how many of them are image files too")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--loader-workers", type=int, nargs="+", default=[0, 2])
+    parser.add_argument("--arms", nargs="+", choices=names, default=names)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of an arm in a repeat, at least")
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
