@@ -82,7 +82,7 @@ class Images:
             columns = {"image": Column("uint8", (self.side, self.side, 3)), "label": Column("int64")}
             written = []
             for number, rows in enumerate(np.array_split(np.arange(self.rows), SHARDS)):
-                part = {"image": self.array[rows], "label": self.labels[rows]}
+                part: shards.Rows = {"image": self.array[rows], "label": self.labels[rows]}
                 written.append(shards.write_shard(folder, f"rows-{number}.parquet", part, columns))
             Manifest(columns=columns, splits={"train": written, "val": written}).write(folder)
         return folder

@@ -1,0 +1,187 @@
+"""Epochs of a trainable, timed one by one: in a plain PyTorch loop, by `Fit`, by the command."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch.nn import functional
+
+from training import fit, plugins, single
+from training.config import FitConfig
+from training.process import seed_again
+from training.trainer import Fit
+
+SEED = 0
+Change = Callable[[Any], object]
+"""Does something to a model (or its data) that was built."""
+
+
+class Clock:
+    """When each epoch began, and the last one ended."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, float]] = []
+
+    def mark(self) -> None:
+        """Now."""
+        self._marks.append((time.perf_counter(), time.process_time()))
+
+    def epochs(self) -> list[tuple[float, float]]:
+        """Seconds, and CPU seconds of the process, of each epoch with all that stands between two."""
+        return [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(self._marks)]
+
+
+def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
+    """The same model, optimizer, batches and metrics, without Lightning's Trainer.
+
+    Returns:
+        The metrics of the last epoch.
+    """
+    module = plugins.find(single.TRAINABLE, name)
+    torch.set_num_threads(1)
+    pl.seed_everything(SEED, workers=True, verbose=False)
+    params = module.Params()
+    model, data = module.build_model(params), module.build_data(params)
+    optimizer, schedule = _optimizer(model)
+    train, val = data.train_dataloader(), data.val_dataloader()
+    metrics: dict[str, float] = {}
+    for epoch in range(epochs):
+        seed_again(int(np.random.SeedSequence((SEED, epoch)).generate_state(1)[0]))  # as Fit does
+        clock.mark()
+        metrics = {
+            "train_loss": _train(model.net, optimizer, schedule, train),
+            **_validate(model.net, val),
+        }
+    clock.mark()
+    return metrics
+
+
+def by_fit(
+    name: str, epochs: int, clock: Clock, *, precision: Any = "32", **changes: Any
+) -> dict[str, float]:
+    """By `training.trainer.Fit` alone; its last epoch's metrics.
+
+    Args:
+        name: of the trainable.
+        epochs: to train.
+        clock: told when each begins.
+        precision: as FitConfig has it.
+        **changes: as `timed` has them.
+    """
+    module = timed(plugins.find(single.TRAINABLE, name), clock, **changes)
+    config = FitConfig(
+        max_epochs=epochs, metric=module.METRIC, mode=module.MODE, precision=precision, seed=SEED
+    )
+    training = Fit(module, module.Params(), config)
+    training.run(lambda epoch: True)
+    return dict(training.last_metrics)
+
+
+def by_command(name: str, epochs: int, clock: Clock) -> None:
+    """By all that `python -m training.fit` runs: its words, its bar, its files, its checkpoints."""
+    with tempfile.TemporaryDirectory(prefix="fit-") as folder, _on_a_terminal():
+        flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
+        words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+        run, module, resumes = single.parse([name, *words])
+        fit.fit(run, timed(module, clock), resumes)
+
+
+def timed(
+    module: Any, clock: Clock, *, model: Change | None = None, data: Change | None = None, **knobs: Any
+) -> Any:
+    """A trainable whose model tells the clock of its epochs.
+
+    Args:
+        module: the trainable.
+        clock: is told.
+        model: what else is done to the model.
+        data: what is done to the data module.
+        **knobs: other defaults of Params.
+    """
+
+    def build_model(params: Any) -> Any:
+        built = module.build_model(params)
+        for hook in ("on_train_epoch_start", "on_train_end"):
+            setattr(built, hook, clock.mark)
+        if model is not None:
+            model(built)
+        return built
+
+    def build_data(params: Any) -> Any:
+        built = module.build_data(params)
+        if data is not None:
+            data(built)
+        return built
+
+    return SimpleNamespace(
+        METRIC=module.METRIC,
+        MODE=module.MODE,
+        Params=lambda **given: module.Params(**{**knobs, **given}),
+        build_model=build_model,
+        build_data=build_data,
+        describe_data=module.describe_data,
+    )
+
+
+def steps(name: str) -> int:
+    """Batches of an epoch."""
+    module = plugins.find(single.TRAINABLE, name)
+    return len(module.build_data(module.Params()).train_dataloader())
+
+
+class _Terminal(io.StringIO):
+    """Takes what is written; a bar is shown on it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def _on_a_terminal() -> Iterator[None]:
+    terminal = _Terminal()
+    with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(terminal):
+        yield
+
+
+def _optimizer(model: Any) -> tuple[Any, Any]:
+    made = model.configure_optimizers()
+    if isinstance(made, dict):
+        return made["optimizer"], made["lr_scheduler"]["scheduler"]
+    return made, None
+
+
+def _train(net: Any, optimizer: Any, schedule: Any, batches: Any) -> float:
+    net.train()
+    summed, rows = torch.zeros(()), 0
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(net(inputs), labels)
+        torch.autograd.backward(loss)
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+        summed += loss.detach() * len(labels)
+        rows += len(labels)
+    return float(summed) / rows
+
+
+def _validate(net: Any, batches: Any) -> dict[str, float]:
+    net.eval()
+    loss, right, rows = torch.zeros(()), torch.zeros(()), 0
+    with torch.inference_mode():
+        for inputs, labels in batches:
+            logits = net(inputs)
+            loss += functional.cross_entropy(logits, labels) * len(labels)
+            right += (logits.argmax(dim=1) == labels).sum()
+            rows += len(labels)
+    return {"val_loss": float(loss) / rows, "val_acc": float(right) / rows}
