@@ -63,8 +63,8 @@ def one_round(model: str, repeat: int, epochs: int) -> list[Run]:
         }  # fmt: skip
         runs.append(run)
         print(
-            f"{model}, repeat {repeat + 1}, {arm}: {run['epoch_s']:.3f} s, {run['epoch_cpu_s']:.3f} s of CPU an "
-            f"epoch ({busy:.1f} cores busy before)",
+            f"{model}, repeat {repeat + 1}, {arm}: {run['epoch_s']:.3f} s, {run['epoch_cpu_s']:.3f} s of CPU "
+            f"an epoch ({busy:.1f} cores busy before)",
             flush=True,
         )
     return runs

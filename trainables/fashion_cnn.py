@@ -86,7 +86,7 @@ def build_model(params: Params) -> SgdClassifier:
         nn.ReLU(),
         nn.Linear(64, 10),
     )
-    # Channels beside one another: 0.75 of the epoch's time on a CPU (benchmarks/inner_loop.py).
+    # Channels beside one another: an epoch takes a quarter less on a CPU (benchmarks/inner_loop.py).
     net.to(memory_format=torch.channels_last)
     return SgdClassifier(net, lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay)
 
