@@ -19,7 +19,7 @@ from sweeps.plan import make_plan
 from tests.prepared import prepare_small
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 from training import trainer
-from training.config import FitConfig
+from training.config import CannotTrain, FitConfig
 from training.epochs import Epoch
 from training.prepared import has_preparation
 from training.trainer import Fit
@@ -235,6 +235,22 @@ def test_fashion_cnn_by_default_is_the_network_of_the_main_job() -> None:
         assert torch.equal(model.net.state_dict()[name], weights)
 
 
+def test_its_convolutions_compute_channels_last_and_leave_their_weights_as_they_are() -> None:
+    """Others FSDP and ZeRO can't shard."""
+    model = fashion_cnn.build_model(fashion_cnn.Params())
+    images = torch.rand(3, 1, 28, 28)
+    for layer in model.net[:5]:
+        if isinstance(layer, torch.nn.Conv2d):
+            plain = torch.nn.functional.conv2d(images, layer.weight, layer.bias, padding=1)
+            assert torch.allclose(layer(images), plain, atol=1e-6)
+        images = layer(images)
+        assert images.is_contiguous(memory_format=torch.channels_last)
+    images.sum().backward()
+    for weight in model.parameters():
+        assert weight.is_contiguous()
+        assert weight.grad is None or weight.grad.is_contiguous()
+
+
 @pytest.mark.parametrize(
     ("knob", "value", "wanted"),
     [
@@ -264,6 +280,18 @@ def test_fashion_vit_sees_every_pixel_and_where_it_is(patch: int, tokens: int) -
     assert (image.grad != 0).all()
     moved = torch.roll(image.detach(), patch, dims=-1)  # the same patches in another order
     assert not torch.allclose(model(image), model(moved), atol=1e-5)
+
+
+def test_fashion_vit_attends_alike_by_each_kernel_and_names_those_that_are_not_here() -> None:
+    images, logits = torch.rand(3, 1, 28, 28), []
+    for attention in ("auto", "math", "flash"):
+        torch.manual_seed(0)
+        model = fashion_vit.build_model(fashion_vit.Params(attention=attention))  # type: ignore[arg-type]
+        logits.append(model(images))
+    assert all(torch.allclose(other, logits[0], atol=1e-5) for other in logits)
+    if not torch.cuda.is_available():
+        with pytest.raises(CannotTrain, match=r"attention cudnn: of GPUs, .* a CPU has auto, math, flash"):
+            fashion_vit.build_model(fashion_vit.Params(attention="cudnn"))
 
 
 def test_fashion_vit_warms_up_step_by_step_and_then_keeps_its_rate() -> None:
