@@ -26,10 +26,14 @@ test: data
 test-all: data
 	$(BIN)/python -m pytest
 
-# On a machine that does nothing else; --trials and --repeats of each make it shorter.
+# On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
+# with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
 bench: $(DONE)
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.fit_overhead
+	$(BIN)/python -m benchmarks.inner_loop
+	$(BIN)/python -m benchmarks.data_path
 
 lint: $(DONE)
 	$(BIN)/ruff check .

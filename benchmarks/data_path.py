@@ -119,11 +119,18 @@ def rows_per_s(batches: Iterable[Any], at_least_s: float) -> float:
     """Of whole passes, behind one that warms up."""
     rows, began = 0, 0.0
     while True:
-        rows += sum(map(_rows_of, batches))
+        rows += sum(len(images_of(batch)) for batch in batches)
         if not began:
             rows, began = 0, time.perf_counter()
         elif (seconds := time.perf_counter() - began) >= at_least_s:
             return rows / seconds
+
+
+def images_of(batch: Any) -> torch.Tensor:
+    """A batch is a dict, a list of images and labels, or images alone."""
+    found = batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
+    assert isinstance(found, torch.Tensor)
+    return found
 
 
 def summary(runs: Sequence[Run]) -> list[Run]:
@@ -211,13 +218,6 @@ def _run(
         "side": images.side, "arm": key[0], "loader_workers": key[1], "repeat": repeat, "rows_per_s": rate,
         "gib_per_s": rate * images.row_bytes / 2**30, "busy_before": round(busy, 2),
     }  # fmt: skip
-
-
-def _rows_of(batch: Any) -> int:
-    """A batch is a dict, a list of images and labels, or images alone."""
-    found = batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
-    assert isinstance(found, torch.Tensor)
-    return len(found)
 
 
 def _of(rows: Sequence[Run], side: int, arm: str, workers: int) -> list[Run]:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from benchmarks import _measure, _plain, digits_cnn, overhead, scale
+from benchmarks import (
+    _epochs,
+    _measure,
+    _plain,
+    data_path,
+    digits_cnn,
+    fit_overhead,
+    inner_loop,
+    overhead,
+    scale,
+)
+from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
 from trainables import digits_mlp
@@ -143,7 +158,103 @@ def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
-@pytest.mark.parametrize("name", ["overhead", "scale"])
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a benchmark then writes to, instead of the committed results."""
+    monkeypatch.setattr(_measure, "RESULTS", tmp_path / "results")
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(_measure, "busy_cores", lambda seconds=1.0: 0.0)
+    yield tmp_path / "results"
+    torch.set_num_threads(threads)
+
+
+def test_all_ways_to_load_hand_out_the_same_rows(tmp_path: Path) -> None:
+    images = Images(tmp_path, side=8, rows=20, files=20)
+    expected = sorted(image.tobytes() for image in images.array)
+    assert len(set(expected)) > 10
+    for name, make in data_path.loaders(images, batch_size=6, workers=0).items():
+        if (needed := data_path.NEEDS.get(name)) and find_spec(needed) is None:
+            continue
+        found: list[bytes] = []
+        for batch in make():
+            rows = (
+                batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
+            )
+            found += [row.numpy().tobytes() for row in rows]
+        assert sorted(found) == expected, name
+
+
+def test_the_data_path_is_measured(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--sides 8 --mib 1 --files 20 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1"
+    assert data_path.main([*flags.split(), "--arms", "mmap", "in order", "parquet", "tensors"]) == 0
+    content = json.loads((results / "data_path.json").read_text())
+    assert {row["arm"] for row in content["medians"]} == {"mmap", "in order", "parquet", "tensors"}
+    assert all(row["rows_per_s"] > 0 for row in content["medians"])
+    assert "to_litdata_0KB - (goal >= 1.0) not measured" in capsys.readouterr().out
+
+
+def test_an_arm_without_its_package_is_skipped_with_the_reason(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_path, "find_spec", lambda name: None)
+    flags = (
+        "--sides 8 --mib 1 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1 --arms litdata mmap"
+    )
+    assert data_path.main(flags.split()) == 0
+    assert "litdata: not measured: no module litdata; pip install" in capsys.readouterr().out
+
+
+def test_fit_and_the_plain_loop_train_the_same() -> None:
+    plain, fit = (by("digits_mlp", 3, _epochs.Clock()) for by in (_epochs.by_plain_loop, _epochs.by_fit))
+    assert fit == pytest.approx(plain, rel=1e-5)
+    logged = _epochs.by_fit("digits_mlp", 3, _epochs.Clock(), model=fit_overhead.log_each_step)
+    assert logged == pytest.approx(plain, rel=1e-5)
+
+
+def test_what_fit_costs_is_measured(results: Path) -> None:
+    assert fit_overhead.main(["--models", "digits_mlp", "--epochs", "3", "--repeats", "1"]) == 0
+    content = json.loads((results / "fit_overhead.json").read_text())
+    assert [row["arm"] for row in content["medians"]] == list(fit_overhead.ARMS)
+    assert {run["steps"] for run in content["runs"]} == {19}
+
+
+def test_a_clock_leaves_no_time_out() -> None:
+    clock = _epochs.Clock()
+    assert clock.epochs() == []
+    for _ in range(4):
+        clock.mark()
+    assert len(clock.epochs()) == 3
+
+
+def test_switches_of_the_inner_loop_are_measured(results: Path) -> None:
+    arms = ["optimizer plain", "bf16-mixed", "16-mixed"]
+    asked = ["--models", "digits_mlp", "--epochs", "2", "--repeats", "1", "--arms", *arms]
+    assert inner_loop.main(asked) == 0
+    content = json.loads((results / "inner_loop.json").read_text())
+    found = {row["arm"] for row in content["medians"]}
+    if torch.cuda.is_available():
+        assert found == {"as shipped", *arms}
+    else:
+        assert found == {"as shipped", "optimizer plain", "bf16-mixed"}
+        assert content["skipped"] == {"16-mixed": "no CUDA here"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "foreach", "fused"])
+def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
+    from trainables import fashion_vit
+
+    model = fashion_vit.build_model(fashion_vit.Params())
+    inner_loop.use_optimizer(kind, model)
+    for group in model.configure_optimizers()["optimizer"].param_groups:
+        assert (group["fused"], group["foreach"]) == (kind == "fused", kind == "foreach")
+
+
+def test_what_is_on_by_default_is_among_the_switches() -> None:
+    for model, without in inner_loop.DEFAULTS:
+        assert model in inner_loop.SWITCHES[without].models
+
+
+@pytest.mark.parametrize("name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop"])
 def test_a_benchmark_tells_its_flags(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--help"],
