@@ -35,6 +35,12 @@ PREPARE_KNOBS are set. Prepared data is taken again as long as the raw files, th
 `prepare` stay as they are: its module and what that imports. So it stands best in a helper of its own:
 `from trainables._clips import prepare, raw_items`.
 
+Beside it, what prepared data is measured against, may stand
+
+    def build_raw_data(params: Params, loader_workers: int) -> LightningDataModule: ...
+
+the same batches, each sample made from its raw file when it is asked for.
+
 Heavy imports (torch, lightning) inside the functions: the plan needs Params alone, and is there in a
 second. At the top of the file they work too.
 """
