@@ -55,7 +55,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give what to train first: digits_mlp, fashion_cnn"),
+        ((), "give what to train first: digits_mlp, faces, fashion_cnn"),
         (("fashon_cnn",), r"trainable fashon_cnn: no such trainable. Did you mean 'fashion_cnn'\?"),
         (("digits_mlp", "--larning-rate", "1"), "--larning-rate: no such flag"),
         (("digits_mlp", "--max-epoch", "1"), r"--max-epoch: no such flag. Did you mean '--max-epochs'\?"),
@@ -126,7 +126,7 @@ def test_help_names_the_knobs_with_their_meaning() -> None:
     assert done.returncode == 0
     assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)
     assert "--precision {auto,32,16-mixed,bf16-mixed}" in done.stdout
-    assert "NAME: digits_mlp, fashion_cnn" in " ".join(fit("--help").stdout.split())
+    assert "NAME: digits_mlp, faces, fashion_cnn" in " ".join(fit("--help").stdout.split())
 
 
 def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
