@@ -19,7 +19,7 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training import batch_size, compiling, memory, strategy
+from training import batch_size, compiling, memory, strategy, weights
 from training.config import FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
 from training.prepared import build_data
@@ -169,7 +169,7 @@ class Fit:
         """Hold the weights of the best epoch so far in CPU memory, in fp32; all workers together."""
         if is_better(score, self.best_score, self.config.mode):
             assert self._trainer is not None
-            self.best_score, self.best_weights = score, strategy.whole_weights(self._trainer)
+            self.best_score, self.best_weights = score, weights.whole(self._trainer)
 
     def agree(self, answer: bool) -> bool:
         """The first worker's answer, for all of them."""
