@@ -3,7 +3,7 @@
 Images of 3 KB and 27 KB as uint8 with a label, without a transform, the page cache warm, one thread. Each arm
 hands out batches in memory of their own, shuffled but for the arms "in order".
 
-  mmap      slices of the images alone, out of one mapped array into one buffer, in order: the ceiling
+  mmap      slices of the images alone, copied out of one mapped array, in order: the ceiling
   in order  ParquetDataModule, as validation reads it
   parquet   ParquetDataModule, as training reads it
   tensors   a DataLoader over a TensorDataset, row by row
@@ -179,17 +179,14 @@ def goals(medians: Sequence[Run], sides: Sequence[int]) -> list[Goal]:
 
 
 class _Slices:
-    """Slices of a mapped array, copied into one buffer."""
+    """Slices of a mapped array, copied out."""
 
     def __init__(self, images: Images, batch_size: int) -> None:
         self._rows, self._batch_size = images.mapped(), batch_size
-        self._buffer = np.empty_like(self._rows[:batch_size])
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         for first in range(0, len(self._rows), self._batch_size):
-            found = self._rows[first : first + self._batch_size]
-            self._buffer[: len(found)] = found
-            yield torch.from_numpy(self._buffer[: len(found)])
+            yield torch.from_numpy(np.array(self._rows[first : first + self._batch_size]))
 
 
 def _arms(

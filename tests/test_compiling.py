@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import pytest
 import torch
 
 from trainables import digits_mlp
+from trainables._classifier import SgdClassifier
 from training import compiling
 from training.config import CannotTrain, FitConfig
 from training.trainer import Fit
@@ -49,6 +51,28 @@ def test_the_training_is_the_same_and_the_weights_keep_their_names(cache: Path) 
     assert list(compiled.best_weights) == list(plain.best_weights)
     for name, weight in plain.best_weights.items():
         torch.testing.assert_close(compiled.best_weights[name], weight, rtol=1e-4, atol=1e-5)
+
+
+class WithoutForward(SgdClassifier):
+    """Its steps call the net, and it has no forward of its own."""
+
+    forward = pl.LightningModule.forward  # type: ignore[assignment]
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_model_without_forward_is_compiled_by_its_parts(cache: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    model = WithoutForward(net, lr=0.1, momentum=0.0, weight_decay=0.0)
+    names, inputs = list(model.state_dict()), torch.randn(4, 8)
+    before, missed = net(inputs), counted("fxgraph_cache_miss")
+    compiling.compile_model(model)
+    torch.testing.assert_close(model.net(inputs), before)
+    assert counted("fxgraph_cache_miss") > missed
+    assert list(model.state_dict()) == names
 
 
 @needs_compiler

@@ -20,6 +20,9 @@ cached function): trials that follow one another in a process then share it, and
 may come between them. Knows torch, lightning
 and `training`; never ray, never `sweeps`. A module that begins with `_` is a helper, no trainable.
 
+`self.log` in each step costs about a millisecond of it. Where steps are short, sum on the device and log
+once an epoch, as `_classifier.py` does.
+
 Data that costs work before it can be trained on is prepared once, by `python -m training.prepare NAME` or by
 whatever trains first; a file that wants this defines all of
 

@@ -50,6 +50,12 @@ class PreparedRows(Dataset[Batch]):
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
         self._seed, self._is_shuffled, self._window_rows = seed, is_shuffled, window_rows
+        # What each batch asks for: bytes of a row, PyTorch's type, shape.
+        self._layout = {
+            name: (column.row_bytes, torch.from_numpy(np.empty(0, column.dtype)).dtype, column.shape)
+            for name, column in self._columns.items()
+        }
+        self._has_cuda = torch.cuda.is_available()
         groups = []
         for number, shard in enumerate(self._shards):
             metadata = open_shard(folder, shard, self._columns).metadata
@@ -68,10 +74,10 @@ class PreparedRows(Dataset[Batch]):
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
         rows = wanted.last - wanted.first
-        pins = torch.cuda.is_available() and get_worker_info() is None  # CUDA's memory is of one process
+        pins = self._has_cuda and get_worker_info() is None  # CUDA's memory is of one process
         batch = {
-            name: torch.empty((rows, column.row_bytes), dtype=torch.uint8, pin_memory=pins)
-            for name, column in self._columns.items()
+            name: torch.empty((rows, row_bytes), dtype=torch.uint8, pin_memory=pins)
+            for name, (row_bytes, _, _) in self._layout.items()
         }
         places, done = {name: content.numpy() for name, content in batch.items()}, 0
         for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
@@ -82,13 +88,15 @@ class PreparedRows(Dataset[Batch]):
                 else:
                     np.take(values, chosen, axis=0, out=place, mode="clip")  # `raise` would copy twice
             done += count
-        arrays = {
-            name: places[name].view(column.dtype).reshape(rows, *column.shape)
-            for name, column in self._columns.items()
+        found = {
+            name: batch[name].view(dtype).view(rows, *shape)
+            for name, (_, dtype, shape) in self._layout.items()
         }
-        if self._transform is not None:
-            arrays = self._transform(self._split, wanted.epoch, arrays)
-        return {name: torch.from_numpy(values) for name, values in arrays.items()}
+        if self._transform is None:
+            return found
+        stored = {name: values.numpy() for name, values in found.items()}
+        made = self._transform(self._split, wanted.epoch, stored)
+        return {name: torch.from_numpy(values) for name, values in made.items()}
 
     @staticmethod
     def _pieces(
