@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training import shards
+from training import pages, shards
 from training.config import FitConfig
 from training.epochs import Epoch
 from training.order import Batches, Slice
@@ -455,7 +455,7 @@ def test_the_values_of_a_row_group_lie_beside_one_another_whatever_their_size(tm
     shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns, group_rows=5)
     content = np.fromfile(tmp_path / "a.parquet", np.uint8)
     metadata = pq.ParquetFile(tmp_path / "a.parquet").metadata
-    read = [shards.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
+    read = [pages.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
     assert [len(values) for values in read] == [5, 4]
     assert np.array_equal(np.concatenate(read).reshape(images.shape), images)
 

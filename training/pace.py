@@ -12,6 +12,9 @@ from lightning.pytorch.utilities.data import extract_batch_size
 
 from training.profile import Meter
 
+COMPILED_WARM_UP_STEPS = 50
+"""At most: of a longer epoch the last batch is not worth waiting for."""
+
 
 class Timed(pl.Callback):
     """Times the steps of a training, and ends it when it has seen enough.
@@ -20,9 +23,11 @@ class Timed(pl.Callback):
         seconds: to measure.
         warm_up_steps: that do not count.
         blocks: parts of the time, each with a rate of its own.
+        is_compiled: whether torch.compile is at work in the first steps.
     """
 
-    def __init__(self, seconds: float, warm_up_steps: int, blocks: int) -> None:
+    def __init__(self, seconds: float, warm_up_steps: int, blocks: int, *, is_compiled: bool = False) -> None:
+        self._is_compiled = is_compiled
         self._block_s, self._warm_up_steps, self._blocks = seconds / blocks, warm_up_steps, blocks
         self._meter = Meter(threads=1)
         self._steps, self._block_steps = 0, 0
@@ -44,6 +49,12 @@ class Timed(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Only the training counts: one batch of validation is enough."""
         trainer.limit_val_batches = 1
+
+    def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """What is compiled is compiled again for the last batch of an epoch, which has fewer rows."""
+        if self._is_compiled:
+            whole = min(int(trainer.num_training_batches) + 1, COMPILED_WARM_UP_STEPS)
+            self._warm_up_steps = max(self._warm_up_steps, whole)
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """What was between the epochs does not count; that the loader begins anew does."""

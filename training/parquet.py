@@ -20,7 +20,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from training.order import WINDOW_ROWS, Batches, Group, Order, Slice
-from training.shards import Column, Manifest, NotPrepared, Shard, mapped, open_shard, to_arrays
+from training.pages import mapped
+from training.shards import Column, Manifest, NotPrepared, Shard, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""

@@ -101,7 +101,7 @@ def main(file: str) -> int:
     prepared = None if setup.is_raw else preparation.of_trial(asked["trainable"], module, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
-    timed = Timed(asked["seconds"], WARM_UP_STEPS, BLOCKS)
+    timed = Timed(asked["seconds"], WARM_UP_STEPS, BLOCKS, is_compiled=setup.compile)
     config = FitConfig(
         max_epochs=10**6,
         metric=module.METRIC,
