@@ -281,4 +281,7 @@ def _gpu() -> str:
         return ""
     import torch
 
+    from training import memory
+
+    memory.use_expandable_segments()  # before CUDA is asked anything
     return f"{torch.cuda.get_device_name(0)} #{','.join(map(str, ids))}"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from training import compiling
 from training.config import CannotTrain, FitConfig
 from training.trainer import Fit
 
+ROOT = Path(__file__).resolve().parents[1]
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")),
     reason="no C++ compiler for PyTorch to compile with",
@@ -106,3 +111,39 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CannotTrain, match=r"needs a compiler .* and there is none: apt-get install g"):
         compiling.check("single")
+
+
+COUNTING = """
+import json, os
+from pathlib import Path
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+from trainables._classifier import SgdClassifier
+import torch
+
+class Counting(SgdClassifier):
+    def on_fit_end(self):
+        from torch._dynamo.utils import counters
+        found = {name: dict(counters[name]) for name in ("stats", "recompiles", "inductor", "unimplemented")}
+        Path(f"counted-{self.global_rank}.json").write_text(json.dumps(found))
+
+def build_model(params):
+    net = torch.nn.Sequential(torch.nn.Linear(64, params.hidden), torch.nn.Linear(params.hidden, 10))
+    return Counting(net, lr=params.lr, momentum=0.0, weight_decay=0.0)
+"""
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
+def test_workers_compile_the_model_and_not_their_steps(strategy: str, cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(COUNTING)
+    flags = ("--compile", "--devices", "2", "--threads", "1", "--max-epochs", "2", "--strategy", strategy)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "training.fit", "counting", *flags]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "recompile_limit" not in done.stderr
+    for rank in range(2):
+        found = json.loads((tmp_path / f"counted-{rank}.json").read_text())
+        # Of training and validation batches, whole and of fewer rows: a step would be compiled in each.
+        assert 1 <= found["stats"]["unique_graphs"] <= 6

@@ -34,7 +34,22 @@ def test_who_has_started_the_workers_is_known(environment: dict[str, str], found
     assert launch.found(environment) == found
 
 
-@pytest.mark.parametrize(("environment", "is_first"), [({}, True), (TORCHRUN, False), (SLURM, False)])
+SHELL = {**SLURM, "SLURM_JOB_NAME": "bash", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_first"),
+    [
+        ({}, True),
+        (TORCHRUN, False),
+        (SLURM, False),
+        ({**SLURM, "SLURM_PROCID": "0"}, True),
+        (SHELL, True),
+        ({**SHELL, "LOCAL_RANK": "1"}, False),  # started by Lightning, in a shell of srun
+        ({"NODE_RANK": "1", "LOCAL_RANK": "0"}, False),
+        ({"LOCAL_RANK": "0"}, True),
+    ],
+)
 def test_the_first_worker_knows_itself(environment: dict[str, str], is_first: bool) -> None:
     assert launch.is_first(environment) is is_first
 

@@ -136,3 +136,19 @@ def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
     with memory.recorded(file):
         torch.ones(2**20, device="cuda")
     assert pickle.loads(file.read_bytes())["device_traces"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_gpus_allocator_has_heard_of_it() -> None:
+    code = """
+import torch
+from training import trainer
+from trainables import digits_mlp
+from training.config import FitConfig
+config = FitConfig(max_epochs=1, metric="val_acc", mode="max")
+trainer.Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True)
+assert torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]
+"""
+    environment = {key: value for key, value in os.environ.items() if "ALLOC_CONF" not in key}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import lightning.pytorch as pl
 import torch
 from torch import nn
 from torch.nn import functional
+
+from trainables._means import MeanLogger
 
 LAYERS = ((2, 1), (4, 2), (4, 1), (8, 2), (8, 1), (16, 2), *[(16, 1)] * 5, (32, 2), (32, 1))
 """Of each block its channels, by those of the first convolution, and its stride."""
 
 
-class FaceNet(pl.LightningModule):
+class FaceNet(MeanLogger):
     """Trained by AdamW on binary cross-entropy.
 
     Logs train_loss, val_loss and val_acc (share of right answers; as many are real as are blended) each
@@ -43,18 +44,18 @@ class FaceNet(pl.LightningModule):
 
     def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
         loss = functional.binary_cross_entropy_with_logits(self(batch["images"]), batch["labels"])
-        self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(batch["labels"]))
+        self.log_mean("train_loss", loss, len(batch["labels"]))
         return loss
 
     def validation_step(self, batch: dict[str, torch.Tensor], index: int) -> None:
         logits, labels = self(batch["images"]), batch["labels"]
         loss = functional.binary_cross_entropy_with_logits(logits, labels)
-        self.log("val_loss", loss, batch_size=len(labels))
-        self.log("val_acc", _accuracy(logits, labels), batch_size=len(labels))
+        self.log_mean("val_loss", loss, len(labels))
+        self.log_mean("val_acc", _accuracy(logits, labels), len(labels))
 
     def test_step(self, batch: dict[str, torch.Tensor], index: int) -> None:
         labels = batch["labels"]
-        self.log("test_acc", _accuracy(self(batch["images"]), labels), batch_size=len(labels))
+        self.log_mean("test_acc", _accuracy(self(batch["images"]), labels), len(labels))
 
     def configure_optimizers(self) -> Any:
         return torch.optim.AdamW(self.parameters(), **self._adamw)

@@ -96,7 +96,7 @@ def find() -> Path:
 
 @cache
 def rows(part: str, count: int) -> Rows:
-    """Images [count, 1, 28, 28] as float32 in 0..1 and labels [count], loaded once per process.
+    """Images [count, 1, 28, 28] as bytes and labels [count], loaded once per process.
 
     Args:
         part: "train" (the first 50,000), "val" (the last 10,000 training images) or "test".
@@ -107,7 +107,7 @@ def rows(part: str, count: int) -> Rows:
     labels = _read(f"{prefix}-labels-idx1-ubyte.gz", header=8)
     start = len(labels) - HELD_OUT_ROWS if part == "val" else 0
     cut = slice(start, start + count)
-    return images[cut].float() / 255, labels[cut].long()
+    return images[cut], labels[cut].long()
 
 
 def fetch() -> Path:

@@ -51,11 +51,10 @@ def compile_model(model: pl.LightningModule) -> None:
     # Of more than eight shapes PyTorch would compile no more in this process, and say nothing; what the
     # trials before have compiled is in the cache, a second away.
     torch.compiler.reset()
-    if is_overridden("forward", model, pl.LightningModule):
-        model.compile()
-        return
-    for child in model.children():  # its steps call these
-        child.forward = torch.compile(_in_a_frame(child.forward))
+    has_forward = is_overridden("forward", model, pl.LightningModule)
+    for module in [model] if has_forward else model.children():  # else its steps call these
+        # Not `module.compile()`: that compiles the call, and by DDP and ZeRO a call is a whole step.
+        module.forward = torch.compile(_in_a_frame(module.forward))
 
 
 def _in_a_frame(forward: Callable[..., Any]) -> Callable[..., Any]:

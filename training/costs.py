@@ -10,12 +10,14 @@ COSTS = (
     *(f"{part}_pct" for part in PARTS),  # of the epoch's time, validation included
     "cpu_busy_pct",  # of the process's PyTorch threads
     "gpu_util_pct",  # by NVML, of all processes of the GPU
-    "memory_gb",  # of the process, when the epoch ended
+    "memory_gb",  # of the process, without mapped files, when the epoch ended
     "gpu_memory_gb",  # of the process, the epoch's peak
 )
 """All names; without a GPU two of them are missing."""
 DATA_BOUND_PCT = 20.0
 """Of an epoch, from which waiting for data is worth a word."""
+GPU_BUSY_PCT = 80.0
+"""From which a GPU has enough to do: the host that waits then has queued its work."""
 
 
 def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
@@ -34,7 +36,7 @@ def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str,
 def verdict(costs: Mapping[str, float]) -> str:
     """What the costs of a run say, in words."""
     waits = costs.get("data_wait_pct", 0.0)
-    if waits >= DATA_BOUND_PCT:
+    if waits >= DATA_BOUND_PCT and costs.get("gpu_util_pct", 0.0) < GPU_BUSY_PCT:
         return (
             f"data-bound: the step waits {waits:.0f} % of the time for its batch; prepare the data or add "
             "loader workers"

@@ -45,5 +45,9 @@ def is_first(environment: Mapping[str, str] = os.environ) -> bool:
 
     Slurm, torchrun and Lightning, which starts the others of a PC, each say so in the environment.
     """
-    named = (environment.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
-    return next((int(rank) for rank in named if rank), 0) == 0
+    if "RANK" in environment:
+        return int(environment["RANK"]) == 0
+    started = found(environment)
+    if started is not None:
+        return int(environment["SLURM_PROCID"]) == 0
+    return all(int(environment.get(name) or 0) == 0 for name in ("NODE_RANK", "LOCAL_RANK"))

@@ -43,8 +43,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def use_expandable_segments() -> None:
     """Let the GPU's memory be handed out in segments that grow, unless the user has set the allocator.
 
-    Batches of changing size then leave no holes that none fits in. To be called before the first tensor
-    on a GPU; https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage
+    Batches of changing size then leave no holes that none fits in. PyTorch reads it once, when
+    CUDA is first asked for something; https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage
     """
     # PyTorch warns of it on Windows, where the driver can't.
     if sys.platform == "linux" and not any(name in os.environ for name in _ALLOCATOR):

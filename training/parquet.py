@@ -246,7 +246,7 @@ class ParquetDataModule(pl.LightningDataModule):
             window_rows=self._window_rows,
             transform=self._transform,
         )
-        rank, ranks = _rank()
+        rank, ranks = self._rank()
         batches = Batches(len(rows), self.batch_size, rank=rank, ranks=ranks, drop_last=drop_last)
         return Loader(
             rows,
@@ -257,13 +257,16 @@ class ParquetDataModule(pl.LightningDataModule):
             pin_memory=torch.cuda.is_available(),
         )
 
+    def _rank(self) -> tuple[int, int]:
+        """This process's number among the workers of its trainer, and how many there are.
+
+        Not of the process group: that outlives the training, and a test by the first worker alone would
+        be handed its share of the rows.
+        """
+        if self.trainer is None:
+            return 0, 1
+        return self.trainer.global_rank, self.trainer.world_size
+
 
 def _as_it_is(batch: Any) -> Any:
     return batch  # the loader's own way walks through what are tensors already
-
-
-def _rank() -> tuple[int, int]:
-    """This process's number among the workers of its trial, and how many there are."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1

@@ -97,7 +97,7 @@ class Meter:
         parts = self.step_times.take()
         costs = {f"{part}_pct": 100 * spent / seconds for part, spent in parts.items()}
         costs["cpu_busy_pct"] = 100 * (time.process_time() - self._cpu_s) / (seconds * self._threads)
-        costs["memory_gb"] = _resident_bytes() / 1e9
+        costs["memory_gb"] = _own_bytes() / 1e9
         if self._gpu is not None:
             costs |= self._gpu.end()
         return seconds, {name: round(value, 3) for name, value in costs.items()}
@@ -146,9 +146,10 @@ def _part(action: str) -> str | None:
     return _ENDINGS.get(name) if action.startswith(_OWN) else None
 
 
-def _resident_bytes() -> int:
+def _own_bytes() -> int:
     try:
         with Path("/proc/self/statm").open() as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
+            resident, shared = (int(pages) for pages in file.read().split()[1:3])
+            return (resident - shared) * _PAGE_BYTES  # mapped files are the system's, not this process's
     except OSError:  # no Linux: its peak
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

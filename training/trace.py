@@ -71,6 +71,8 @@ class Trace(pl.Callback):
     def on_train_batch_end(self, *_: Any) -> None:
         """The step is done."""
         assert self._profiler is not None
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # else the times would be those of queueing
         self._asked_at = time.perf_counter()
         if len(self._timeline.steps) < DRAWN:
             self._timeline.ended(self._asked_at)
@@ -98,7 +100,7 @@ class Trace(pl.Callback):
         self._step_times.are_labelled = False
 
     def _write(self, profiler: profile) -> None:
-        self._is_recorded = True
+        self._is_recorded, self._step_times.are_labelled = True, False
         path = self._folder / TRACE_FILE
         profiler.export_chrome_trace(str(path))
         self._say(_dearest(profiler))

@@ -31,6 +31,7 @@ ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
 """Optimizer, schedules and loop: what training goes on from; a folder where workers keep shards of them."""
 
+memory.use_expandable_segments()  # here: what comes first asks CUDA something, and then it is too late
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 # The Trainer advises worker processes; these data sets are already tensors in this process.
@@ -82,7 +83,6 @@ class Fit:
         if checkpoint is not None:
             self._load_best(checkpoint)
         torch.set_num_threads(config.threads)
-        memory.use_expandable_segments()
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data = build_data(trainable, params, prepared)
