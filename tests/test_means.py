@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from trainables._classifier import Classifier
 from trainables._means import _Mean
 
 
@@ -24,3 +25,12 @@ def test_batches_count_by_their_rows() -> None:
     mean.add(torch.tensor(1.0), 3)
     mean.add(torch.tensor(0.0), 1)
     assert float(mean.value) == 0.75
+
+
+def test_bytes_stand_for_0_to_1() -> None:
+    model = Classifier(torch.nn.Flatten())
+    images = torch.tensor([[0, 51, 255]], dtype=torch.uint8)
+    model.net = torch.nn.Linear(3, 3, bias=False)
+    torch.nn.init.eye_(model.net.weight)
+    torch.testing.assert_close(model(images), torch.tensor([[0.0, 0.2, 1.0]]))
+    torch.testing.assert_close(model(images / 255), model(images))
