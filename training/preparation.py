@@ -117,7 +117,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
         },
     )
     manifest.write(data_set.folder)
-    shutil.rmtree(data_set.parts_folder, ignore_errors=True)
+    _remove_parts(data_set)
     _say_end(data_set, manifest)
 
 
@@ -178,6 +178,14 @@ def _write_shards(
                 splits[split].append(shard)
                 bar.add(shard.rows)
     return splits
+
+
+def _remove_parts(data_set: DataSet) -> None:
+    """Its own, and what was begun and broken off; those of a data set that is not whole yet stay."""
+    for path in (*map(data_set.part, data_set.items), *data_set.parts_folder.glob(".*.part")):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # others are there
+        data_set.parts_folder.rmdir()
 
 
 def _say_begin(data_set: DataSet, done: int) -> None:
