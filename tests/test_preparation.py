@@ -16,7 +16,7 @@ import ray
 
 from tests.clips import FILES, RAW, Clips
 from tests.conftest import ROOT, fill_up
-from training import pipeline, plugins, preparation, prepared
+from training import parts, pipeline, plugins, preparation, prepared
 from training.config import CannotPrepare
 from training.parquet import ParquetDataModule
 from training.prepared import DataSet
@@ -134,6 +134,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
         clips.add(name, fault=fault)
     clips.add("other", fault="other")
     clips.add("empty", rows=0)
+    clips.add("rowless", fault="rowless")
     folder = preparation.ensure(look(clips), max_bad_pct=50)
     assert sorted(rows_in(folder)) == list(range(120))
     skipped = {Path(s["file"]).stem: s["reason"] for s in Manifest.read(folder).about["skipped"]}
@@ -145,13 +146,14 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
         "dies": died,
         "killed": died,
         "empty": "prepare yields no row",
+        "rowless": "prepare yields no row",
         "other": (
             "its columns are row float32[], pixels uint8[4]; those of most files row int64[], pixels uint8[4]"
         ),
     }
     assert clips.calls().count("dies") == clips.calls().count("killed") == 2
     said = capsys.readouterr().out
-    assert "skipped    6 of 14 raw files:" in said
+    assert "skipped    7 of 15 raw files:" in said
     assert all(f"{name}.json: {reason}" in said for name, reason in skipped.items())
 
 
@@ -230,7 +232,63 @@ def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.Capture
     assert "train-00000.parquet is missing. It is prepared again." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        ([0, 1, 2], ""),
+        ([0, 2], "its blocks are not all here: 2 came after 1 others"),
+        ([1], "its blocks are not all here: 1 came after 0 others"),
+        ([0, 1, 0, 1, 2], "its blocks are not all here: 0 came after 2 others"),
+    ],
+    ids=["whole", "too early an end", "no beginning", "from its beginning once more"],
+)
+def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
+    numbers: list[int], reason: str, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last number is of the message that ends it. A worker that is tried again may give others."""
+    data_set = look(clips)
+    item, other = data_set.items[:2]
+
+    def messages(*_: object) -> Iterator[dict[str, Any]]:
+        (payload, rows), *_rest = parts.encoded([{"row": np.arange(3)}])
+        block = {"rows": rows, "is_last": False, "error": "", "payload": payload}
+        for number in numbers[:-1]:
+            yield {**block, "part": item.part, "number": number}
+        yield {**block, "part": item.part, "number": numbers[-1], "is_last": True}
+        yield {**block, "part": other.part, "number": 0}
+        yield {**block, "part": other.part, "number": 1, "is_last": True}
+
+    monkeypatch.setattr(pipeline, "_messages", messages)
+    found = list(pipeline.run(data_set, [item, other], allowed=2))
+    assert found == ([(item, reason)] if reason else [])
+    assert data_set.part(item).exists() == (not reason)
+    assert parts.rows_of(data_set.part(other)) == 3
+    assert len(list(data_set.parts_folder.iterdir())) == 2 - bool(reason)
+
+
 # What is broken off.
+
+
+def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
+    both = look(clips)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Manifest, "write", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            preparation.ensure(both)
+    begun = both.part(both.items[0]).with_name(".killed.arrow.part")
+    begun.touch()
+    kept = [both.part(item) for item in both.items if item.split == "train"]
+    away = clips.raw.rename(clips.raw.with_name("away"))
+    clips.add("v1", split="train")
+    preparation.ensure(look(clips))
+    assert all(part.exists() for part in kept)
+    assert not begun.exists()
+    clips.raw.rename(clips.raw.with_name("gone"))
+    away.rename(clips.raw)
+    clips.forget_calls()
+    assert preparation.ensure(look(clips)) == both.folder
+    assert clips.calls() == []
+    assert not both.parts_folder.exists()
 
 
 def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips: Clips) -> None:

@@ -32,10 +32,11 @@ def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
     """The blocks of one raw file as bytes for `PartWriter`, each with its rows.
 
     Raises:
-        BadRows: one is no block of rows, or there is none.
+        BadRows: one is no block of rows, or there is no row.
         Exception: whatever `prepare` raises.
     """
     columns: dict[str, Column] | None = None
+    has_rows = False
     for block in blocks:
         rows = _arrays(block)
         columns = columns or shards.columns_of(rows)
@@ -50,7 +51,8 @@ def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
             with pa.ipc.new_stream(sink, table.schema) as stream:
                 stream.write_table(piece)
             yield sink.getvalue().to_pybytes(), piece.num_rows
-    if columns is None:
+            has_rows = True
+    if not has_rows:
         raise BadRows("prepare yields no row")
 
 
@@ -99,7 +101,7 @@ class PartWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._beside.open("wb")
         self._writer: Any = None
-        self.rows = 0
+        self.rows = self.blocks = 0
 
     def add(self, block: Any) -> None:
         """A block of `encoded`: bytes, or a buffer of Arrow's."""
@@ -108,6 +110,7 @@ class PartWriter:
             for batch in stream:
                 self._writer.write_batch(batch)
                 self.rows += batch.num_rows
+        self.blocks += 1
 
     def commit(self) -> None:
         """It is whole: put it into its place."""

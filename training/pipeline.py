@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from training import parts, plugins, ray_settings, sources
@@ -47,13 +47,15 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
         with Bar("Preparing", len(data_set.items), done=done) as bar:
             for message in _messages(data_set, list(by_part.values()), allowed):
                 part = str(message["part"])
+                if part in ended:
+                    continue
                 if part not in writers:
                     writers[part] = PartWriter(data_set.part(by_part[part]))
-                if message["is_last"]:
-                    writers.pop(part).commit()
-                elif message["error"]:
+                if fault := _fault(message, writers[part].blocks):
                     writers.pop(part).discard()
-                    yield by_part[part], str(message["error"])
+                    yield by_part[part], fault
+                elif message["is_last"]:
+                    writers.pop(part).commit()
                 else:
                     writers[part].add(message["payload"])
                     rows += int(message["rows"])
@@ -66,6 +68,19 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
     for part, item in by_part.items():
         if part not in ended:
             yield item, "its process died twice: native code crashed, or the memory did not suffice"
+
+
+def _fault(message: Mapping[str, Any], blocks: int) -> str:
+    """Why a raw file can't be prepared; "" when nothing is wrong with it.
+
+    Args:
+        message: of its worker.
+        blocks: that came before it. A worker that died is tried again, and then may give others.
+    """
+    if message["error"]:
+        return str(message["error"])
+    number = int(message["number"])
+    return "" if number == blocks else f"its blocks are not all here: {number:,} came after {blocks:,} others"
 
 
 def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterator[dict[str, Any]]:
