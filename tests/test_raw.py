@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,46 @@ def test_a_file_that_was_written_just_now_is_read_again(folder: Path, tmp_path: 
     (folder / "real" / "a").write_text("1st")
     raw.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
     assert not (tmp_path / "checksums.json").exists()
+
+
+def test_what_was_read_before_ctrl_c_is_remembered(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items, memory = found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json"
+    read: list[Path] = []
+
+    def hashed(path: Path, of_file: Callable[[Path], raw.Facts] = raw._hash) -> raw.Facts:
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        read.append(path)
+        return of_file(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(raw, "READERS", 1)
+        patched.setattr(raw, "_hash", hashed)
+        with pytest.raises(KeyboardInterrupt):
+            raw.with_checksums(items, memory)
+    assert set(json.loads(memory.read_text())) == {str(path) for path in read}
+
+
+def test_what_was_read_is_written_down_now_and_then(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered: list[int] = []
+    monkeypatch.setattr(raw, "REMEMBER_S", -1)
+    monkeypatch.setattr(raw, "_remember", lambda _, facts: remembered.append(len(facts)))
+    raw.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
+    assert remembered == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_file_that_vanishes_is_named(is_known: bool, folder: Path, tmp_path: Path) -> None:
+    items, memory = found(folder, train=["real/a", "real/b"]), tmp_path / "checksums.json"
+    if is_known:
+        raw.with_checksums(items, memory)
+    (folder / "real" / "b").unlink()
+    with pytest.raises(UserError, match=r"real/b can't be read: No such file or directory"):
+        raw.with_checksums(items, memory)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{]"])

@@ -25,6 +25,8 @@ from training.words import count
 
 TICK_S = 2
 """A file that changed so short a time ago may change again without another time of change."""
+REMEMBER_S = 30
+"""What was read is written down so often: even a power cut loses little of it."""
 READERS = 4
 """Files that are read at once."""
 
@@ -79,7 +81,7 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
         raise UserError("\n".join([*faults[:5], *more]))
     above = Path(os.path.commonpath([path.parent for path in all_files])).parent
     return [
-        Item(split, path.relative_to(above).as_posix(), path, path.stat().st_size, "")
+        Item(split, path.relative_to(above).as_posix(), path, _stat(path).st_size, "")
         for split, paths in files.items()
         for path in sorted(paths)
     ]
@@ -94,11 +96,7 @@ def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
     """
     known = _read(memory)
     facts = {item.path: _known(item.path, known) for item in items}
-    unknown = [path for path, fact in facts.items() if fact is None]
-    if unknown:
-        found = _hashed(unknown)
-        facts |= found
-        _remember(memory, found)
+    facts |= _hashed([path for path, fact in facts.items() if fact is None], memory)
     return [
         Item(item.split, item.name, item.path, fact[0], fact[2])
         for item in items
@@ -106,32 +104,44 @@ def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
     ]
 
 
-def _hashed(paths: Sequence[Path]) -> dict[Path, Facts]:
-    total = sum(path.stat().st_size for path in paths)
+def _hashed(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
+    """What the files hold; it is remembered, whatever ends the reading."""
+    total = sum(_stat(path).st_size for path in paths)
     found: dict[Path, Facts] = {}
+    remembered = time.monotonic()
     with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(READERS) as readers:
         waiting = {readers.submit(_hash, path): path for path in paths}
         try:
             for done in as_completed(waiting):
                 found[waiting[done]] = done.result()
                 bar.add(found[waiting[done]][0])
-        except BaseException:  # Ctrl-C: files that are waiting are not read any more
-            readers.shutdown(cancel_futures=True)
-            raise
+                if time.monotonic() - remembered > REMEMBER_S:
+                    _remember(memory, found)
+                    remembered = time.monotonic()
+        finally:  # Ctrl-C, or one that can't be read: those that wait are not read any more
+            readers.shutdown(wait=False, cancel_futures=True)
+            _remember(memory, found)
     return found
 
 
 def _hash(path: Path) -> Facts:
     try:
-        before = path.stat()
+        before = _stat(path)
         with path.open("rb") as content:
             return before.st_size, before.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
 
 
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:  # it was there when it was listed
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+
+
 def _known(path: Path, known: Mapping[str, Sequence[Any]]) -> Facts | None:
-    now = path.stat()
+    now = _stat(path)
     fact = known.get(str(path))
     if fact is None or tuple(fact[:2]) != (now.st_size, now.st_mtime_ns):
         return None
