@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import pages, shards
-from training.config import FitConfig
+from training.config import CannotTrain, FitConfig
 from training.epochs import Epoch
 from training.order import Batches, Slice
 from training.parquet import Columns, ParquetDataModule, PreparedRows
@@ -82,7 +82,7 @@ def test_all_ranks_have_as_many_batches_and_every_row_is_in_one(
     rows: int, ranks: int, batch_size: int, drop_last: bool
 ) -> None:
     if rows < ranks:
-        with pytest.raises(ValueError, match=f"{rows} rows for {ranks} workers: each needs one at least"):
+        with pytest.raises(CannotTrain, match=f"{rows} rows for {ranks} workers: each needs one at least"):
             Batches(rows, batch_size, rank=0, ranks=ranks)
         return
     shares = [Batches(rows, batch_size, rank=rank, ranks=ranks, drop_last=drop_last) for rank in range(ranks)]
@@ -162,6 +162,15 @@ def test_rows_leave_their_row_group(folder: Path) -> None:
     rows, batches = reader(folder, window_rows=32), Batches(64, 16)
     steps = [abs(a - b) for wanted in batches for a, b in itertools.pairwise(rows[wanted]["row"].tolist())]
     assert sum(step == 1 for step in steps) < len(steps) / 3
+
+
+def test_shards_that_are_read_leave_no_file_open(tmp_path: Path) -> None:
+    """A process may have a thousand open, and a data set more shards."""
+    data_set(tmp_path, *[5] * 40)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    rows = reader(tmp_path)
+    assert sorted(rows[Slice(0, 0, 200)]["row"].tolist()) == list(range(200))
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
 
 
 # The loader.
@@ -343,6 +352,32 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
         ParquetDataModule(tmp_path, 2)
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"columns": None}, "AttributeError"),
+        ({"columns": {"row": {"dtype": "int65", "shape": []}}}, "TypeError"),
+        ({"columns": {"row": {"dtype": "int64"}}}, "KeyError: 'shape'"),
+        ({"splits": {"train": [{"file": "train-00000.parquet"}]}}, "KeyError: 'rows'"),
+        ({"splits": {"train": [{"file": "a", "rows": "b", "size_bytes": 1, "sha256": ""}]}}, "ValueError"),
+        ({"splits": ["train"]}, "AttributeError"),
+        ({"more": 1}, "TypeError"),
+    ],
+)
+def test_a_manifest_that_is_damaged_is_named(damage: dict[str, Any], said: str, tmp_path: Path) -> None:
+    data_set(tmp_path, 5)
+    content = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**content, **damage}))
+    with pytest.raises(NotPrepared, match=rf"manifest\.json: damaged \({said}.*\)"):
+        ParquetDataModule(tmp_path, 2)
+
+
+def test_a_manifest_that_lacks_an_entry_is_named(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": 1}')
+    with pytest.raises(NotPrepared, match=r"manifest\.json: damaged \(KeyError: 'columns'\)"):
+        ParquetDataModule(tmp_path, 2)
+
+
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     data_set(tmp_path, 5, 5)
     (tmp_path / "train-00001.parquet").unlink()
@@ -393,10 +428,13 @@ def test_a_shard_that_was_written_in_another_way_is_named(tmp_path: Path) -> Non
         one_page = {"use_dictionary": False, "compression": "none"}
         pq.write_table(table, tmp_path / "other.parquet", **{**one_page, **other})
         replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
-        with pytest.raises(
-            NotPrepared, match=r"00000\.parquet: column image of row group 0 is not one plain page; prepare"
-        ):
+        expected = (
+            r"^/\S*00000\.parquet: column image of row group 0 is not one plain page; prepare the data again$"
+        )
+        with pytest.raises(NotPrepared, match=expected):
             reader(tmp_path)[Slice(0, 0, 7)]
+        with pytest.raises(NotPrepared, match=expected):  # not with a loader worker's traceback in it
+            list(ParquetDataModule(tmp_path, 7, loader_workers=1).train_dataloader())
 
 
 def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:

@@ -450,3 +450,15 @@ def test_a_single_run_prepares_by_itself_and_every_epoch_has_its_own_order(
     assert fit.main([*arguments, "second"]) == 0
     assert clips.calls() == []
     assert "Preparing model" not in capsys.readouterr().out
+
+
+def test_data_that_lacks_what_training_needs_is_answered(
+    clips: Clips, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from training import fit
+
+    (clips.raw / "val" / "v0.json").unlink()
+    (clips.raw / "val").rmdir()
+    monkeypatch.chdir(clips.home)
+    assert fit.main([clips.model, "--max-epochs", "1", "--results-dir", str(tmp_path)]) == 2
+    assert f"error: {look(clips).folder}: no split 'val'; it has test, train\n" in capsys.readouterr().err

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DistributedSampler
 
+from training.config import CannotTrain
+
 WINDOW_ROWS = 8192
 """Rows among which a row is shuffled, beside the order of the groups."""
 
@@ -88,13 +90,16 @@ class Batches(DistributedSampler[Any]):
     """The batches of one rank: as many on each, every row once (with `drop_last`, as many as fill them).
 
     A DistributedSampler, so that Lightning tells it the epoch and puts no other in its place.
+
+    Raises:
+        CannotTrain: a rank would be without a row.
     """
 
     def __init__(
         self, rows: int, batch_size: int, *, rank: int = 0, ranks: int = 1, drop_last: bool = False
     ) -> None:
         if rows < ranks:
-            raise ValueError(f"{rows} rows for {ranks} workers: each needs one at least")
+            raise CannotTrain(f"{rows} rows for {ranks} workers: each needs one at least")
         self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
         self._batch_size = batch_size
         fewest, most = rows // ranks, -(-rows // ranks)

@@ -4,7 +4,8 @@ What a batch is follows from (seed, epoch, position) alone. So a resumed trial s
 seen, any number of loader workers gives the same batches in the same order, and all ranks have as many.
 
 Rows were shuffled once, when they were written. Each epoch takes the row groups in another order (seeded)
-and shuffles rows within a window, so that each read is of contiguous memory.
+and shuffles rows within a window: a training batch gathers its rows one by one, but out of the few groups
+of a window. Batches to validate and to test are slices of contiguous memory.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PreparedRows(Dataset[Batch]):
         self._has_cuda = torch.cuda.is_available()
         groups = []
         for number, shard in enumerate(self._shards):
-            metadata = open_shard(folder, shard, self._columns).metadata
+            metadata = open_shard(folder, shard, self._columns)[0].metadata
             groups += [
                 Group(number, group, metadata.row_group(group).num_rows)
                 for group in range(metadata.num_row_groups)
@@ -137,9 +138,12 @@ class Loader(DataLoader[Batch]):
         # A generator: workers begin to read with the first batch, when the epoch has been told.
         epoch, start = self._batches.start
         self._handed_out = start if epoch == self._batches.epoch else 0
-        for batch in super().__iter__() if self.num_workers or self.pin_memory else self._here():
-            self._handed_out += 1
-            yield batch
+        try:
+            for batch in super().__iter__() if self.num_workers or self.pin_memory else self._here():
+                self._handed_out += 1
+                yield batch
+        except NotPrepared as error:  # one of a loader worker comes with its traceback in the text
+            raise NotPrepared(str(error).rpartition("NotPrepared: ")[2].strip()) from None
 
     def _here(self) -> Iterator[Batch]:
         """In this process, without the DataLoader's own 20 us a batch: a fourth of a small one."""
@@ -159,8 +163,7 @@ class _File:
 
     def __init__(self, folder: Path, shard: Shard, columns: Mapping[str, Column]) -> None:
         self._path, self._columns = folder / shard.file, columns
-        self._file = open_shard(folder, shard, columns)
-        self._content: npt.NDArray[np.uint8] = np.memmap(self._path, np.uint8, mode="r")
+        self._file, self._content = open_shard(folder, shard, columns)
         self._groups: dict[int, dict[str, npt.NDArray[np.uint8]]] = {}
 
     def values(self, group: int) -> Mapping[str, npt.NDArray[np.uint8]]:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from training.config import CannotTrain
 from training.durable import write
 
 MANIFEST = "manifest.json"
@@ -40,7 +41,7 @@ Rows = Mapping[str, npt.NDArray[Any]]
 """Column to its values [rows, ...], as many rows in each."""
 
 
-class NotPrepared(ValueError):
+class NotPrepared(CannotTrain):
     """The folder holds no whole data set: which file is at fault, and how."""
 
 
@@ -97,7 +98,7 @@ class Manifest:
         """The manifest of a data set, each of its files there and of its size.
 
         Raises:
-            NotPrepared: there is none, it is of a newer version, or a shard is missing or cut off.
+            NotPrepared: there is none, it is damaged or of a newer version, or a shard is missing or cut off.
         """
         path = folder / MANIFEST
         try:
@@ -108,12 +109,29 @@ class Manifest:
             raise NotPrepared(f"{path}: not JSON ({error})") from None
         if not isinstance(content, dict) or content.pop("format", 0) != FORMAT:
             raise NotPrepared(f"{path}: of another version of this program; prepare the data again")
-        columns = {name: Column(c["dtype"], tuple(c["shape"])) for name, c in content["columns"].items()}
-        splits = {name: [Shard(**shard) for shard in shards] for name, shards in content["splits"].items()}
-        manifest = cls(**{**content, "columns": columns, "splits": splits})
-        for shard in (shard for shards in splits.values() for shard in shards):
+        try:
+            manifest = cls._of(content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise NotPrepared(f"{path}: damaged ({said})") from None
+        for shard in (shard for shards in manifest.splits.values() for shard in shards):
             _check_size(folder / shard.file, shard.size_bytes)
         return manifest
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Manifest:
+        columns = {
+            name: Column(np.dtype(column["dtype"]).name, tuple(map(int, column["shape"])))
+            for name, column in content.pop("columns").items()
+        }
+        splits = {
+            name: [
+                Shard(str(shard["file"]), int(shard["rows"]), int(shard["size_bytes"]), str(shard["sha256"]))
+                for shard in shards
+            ]
+            for name, shards in content.pop("splits").items()
+        }
+        return cls(columns=columns, splits=splits, **content)
 
     def rows(self, split: str) -> int:
         """Rows of a split."""
@@ -215,8 +233,13 @@ def to_arrays(table: pa.Table, columns: Mapping[str, Column]) -> dict[str, npt.N
     return arrays
 
 
-def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> pq.ParquetFile:
-    """A shard, memory-mapped: all that read it on a PC share one copy, the system's.
+def open_shard(
+    folder: Path, shard: Shard, columns: Mapping[str, Column]
+) -> tuple[pq.ParquetFile, npt.NDArray[np.uint8]]:
+    """A shard and its bytes, memory-mapped: all that read it on a PC share one copy, the system's.
+
+    Arrow's mapping outlives the file that it was made of, so no file is left open: a process has a thousand
+    at most, and a large data set as many shards. (NumPy's holds on to one.)
 
     Raises:
         NotPrepared: it is missing, cut off, no Parquet, or of other columns.
@@ -224,7 +247,9 @@ def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> pq.
     path = folder / shard.file
     _check_size(path, shard.size_bytes)
     try:
-        file = pq.ParquetFile(path, memory_map=True)
+        with pa.memory_map(str(path)) as opened:
+            content = opened.read_buffer()
+        file = pq.ParquetFile(pa.BufferReader(content))
     except (OSError, pa.ArrowException) as error:
         raise NotPrepared(f"{path}: not a shard that can be read ({error})") from None
     if not file.schema_arrow.equals(schema_of(columns)):
@@ -232,7 +257,7 @@ def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> pq.
         raise NotPrepared(f"{path}: its columns are {found}; those of the data set {wanted}")
     if file.metadata.num_rows != shard.rows:
         raise NotPrepared(f"{path}: {file.metadata.num_rows:,} rows, the manifest says {shard.rows:,}")
-    return file
+    return file, np.frombuffer(content, np.uint8)
 
 
 def checksum_faults(folder: Path, manifest: Manifest) -> list[str]:

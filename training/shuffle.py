@@ -48,7 +48,7 @@ def shuffled(
         rows = _taken(parts, ends, wanted, columns)
         shard = shards.write_shard(folder, file, rows, columns, group_rows)
         del rows
-        shards.open_shard(folder, shard, columns).close()
+        shards.open_shard(folder, shard, columns)  # it can be read
         if fault := shards.checksum_fault(folder, shard):
             raise shards.NotPrepared(fault)
         yield shard
