@@ -362,6 +362,22 @@ def test_validation_is_the_same_in_each_epoch_and_as_many_are_real_as_blended(pr
     assert sum(len(batch["labels"]) for batch in first) == 2 * 5
 
 
+def test_what_is_trained_on_follows_the_seed_of_the_run_and_validation_does_not(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def images(seed: int) -> tuple[list[bytes], list[bytes]]:
+        monkeypatch.setenv("PL_GLOBAL_SEED", str(seed))
+        data = faces.build_data(faces.Params(detector="blazeface", batch_size=2), prepared)
+        loaders = data.train_dataloader(), data.val_dataloader()
+        train, val = ([batch["images"].numpy().tobytes() for batch in loader] for loader in loaders)
+        return sorted(train), val
+
+    (train, val), (train_again, val_again), (other_train, other_val) = map(images, (1, 1, 2))
+    assert train == train_again
+    assert set(train).isdisjoint(other_train)
+    assert val == val_again == other_val
+
+
 def test_loader_workers_change_no_batch(prepared: Path) -> None:
     alone, helped = (
         faces.build_data(faces.Params(batch_size=2, loader_workers=workers), prepared) for workers in (0, 2)

@@ -157,6 +157,33 @@ def test_an_epoch_is_in_another_order_and_the_same_one_is_not(folder: Path) -> N
     assert orders[0] != sorted(orders[0])
 
 
+def test_the_order_follows_the_seed_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_run(seed: int) -> list[list[int]]:
+        models: list[Scored] = []
+
+        def build_model(_: object) -> Scored:
+            models.append(Scored())
+            return models[-1]
+
+        trainable: Any = SimpleNamespace(
+            build_model=build_model, build_data=lambda _: OnlyTraining(folder, 16)
+        )
+        Fit(trainable, None, FitConfig(max_epochs=2, metric="score", mode="max", seed=seed)).run(
+            lambda _: True
+        )
+        return models[0].read
+
+    def of_module(seed: int | None) -> list[list[int]]:
+        return numbers_of(list(ParquetDataModule(folder, 16, seed=seed).train_dataloader()))
+
+    monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
+    assert of_module(None) == of_module(0)
+    first, second = of_run(7), of_run(8)
+    assert (first[:4], second[:4]) == (of_module(7), of_module(8))
+    assert first[:4] != second[:4]
+    assert first == of_run(7)
+
+
 def test_rows_leave_their_row_group(folder: Path) -> None:
     """Not only the groups are shuffled: a batch is not a run of neighbours."""
     rows, batches = reader(folder, window_rows=32), Batches(64, 16)

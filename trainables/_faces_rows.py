@@ -16,7 +16,8 @@ class RealOrBlended:
     """Turns stored rows into `images` [n, pixels, pixels, 3] uint8 and `labels` [n] float32: 1 = blended.
 
     To train, each row is one or the other, then augmented. To validate and to test, each is there twice,
-    real and blended, and always the same. What a row becomes depends on seed, epoch and row alone.
+    real and blended, and always the same, whatever the seed. What a row becomes to train on depends on seed,
+    epoch and row alone.
     """
 
     seed: int

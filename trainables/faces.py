@@ -72,8 +72,9 @@ def build_model(params: Params) -> FaceNet:
 def build_data(params: Params, prepared: Path) -> ParquetDataModule:
     from trainables._faces_rows import RealOrBlended
     from training.parquet import ParquetDataModule
+    from training.process import seed_of_run
 
-    made = RealOrBlended(seed=0, augmentation=params.augmentation)
+    made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)
     return ParquetDataModule(
         prepared, params.batch_size, loader_workers=params.loader_workers, transform=made
     )

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from training.order import WINDOW_ROWS, Batches, Group, Order, Slice
 from training.pages import mapped
+from training.process import seed_of_run
 from training.shards import Column, Manifest, NotPrepared, Shard, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]
@@ -199,7 +200,7 @@ class ParquetDataModule(pl.LightningDataModule):
     Args:
         folder: of the data set, with its manifest.
         batch_size: rows of a training batch on each worker of a trial.
-        seed: of the order.
+        seed: of the order; None: that of the run (`--seed`).
         loader_workers: processes that read ahead; a slice takes so little that 0 or 1 is mostly enough.
         drop_last: leave out what does not fill a training batch.
         window_rows: rows among which a row is shuffled.
@@ -215,7 +216,7 @@ class ParquetDataModule(pl.LightningDataModule):
         folder: Path,
         batch_size: int,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         loader_workers: int = 0,
         drop_last: bool = False,
         window_rows: int = WINDOW_ROWS,
@@ -224,7 +225,8 @@ class ParquetDataModule(pl.LightningDataModule):
         super().__init__()
         self._folder, self._manifest = folder, Manifest.read(folder)
         self.batch_size, self._drop_last = batch_size, drop_last
-        self._seed, self._window_rows = seed, window_rows
+        self._seed = seed_of_run() if seed is None else seed
+        self._window_rows = window_rows
         self._loader_workers, self._transform = loader_workers, transform
 
     def train_dataloader(self) -> DataLoader[Batch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass
 
@@ -49,6 +50,13 @@ class Settings:
         torch.backends.cudnn.deterministic = self.cudnn_deterministic
         torch.autograd.set_detect_anomaly(self.anomaly)
         torch.set_default_device(None if self.device.type == "cpu" else self.device)
+
+
+def seed_of_run() -> int:
+    """The seed that this run was given, as Lightning's `seed_everything` leaves it for other processes; 0
+    where there is none. `build_data` finds it there, and no epoch changes it.
+    """
+    return int(os.environ.get("PL_GLOBAL_SEED", 0))
 
 
 def seed_again(seed: int) -> None:
