@@ -183,21 +183,32 @@ def test_a_frame_that_a_phone_turned_is_turned_back() -> None:
     assert _faces_raw.pixels_of(Turned())[..., 0].tolist() == [[2, 5], [1, 4], [0, 3]]
 
 
+def copied(video: Path, to: Path, *, from_frame: int = 0, **options: str) -> Path:
+    """The same frames in another file, not encoded anew: from that frame on, as an editor cuts.
+
+    Frames before it, from a key frame on, are then in the file and not shown.
+    """
+    import av
+
+    with av.open(str(video)) as source, av.open(str(to), "w", options=options) as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux(video=0) if packet.dts is not None]
+        begin = from_frame * packets[0].duration
+        first = max(n for n, packet in enumerate(packets) if packet.is_keyframe and packet.pts <= begin)
+        for packet in packets[first:]:
+            packet.pts, packet.dts, packet.stream = packet.pts - begin, packet.dts - begin, stream
+            target.mux(packet)
+    return to
+
+
 @pytest.fixture(scope="module")
 def streamed(write: Write, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]:
     """A video of 60 frames whose index stands first, and where in it each frame begins."""
     import av
 
-    video = tmp_path_factory.mktemp("streamed") / "whole.mp4"
-    with (
-        av.open(str(write("source.mp4", 60))) as source,
-        av.open(str(video), "w", options={"movflags": "faststart"}) as target,
-    ):
-        stream = target.add_stream_from_template(source.streams.video[0])
-        for packet in source.demux(video=0):
-            if packet.dts is not None:
-                packet.stream = stream
-                target.mux(packet)
+    video = copied(
+        write("source.mp4", 60), tmp_path_factory.mktemp("streamed") / "whole.mp4", movflags="faststart"
+    )
     with av.open(str(video)) as written:
         return video.read_bytes(), [p.pos for p in written.demux(video=0) if p.pos is not None]
 
@@ -209,24 +220,50 @@ def streamed(write: Write, tmp_path_factory: pytest.TempPathFactory) -> tuple[by
         ("empty", "no video that can be read"),
         ("without its index", "no video that can be read"),
         ("within a frame", "no video that can be read"),
-        ("between frames", "cut off, 40 of its 60 frames are there"),
+        ("between frames", r"cut off, 0\.7 s of its 2\.0 s are there"),
+        ("of Matroska", r"cut off, 0\.\d s of its 2\.0 s are there"),
     ],
 )
 def test_a_damaged_video_raises_and_names_itself(
     kind: str, wanted: str, write: Write, streamed: tuple[bytes, list[int]], tmp_path: Path
 ) -> None:
     whole, (content, begins) = write().read_bytes(), streamed
+    matroska = copied(write("source.mp4", 60), tmp_path / "whole.mkv").read_bytes()
     damaged = {
         "noise": bytes(range(256)) * 9,
         "empty": b"",
         "without its index": whole[: len(whole) // 2],
         "within a frame": content[: begins[40] + 9],
-        "between frames": content[: begins[40]],
+        "between frames": content[: begins[20]],
+        "of Matroska": matroska[: len(matroska) // 3],
     }
     video = tmp_path / "torn.mp4"
     video.write_bytes(damaged[kind])
     with pytest.raises(ValueError, match=rf"torn\.mp4: {wanted}"):
         list(faces.prepare(video, PARAMS))
+
+
+def test_a_video_that_was_cut_without_encoding_it_anew_is_whole(write: Write, tmp_path: Path) -> None:
+    """It holds frames that are not shown: those between the cut and the key frame before it."""
+    import av
+
+    cut = copied(write("source.mp4", 90), tmp_path / "cut.mp4", from_frame=59, avoid_negative_ts="disabled")
+    with av.open(str(cut)) as container:
+        assert container.streams.video[0].frames == 60
+    shown = [number for numbers, _ in _faces_raw._blocks(cut, 30.0) for number in numbers]
+    assert len(shown) < 40
+
+
+def test_a_block_has_no_more_pixels_than_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    video = write(frames=12)
+    blocks = [numbers for numbers, _ in _faces_raw._blocks(video, 30.0)]
+    assert blocks == [list(range(12))]
+    monkeypatch.setattr(_faces_raw, "BLOCK_PIXELS", 5 * 640 * 480)
+    assert [numbers for numbers, _ in _faces_raw._blocks(video, 30.0)] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [10, 11],
+    ]
 
 
 def test_a_video_without_a_face_says_so(write: Write) -> None:

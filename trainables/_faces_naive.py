@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from trainables._faces_raw import Cropper, clip_number, pixels_of, wanted_frames
+from trainables._faces_raw import Cropper, clip_number, pixels_of, seconds_of, wanted_frames
 from trainables._faces_rows import RealOrBlended
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _frame_numbers(path: Path, params: Params) -> range:
 
     with av.open(str(path)) as container:
         video = container.streams.video[0]
-        seconds = float((container.duration or 0) / av.time_base)
-        count = video.frames or int(seconds * float(video.average_rate or 25))
-        return range(0, count, wanted_frames(video, params.frames_per_s))
+        seconds = seconds_of(video) or (container.duration or 0) / av.time_base
+        shown = round(seconds * float(video.average_rate or 25))
+        return range(0, min(video.frames or shown, shown), wanted_frames(video, params.frames_per_s))
 
 
 def _decoded(path: Path, number: int) -> Frame:

@@ -30,8 +30,10 @@ MARGIN = 0.3
 """By how much the crop is larger than the face: by as much as its larger side, half of it on each side."""
 HULL_POINTS = 64
 """A hull has fewer corners as a rule: then some stand there twice. Of more, some are left out."""
-BLOCK_FRAMES = 32
-"""Frames that are decoded, and go through the networks, together."""
+BLOCK_FRAMES, BLOCK_PIXELS = 32, 2**25
+"""Frames that are decoded, and go through the networks, together, at most: 32 of 1280x720, 4 of 3840x2160."""
+MISSING_S = 1.0
+"""What may lack at the end of a video: containers round."""
 
 
 class Knobs(Protocol):
@@ -173,6 +175,19 @@ def wanted_frames(video: Any, frames_per_s: float) -> int:
     return max(1, round(float(video.average_rate or video.guessed_rate or 25) / frames_per_s))
 
 
+def seconds_of(video: Any) -> float:
+    """How long a video (PyAV's stream) is by its header; 0 where that does not say.
+
+    Its frames, as they are counted there, are no measure: a cut that encodes nothing anew leaves frames in the
+    file that are not shown.
+    """
+    if video.duration:
+        return float(video.duration * video.time_base)
+    if video.container.duration and len(video.container.streams) == 1:  # sound may be longer
+        return float(video.container.duration) / 1_000_000  # microseconds
+    return 0.0
+
+
 def pixels_of(frame: Any) -> Frame:
     """What a decoded frame shows, turned as a phone says that it should be."""
     import numpy as np
@@ -191,20 +206,28 @@ def _blocks(item: Path, frames_per_s: float) -> Iterator[tuple[list[int], list[F
             if not container.streams.video:
                 raise ValueError(f"{item}: no video in it")
             video = container.streams.video[0]
-            step, number = wanted_frames(video, frames_per_s), -1
+            step, there_s = wanted_frames(video, frames_per_s), 0.0
             for number, frame in enumerate(container.decode(video)):
+                there_s = max(there_s, _end_s(frame, number, video))
                 if number % step == 0:
                     numbers.append(number)
                     frames.append(pixels_of(frame))
-                if len(frames) == BLOCK_FRAMES:
+                if len(frames) == BLOCK_FRAMES or sum(f[..., 0].size for f in frames) >= BLOCK_PIXELS:
                     yield numbers, frames
                     numbers, frames = [], []
-            if number + 1 < video.frames:
-                raise ValueError(f"{item}: cut off, {number + 1:,} of its {video.frames:,} frames are there")
+            if there_s < (whole_s := seconds_of(video)) - MISSING_S:
+                raise ValueError(f"{item}: cut off, {there_s:.1f} s of its {whole_s:.1f} s are there")
     except av.FFmpegError as error:
         raise ValueError(f"{item}: no video that can be read ({error.strerror})") from None
     if frames:
         yield numbers, frames
+
+
+def _end_s(frame: Any, number: int, video: Any) -> float:
+    """When a frame ends, from the beginning of its video on."""
+    if frame.pts is None:
+        return (number + 1) / float(video.average_rate or 25)
+    return float((frame.pts - (video.start_time or 0) + (frame.duration or 0)) * frame.time_base)
 
 
 def _videos(folder: Path) -> list[Path]:
