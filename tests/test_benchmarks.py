@@ -186,11 +186,25 @@ def test_all_ways_to_load_hand_out_the_same_rows(tmp_path: Path) -> None:
 
 def test_the_data_path_is_measured(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--sides 8 --mib 1 --files 20 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1"
-    assert data_path.main([*flags.split(), "--arms", "mmap", "in order", "parquet", "tensors"]) == 0
+    arms = ["mmap", "mmap, new memory", "in order", "parquet", "tensors"]
+    assert data_path.main([*flags.split(), "--arms", *arms]) == 0
     content = json.loads((results / "data_path.json").read_text())
-    assert {row["arm"] for row in content["medians"]} == {"mmap", "in order", "parquet", "tensors"}
+    assert {row["arm"] for row in content["medians"]} == set(arms)
     assert all(row["rows_per_s"] > 0 for row in content["medians"])
     assert "to_litdata_0KB - (goal >= 1.0) not measured" in capsys.readouterr().out
+
+
+def test_the_ceiling_copies_into_one_buffer_and_the_other_arm_into_new_memory(tmp_path: Path) -> None:
+    arms = data_path.loaders(Images(tmp_path, side=8, rows=20, files=1), batch_size=5, workers=0)
+    places = {
+        name: len({batch.data_ptr() for batch in list(arms[name]())}) for name in ("mmap", "mmap, new memory")
+    }
+    assert places == {"mmap": 1, "mmap, new memory": 4}
+    rates = {"mmap": 100.0, "mmap, new memory": 10.0, "in order": 50.0}
+    medians = [
+        {"side": 8, "arm": arm, "loader_workers": 0, "rows_per_s": rate} for arm, rate in rates.items()
+    ]
+    assert data_path.goals(medians, [8])[-1].value == 0.5
 
 
 def test_an_arm_without_its_package_is_skipped_with_the_reason(
