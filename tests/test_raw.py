@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -17,8 +18,9 @@ from training.values import UserError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """real/a, real/b, fake/a; all old enough to be remembered."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """real/a, real/b, fake/a; all old enough to be remembered. No --data-dir names it."""
+    monkeypatch.delenv("SWEEPS_DATA_DIR", raising=False)
     for name in ("real/a", "real/b", "fake/a"):
         path = tmp_path / "clips" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,14 +35,28 @@ def found(folder: Path, **splits: list[str]) -> list[Item]:
     )
 
 
-def test_files_are_named_from_above_their_folder(folder: Path) -> None:
+def test_files_are_named_from_above_the_folder_of_their_split(folder: Path) -> None:
     items = found(folder, train=["real/b", "fake/a"], val=["real/a"])
     assert [(item.split, item.name) for item in items] == [
         ("train", "clips/fake/a"),
         ("train", "clips/real/b"),
-        ("val", "clips/real/a"),
+        ("val", "real/a"),
     ]
     assert [item.name for item in found(folder, train=["real/b"])] == ["real/b"]
+
+
+def test_a_file_elsewhere_changes_no_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def names(**splits: list[str]) -> dict[str, str]:
+        return {item.path.relative_to(folder).as_posix(): item.name for item in found(folder, **splits)}
+
+    alone = names(train=["real/a"])
+    assert names(train=["real/a"], val=["fake/a"])["real/a"] == alone["real/a"]
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(folder))
+    alone = names(train=["real/a"])
+    assert alone == {"real/a": "clips/real/a"}
+    assert names(train=["real/a", "fake/a"])["real/a"] == alone["real/a"], "in a folder beside it"
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(folder / "fake"))
+    assert names(train=["real/a"]) == {"real/a": "real/a"}, "they do not lie there"
 
 
 def test_a_folder_that_moves_with_its_name_changes_no_name(folder: Path) -> None:
@@ -120,12 +136,13 @@ def test_a_memory_that_is_broken_is_forgotten(content: str, folder: Path, tmp_pa
     assert items[0].sha256 == hashlib.sha256(b"real/a").hexdigest()
 
 
-def test_a_part_is_of_name_and_content(folder: Path, tmp_path: Path) -> None:
+def test_a_part_is_of_split_name_and_content(folder: Path, tmp_path: Path) -> None:
     """The folder of a file may say what its rows are."""
     (folder / "fake" / "a").write_text("real/a")
     items = raw.with_checksums(found(folder, train=["real/a", "fake/a"]), tmp_path / "checksums.json")
     assert items[0].sha256 == items[1].sha256
     assert items[0].part != items[1].part
+    assert items[0].part != dataclasses.replace(items[0], split="val").part
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,8 @@ def wanted_frames(video: Any, frames_per_s: float) -> int:
 def seconds_of(video: Any) -> float:
     """How long a video (PyAV's stream) is by its header; 0 where that does not say.
 
-    Its frames, as they are counted there, are no measure: a cut that encodes nothing anew leaves frames in the
-    file that are not shown.
+    Its frames, as they are counted there, are no measure: a cut that encodes nothing anew leaves frames in
+    the file that are not shown.
     """
     if video.duration:
         return float(video.duration * video.time_base)

@@ -20,7 +20,7 @@ from typing import Any
 
 from training import durable
 from training.bar import Bar
-from training.values import UserError
+from training.values import DATA_DIR_VARIABLE, UserError
 from training.words import count
 
 TICK_S = 2
@@ -40,15 +40,15 @@ class Item:
 
     split: str
     name: str
-    """Its path from above the folder that holds all files: a file's folder may say what its rows are."""
+    """Its path, without what lies above: see `_above`. A file's folder may say what its rows are."""
     path: Path
     size_bytes: int
     sha256: str
 
     @property
     def part(self) -> str:
-        """What its rows are kept under while the others are prepared: of its name and its content."""
-        return hashlib.sha256(f"{self.name} {self.sha256}".encode()).hexdigest()
+        """What its rows are kept under while the others are prepared: of its split, name and content."""
+        return hashlib.sha256(f"{self.split}/{self.name} {self.sha256}".encode()).hexdigest()
 
 
 def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], params: Any) -> list[Item]:
@@ -79,12 +79,23 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
     if faults:
         more = [f"... and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
-    above = Path(os.path.commonpath([path.parent for path in all_files])).parent
     return [
         Item(split, path.relative_to(above).as_posix(), path, _stat(path).st_size, "")
         for split, paths in files.items()
+        if paths
+        for above in [_above(paths)]
         for path in sorted(paths)
     ]
+
+
+def _above(paths: Sequence[Path]) -> Path:
+    """What the names of a split's files leave out: all above the folder that --data-dir names, wherever in it
+    files come and go; where they lie elsewhere, all above the folder that holds this split's."""
+    named = os.environ.get(DATA_DIR_VARIABLE)
+    folder = Path(named).absolute() if named else None
+    if folder is None or not all(path.is_relative_to(folder) for path in paths):
+        folder = Path(os.path.commonpath([path.parent for path in paths]))
+    return folder.parent
 
 
 def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
