@@ -36,6 +36,7 @@ def prepare(item, params):
     with open(told["calls"], "a") as calls:
         calls.write(f"{item.stem} {os.getpid()}\\n")
     fault = told.get("fault", "")
+    is_first_call = Path(told["calls"]).read_text().count(f"{item.stem} ") == 1
     time.sleep(told.get("seconds", 0))
     for first in range(told["first"], told["first"] + told["rows"], 7):
         if fault == "raises":
@@ -43,6 +44,9 @@ def prepare(item, params):
         if fault == "exits":
             raise SystemExit(3)
         if fault == "killed" and first > told["first"]:  # behind its first block
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "killed once" and first > told["first"] + 7 and is_first_call:
+            time.sleep(1)  # its first blocks have arrived
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "dies":
             os._exit(7)

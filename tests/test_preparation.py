@@ -157,6 +157,13 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     assert all(f"{name}.json: {reason}" in said for name, reason in skipped.items())
 
 
+def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -> None:
+    clips.add("once", rows=40, fault="killed once")
+    folder = preparation.ensure(look(clips), max_bad_pct=0)
+    assert clips.calls().count("once") == 2
+    assert sorted(rows_in(folder)) == [*range(120), *range(160, 200)]
+
+
 def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clips: Clips) -> None:
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (
