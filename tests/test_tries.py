@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from training import children, tries
+from training.values import UserError
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Of digits_mlp, whose batches of $MOST_ROWS rows and more find no memory: what a GPU's allocator raises, an
@@ -24,7 +27,8 @@ from trainables._classifier import SgdClassifier
 
 class Hungry(SgdClassifier):
     def training_step(self, batch, index):
-        if len(batch[1]) > int(os.environ["MOST_ROWS"]):
+        is_meant = os.environ["WORKER"] in ("", os.environ.get("LOCAL_RANK", "0"))
+        if is_meant and len(batch[1]) > int(os.environ["MOST_ROWS"]):
             run_out(os.environ["RUNS_OUT_BY"])
         return super().training_step(batch, index)
 
@@ -52,13 +56,14 @@ def project(tmp_path: Path) -> Path:
 
 
 def fit(
-    project: Path, *flags: str, most_rows: int, runs_out_by: str = "gpu"
+    project: Path, *flags: str, most_rows: int, runs_out_by: str = "gpu", worker: int | str = ""
 ) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "MOST_ROWS": str(most_rows),
         "RUNS_OUT_BY": runs_out_by,
+        "WORKER": str(worker),
     }
     command = [sys.executable, "-m", "training.fit", "hungry", "--max-epochs", "1", "--name", "it", *flags]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
@@ -106,7 +111,13 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert "Traceback" not in done.stderr
     again = next(line for line in done.stdout.splitlines() if "--resume results/it --micro-batch 6" in line)
     flags = again.split(" -m training.fit ")[1].split("   ")[0].split()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MOST_ROWS": "7", "RUNS_OUT_BY": "gpu"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MOST_ROWS": "7",
+        "RUNS_OUT_BY": "gpu",
+        "WORKER": "",
+    }
     command = [sys.executable, "-m", "training.fit", *flags]
     resumed = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
@@ -126,7 +137,13 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     stays = "open('there', 'w').write(str(os.getpid())); import time; time.sleep(600)"
     text = MODEL.replace('if by == "bug":', f'if by == "stays":\n        {stays}\n    if by == "bug":')
     (project / "hungry.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MOST_ROWS": "0", "RUNS_OUT_BY": "stays"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MOST_ROWS": "0",
+        "RUNS_OUT_BY": "stays",
+        "WORKER": "",
+    }
     command = [sys.executable, "-m", "training.fit", "hungry", "--find-batch-size", "--name", "it"]
     with subprocess.Popen(
         command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -139,3 +156,39 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     assert run.returncode == 130
     with pytest.raises(ProcessLookupError):
         os.kill(int(marker.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "workers", "does_fit"),
+    [
+        ("", 1, True),
+        (children.OUT_OF_MEMORY, 1, False),
+        (children.OUT_OF_MEMORY, 2, False),
+        (children.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
+    ],
+)
+def test_a_try_fits_or_does_not(failure: str, workers: int, does_fit: bool) -> None:
+    assert tries.fits(failure, 4, workers) is does_fit
+
+
+def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
+    with pytest.raises(
+        UserError, match="a try with 4 rows was not done within 10 min 0 s, which says nothing"
+    ):
+        tries.fits(children.TIMED_OUT, 4, workers=1)
+
+
+@pytest.mark.slow
+def test_a_bug_of_another_worker_is_no_lack_of_memory(project: Path) -> None:
+    flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
+    done = fit(project, *flags, "--strategy", "ddp", most_rows=0, runs_out_by="bug", worker=1)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "rows of another shape" in done.stderr
+
+
+@pytest.mark.slow
+def test_where_the_system_kills_another_worker_it_does_not_fit(project: Path) -> None:
+    flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
+    done = fit(project, *flags, "--strategy", "ddp", most_rows=4, runs_out_by="kill", worker=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "micro-batch of 3 rows x 2 x 2 workers" in done.stdout

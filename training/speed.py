@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -17,17 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import durable, plugins
-from training.config import CannotTrain, FitConfig, Precision, Strategy
+from training import children, durable, plugins
+from training.config import FitConfig, Precision, Strategy
 from training.single import TRAINABLE
-from training.values import Knob, UserError
+from training.values import Knob
 
 WARM_UP_STEPS = 3
 BLOCKS = 3
 """Parts of what is measured, each with a rate of its own: their median counts."""
 LOADER_S = 3.0
 """For which the loader runs by itself."""
-OUT_OF_MEMORY = 3
+TIMEOUT_S = 3600
+"""Long for a few steps of the slowest raw data; a worker that waits for another one does so for ever."""
+FOUND_FILE = "speed.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ def measure(
     trainable: str, params: Mapping[str, Knob], setup: Setup, seconds: float
 ) -> tuple[Speed | None, str]:
     """Train for so many seconds in a process of its own: the speed, or why there is none."""
-    with tempfile.TemporaryDirectory(prefix="sweeps-speed-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sweeps-speed-", ignore_cleanup_errors=True) as folder:
         asked = Path(folder) / "asked.json"
         content = {
             "trainable": trainable,
@@ -78,23 +79,19 @@ def measure(
         }
         asked.write_text(json.dumps(content))
         command = [sys.executable, "-m", "training.speed", str(asked)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        found = asked.with_name("speed.json")
-        if done.returncode == 0 and found.exists():
-            return Speed(**json.loads(found.read_text())), ""
-    if done.returncode == OUT_OF_MEMORY:
-        return None, "out of memory"
-    told = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    return None, told[-1].removeprefix("error: ").strip() if told else f"exit status {done.returncode}"
+        failure = children.why(children.run(command, TIMEOUT_S), Path(folder))
+        if not failure:
+            return Speed(**json.loads((Path(folder) / FOUND_FILE).read_text())), ""
+    return None, failure.splitlines()[-1]
 
 
-def main(file: str) -> int:
-    """Measure what a file asks for, and write the answer beside it; the exit status."""
-    asked = json.loads(Path(file).read_text())
+def main(file: Path) -> None:
+    """Measure what a file asks for; beside it stands the answer, or why there is none."""
+    asked = json.loads(file.read_text())
     setup, params = Setup(**asked["setup"]), asked["params"]
     module: Any = plugins.find(TRAINABLE, asked["trainable"])
 
-    from training import launch, memory, preparation
+    from training import launch, preparation
     from training.pace import Timed
     from training.trainer import Fit
 
@@ -112,16 +109,9 @@ def main(file: str) -> int:
         threads=setup.threads,
         compile=setup.compile,
     )
-    try:
-        fit = Fit(_SetUp(module, setup, prepared), module.Params(**params), config)
-        fit.run(lambda epoch: True, timed)
-    except Exception as error:
-        if memory.is_out_of_memory(error):
-            return memory.OUT_OF_MEMORY
-        raise
+    Fit(_SetUp(module, setup, prepared), module.Params(**params), config).run(lambda epoch: True, timed)
     if launch.is_first():
-        durable.write(Path(file).with_name("speed.json"), json.dumps(_answer(timed, setup)))
-    return 0
+        durable.write(file.with_name(FOUND_FILE), json.dumps(_answer(timed, setup)))
 
 
 def _answer(timed: Any, setup: Setup) -> dict[str, Any]:
@@ -158,8 +148,5 @@ class _SetUp:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1]))
-    except (UserError, CannotTrain) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    with children.telling(Path(sys.argv[1]).parent):
+        main(Path(sys.argv[1]))

@@ -1,8 +1,7 @@
 """Try micro-batches: each by a short run of its own, `python -m training.tries FOLDER ROWS`.
 
-Its exit status says whether that fits. It has all workers of the run that it stands for, and what it
-leaves behind ends with it, by whatever strategy it ran. It is the first that the system kills where the
-PC's memory ends.
+It has all workers of the run that it stands for, and each of them leaves in the folder why it failed. It is
+the first that the system kills where the PC's memory ends.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import batch_size, durable, launch, memory, plugins, single
+from training import batch_size, children, durable, launch, memory, plugins, single
 from training.batch_size import MicroBatch
 from training.config import CannotTrain, Trainable
 from training.prepared import build_data
 from training.single import SETTINGS_FILE, SingleRun
 from training.values import UserError
-from training.words import command, count, place
+from training.words import command, count, duration, place
 
 STEPS = 2
 """Of the optimizer: its own state is there from the second on."""
@@ -100,28 +97,32 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
 
 
 def _try(run: SingleRun, rows: int) -> bool:
-    with tempfile.TemporaryDirectory(prefix="sweeps-try-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
         durable.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
-        child = subprocess.Popen(
-            [sys.executable, "-m", "training.tries", folder, str(rows)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # its workers end with it, whatever has become of it
+        command = [sys.executable, "-m", "training.tries", folder, str(rows)]
+        failure = children.why(children.run(command, TRY_TIMEOUT_S), Path(folder))
+    return fits(failure, rows, (run.devices or 1) * (run.num_nodes or 1))
+
+
+def fits(failure: str, rows: int, workers: int) -> bool:
+    """What a try says of its rows.
+
+    Args:
+        failure: as `children.why` has it.
+        rows: of its micro-batches.
+        workers: that tried together.
+
+    Raises:
+        UserError: it says nothing of them.
+    """
+    if failure == children.TIMED_OUT and workers == 1:
+        raise UserError(
+            f"a try with {count(rows, 'row')} was not done within {duration(TRY_TIMEOUT_S)}, which says "
+            "nothing of memory; give a smaller --micro-batch"
         )
-        try:
-            output = child.communicate(timeout=TRY_TIMEOUT_S)[0]
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if child.returncode in (0, memory.OUT_OF_MEMORY, -signal.SIGKILL):
-        return child.returncode == 0
-    told = output.strip().splitlines()[-12:]
-    raise UserError("\n".join([f"a try with {count(rows, 'row')} failed:", *told]))
+    if failure in ("", children.OUT_OF_MEMORY, children.TIMED_OUT):
+        return not failure
+    raise UserError(f"a try with {count(rows, 'row')} failed:\n{failure}")
 
 
 class _OfRows:
@@ -137,27 +138,22 @@ class _OfRows:
         self.build_model, self.build_data = module.build_model, of_rows
 
 
-def main(folder: str, rows: int) -> int:
-    """Train a few steps by micro-batches of `rows`; the exit status."""
+def main(folder: str, rows: int) -> None:
+    """Train a few steps by micro-batches of `rows`; a worker that fails leaves why in the folder."""
     _be_killed_first()
-    run = single.read(Path(folder))
-    module: Any = plugins.find(single.TRAINABLE, run.trainable)
+    with children.telling(Path(folder)):
+        run = single.read(Path(folder))
+        module: Any = plugins.find(single.TRAINABLE, run.trainable)
 
-    from training import preparation
-    from training.trainer import Fit
+        from training import preparation
+        from training.trainer import Fit
 
-    config = dataclasses.replace(
-        run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
-    )
-    prepared = preparation.of_trial(run.trainable, module, run.params)
-    of_rows = _OfRows(module, prepared, rows * config.workers * ACCUMULATION)
-    try:
+        config = dataclasses.replace(
+            run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
+        )
+        prepared = preparation.of_trial(run.trainable, module, run.params)
+        of_rows = _OfRows(module, prepared, rows * config.workers * ACCUMULATION)
         Fit(of_rows, module.Params(**run.params), config).run(lambda epoch: False)
-    except Exception as error:
-        if memory.is_out_of_memory(error):
-            return memory.OUT_OF_MEMORY
-        raise
-    return 0
 
 
 def _be_killed_first() -> None:
@@ -167,8 +163,4 @@ def _be_killed_first() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1], int(sys.argv[2])))
-    except (UserError, CannotTrain) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,88 @@
+"""Trainings in processes of their own: they end, all of them, and why they failed is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from training import children
+from training.children import OUT_OF_MEMORY, TIMED_OUT, Ended
+from training.config import CannotTrain
+
+# A first worker that ends while another one stays, as one does that waits for it.
+LEAVES_ONE = """
+import subprocess, sys
+stays = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(stays.pid, flush=True)
+"""
+
+
+def run_python(code: str, timeout_s: float = 60) -> Ended:
+    return children.run([sys.executable, "-c", code], timeout_s)
+
+
+def has_ended(process: int) -> bool:
+    """Whether it is gone, or waits for its parent to notice."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
+    ended = run_python(LEAVES_ONE + "sys.exit(3)")
+    assert (ended.status, ended.timed_out) == (3, False)
+    stays = int(ended.output)
+    while not has_ended(stays):  # killed, and on its way
+        time.sleep(0.01)
+
+
+def test_a_process_that_waits_for_ever_is_ended() -> None:
+    ended = run_python("import time; print('here', flush=True); time.sleep(600)", timeout_s=2)
+    assert ended == Ended(-signal.SIGKILL, "here\n", timed_out=True)
+
+
+def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker fails."""
+    monkeypatch.setenv("LOCAL_RANK", str(worker))
+    with pytest.raises(type(error)), children.telling(folder):
+        raise error
+    file = max(folder.iterdir(), key=lambda file: file.name)
+    os.utime(file, ns=(0, len(list(folder.iterdir()))))  # one after the other, on any disk
+
+
+KILLED, FAILED, DONE = Ended(-signal.SIGKILL, "", False), Ended(1, "", False), Ended(0, "", False)
+BUG = ValueError("rows of another shape")
+LOST = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:5")
+
+
+@pytest.mark.parametrize(
+    ("ended", "errors", "reason"),
+    [
+        (DONE, [], ""),
+        (FAILED, [MemoryError()], OUT_OF_MEMORY),
+        (KILLED, [], OUT_OF_MEMORY),
+        (KILLED, [BUG], "ValueError: rows of another shape"),  # of the other worker
+        (FAILED, [LOST, BUG], "ValueError: rows of another shape"),
+        (FAILED, [BUG, MemoryError()], OUT_OF_MEMORY),
+        (FAILED, [LOST], OUT_OF_MEMORY),  # the other was killed
+        (DONE, [LOST], ""),  # one was later than the other to end
+        (FAILED, [CannotTrain("batch_size 3: no")], "batch_size 3: no"),
+        (Ended(-signal.SIGKILL, "", True), [], TIMED_OUT),
+        (Ended(-signal.SIGKILL, "", True), [MemoryError()], OUT_OF_MEMORY),
+        (Ended(-signal.SIGSEGV, "Fatal error", False), [], "Fatal error"),
+        (Ended(5, "", False), [], "exit status 5"),
+    ],
+)
+def test_a_failure_is_told_by_what_the_workers_have_left(
+    ended: Ended, errors: list[Exception], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for worker, error in enumerate(errors):
+        leave(tmp_path, error, worker, monkeypatch)
+    assert children.why(ended, tmp_path).endswith(reason)
+    assert bool(children.why(ended, tmp_path)) == bool(reason)
