@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from training import children, tries
+from training.config import Precision
+from training.single import SingleRun
+from training.strategy import Device
 from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,8 +113,9 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert done.returncode == 3
     assert "CUDA out of memory" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "In a new run, try one of:\n  --" in done.stdout
     again = next(line for line in done.stdout.splitlines() if "--resume results/it --micro-batch 6" in line)
-    flags = again.split(" -m training.fit ")[1].split("   ")[0].split()
+    flags = again.split(" -m training.fit ")[1].split()
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -192,3 +197,34 @@ def test_where_the_system_kills_another_worker_it_does_not_fit(project: Path) ->
     done = fit(project, *flags, "--strategy", "ddp", most_rows=4, runs_out_by="kill", worker=1)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "micro-batch of 3 rows x 2 x 2 workers" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "hint"),
+    [
+        ("auto", Device(None, True), ["--precision bf16-mixed"]),
+        ("32", Device(24 * 10**9, True), ["--precision bf16-mixed"]),
+        ("32", Device(24 * 10**9, False), ["--precision 16-mixed"]),  # older than Ampere
+        ("auto", Device(24 * 10**9, True), []),  # is fp16 there
+        ("bf16-mixed", Device(None, True), []),
+    ],
+)
+def test_a_lower_precision_is_a_hint_where_there_is_one(
+    precision: Precision, device: Device, hint: list[str]
+) -> None:
+    run = SingleRun(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
+    assert tries.hints(run, 1, device) == hint
+    assert tries.hints(run, 2, device) == ["--find-batch-size", *hint]
+
+
+def test_an_error_without_words_is_told() -> None:
+    assert tries.in_a_line(MemoryError()) == "out of memory"
+    assert tries.in_a_line(torch.OutOfMemoryError("CUDA out of memory.\nmore")) == "CUDA out of memory."
+
+
+@pytest.mark.slow
+def test_another_worker_that_runs_out_of_memory_says_so(project: Path) -> None:
+    flags = ("--batch-size", "12", "--devices", "2", "--threads", "1", "--strategy", "ddp")
+    done = fit(project, *flags, most_rows=2, worker=1)
+    assert done.returncode not in (0, 2)
+    assert "error: worker 1 is out of memory: try --find-batch-size" in done.stderr

@@ -52,7 +52,7 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     except Exception as error:
         if not memory.is_out_of_memory(error):
             raise
-        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"error: {tries.in_a_line(error)}", file=sys.stderr, flush=True)
     return tries.explain(
         run, module, prepared
     )  # behind the except: there the traceback holds the model's memory

@@ -15,8 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import batch_size, children, durable, launch, memory, plugins, single
+from lightning.pytorch.utilities import rank_zero_only
+
+from training import batch_size, children, durable, launch, memory, plugins, single, strategy
 from training.batch_size import MicroBatch
+from training.children import OUT_OF_MEMORY, TIMED_OUT
 from training.config import CannotTrain, Trainable
 from training.prepared import build_data
 from training.single import SETTINGS_FILE, SingleRun
@@ -54,23 +57,38 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
     memory.free()
-    config = run.fit_config(module)
     known = f" by micro-batches of {count(run.micro_batch, 'row')}" if run.micro_batch else ""
     single.say(f"Out of memory: it does not fit{known}.")
-    hints = []
-    if config.workers == 1:
+    workers = run.fit_config(module).workers
+    if workers == 1:
         with contextlib.suppress(MemoryError, CannotTrain, UserError):
             rows = find(run, module, prepared).rows
             again = command("training.fit", "--resume", place(run.folder), "--micro-batch", str(rows))
-            hints.append(f"{again}   (the batch stays what it is)")
-    else:
-        hints.append("--find-batch-size")
-    if run.precision in ("auto", "32"):
-        hints.append("--precision bf16-mixed")
-    if "offload" not in run.strategy:
-        hints.append("--strategy deepspeed_stage_2_offload, on a GPU")
-    single.say("\n".join(["Try one of:", *(f"  {hint}" for hint in hints)]))
+            single.say(f"Go on, the batch stays what it is:\n  {again}")
+    found = hints(run, workers, strategy.Device.here())
+    single.say("\n".join(["In a new run, try one of:", *(f"  {hint}" for hint in found)]))
     return memory.OUT_OF_MEMORY
+
+
+def in_a_line(error: Exception) -> str:
+    """What to say of an error that is out of memory.
+
+    A worker other than the first speaks for itself: Lightning kills the first one when it has ended.
+    """
+    if launch.is_first():
+        return next(iter(str(error).splitlines()), OUT_OF_MEMORY)
+    number = getattr(rank_zero_only, "rank", 0)
+    return f"worker {number} is {OUT_OF_MEMORY}: try --find-batch-size"
+
+
+def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
+    """Flags of a new run that take less memory than this one did."""
+    found = ["--find-batch-size"] if workers > 1 else []
+    if strategy.choose_precision(run.precision, device)[0] == "32-true":
+        found.append(f"--precision {'bf16' if device.has_bf16 else '16'}-mixed")
+    if "offload" not in run.strategy:
+        found.append("--strategy deepspeed_stage_2_offload, on a GPU")
+    return found
 
 
 def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
@@ -115,12 +133,12 @@ def fits(failure: str, rows: int, workers: int) -> bool:
     Raises:
         UserError: it says nothing of them.
     """
-    if failure == children.TIMED_OUT and workers == 1:
+    if failure == TIMED_OUT and workers == 1:
         raise UserError(
             f"a try with {count(rows, 'row')} was not done within {duration(TRY_TIMEOUT_S)}, which says "
             "nothing of memory; give a smaller --micro-batch"
         )
-    if failure in ("", children.OUT_OF_MEMORY, children.TIMED_OUT):
+    if failure in ("", OUT_OF_MEMORY, TIMED_OUT):
         return not failure
     raise UserError(f"a try with {count(rows, 'row')} failed:\n{failure}")
 
