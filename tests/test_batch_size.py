@@ -48,6 +48,6 @@ def test_a_batch_that_can_not_be_shared_out_is_refused() -> None:
     assert split(64, 2, 20) == MicroBatch(16, 2)
 
 
-@pytest.mark.parametrize(("rows", "fitting"), [(1, 1), (2, 2), (10, 11), (1000, 1100)])
+@pytest.mark.parametrize(("rows", "fitting"), [(1, 1), (2, 3), (9, 10), (10, 11), (11, 13), (1000, 1100)])
 def test_some_room_is_left(rows: int, fitting: int) -> None:
     assert with_margin(rows) == fitting

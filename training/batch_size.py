@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from training.config import CannotTrain
 
-MARGIN_PCT = 10
-"""So many more rows have to fit: for the allocator's pieces, and for batches that are larger than most."""
+MARGIN = 10
+"""One row more for so many has to fit: for the allocator's pieces, and batches that are larger than most."""
 
 
 @dataclass(frozen=True)
@@ -86,5 +86,5 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
 
 
 def with_margin(rows: int) -> int:
-    """What has to fit where so many rows are to be trained with."""
-    return rows + rows * MARGIN_PCT // 100
+    """What has to fit where so many rows are to be trained with; a single row can't be made smaller."""
+    return rows if rows == 1 else rows + math.ceil(rows / MARGIN)
