@@ -163,8 +163,7 @@ def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
     assert len(found.blocks) == speed.BLOCKS
     assert found.samples_s > 0
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
-    assert found.loader_rows_s is not None
-    assert found.loader_rows_s > found.samples_s
+    assert found.loader_rows_s
 
 
 @pytest.mark.slow

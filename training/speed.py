@@ -92,7 +92,7 @@ def main(file: Path) -> None:
     module: Any = plugins.find(TRAINABLE, asked["trainable"])
 
     from training import launch, preparation
-    from training.pace import Timed
+    from training.stopwatch import Timed
     from training.trainer import Fit
 
     prepared = None if setup.is_raw else preparation.of_trial(asked["trainable"], module, params)

@@ -1,4 +1,4 @@
-"""The pace of training steps, as a callback of Lightning's Trainer."""
+"""A stopwatch for training steps, as a callback of Lightning's Trainer."""
 
 from __future__ import annotations
 
