@@ -12,8 +12,21 @@ from lightning.pytorch.utilities.data import extract_batch_size
 
 from training.profile import Meter
 
+ENOUGH = 0.9
+"""Of the time that is asked for."""
+
 COMPILED_WARM_UP_STEPS = 50
 """At most: of a longer epoch the last batch is not worth waiting for."""
+
+
+def steps_to_go(steps: int, time_s: float, block_s: float) -> int:
+    """How many steps more a block needs, by those that it has; 0 ends it.
+
+    At most as many again: the first ones may be quicker than the others, where the loader had batches ready.
+    """
+    if time_s >= ENOUGH * block_s:
+        return 0
+    return min(steps, max(1, round((block_s - time_s) * steps / max(time_s, 1e-9))))
 
 
 class Timed(pl.Callback):
@@ -28,9 +41,9 @@ class Timed(pl.Callback):
 
     def __init__(self, seconds: float, warm_up_steps: int, blocks: int, *, is_compiled: bool = False) -> None:
         self._is_compiled = is_compiled
-        self._block_s, self._warm_up_steps, self._blocks = seconds / blocks, warm_up_steps, blocks
+        self._block_s, self._blocks = seconds / blocks, blocks
         self._meter = Meter(threads=1)
-        self._steps, self._block_steps = 0, 0
+        self._steps, self._block_from, self._looks_at = 0, 0, warm_up_steps
         self._loader: Any = None
         self._ended_at = 0.0
         self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
@@ -54,7 +67,7 @@ class Timed(pl.Callback):
         """What is compiled is compiled again for the last batch of an epoch, which has fewer rows."""
         if self._is_compiled:
             whole = min(int(trainer.num_training_batches) + 1, COMPILED_WARM_UP_STEPS)
-            self._warm_up_steps = max(self._warm_up_steps, whole)
+            self._looks_at = max(self._looks_at, whole)
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """What was between the epochs does not count; that the loader begins anew does."""
@@ -70,16 +83,17 @@ class Timed(pl.Callback):
             return
         self._loader, rows = trainer.train_dataloader, extract_batch_size(batch)
         self._steps += 1
-        if self._steps == self._warm_up_steps or self._is_block_over():
+        looks = self._steps == self._looks_at
+        if looks:
             _finish_gpu()
         now = time.perf_counter()
         self._rows += rows
         self._time_s += now - self._ended_at
         self._ended_at = now
-        if self._steps == self._warm_up_steps:
+        if looks and not self._block_from:
             self._begin(trainer, rows)
-        elif self._is_block_over():
-            self._end_block(trainer)
+        elif looks:
+            self._end_block_if_over(trainer)
 
     def loader_alone(self, seconds: float) -> float:
         """Rows a second that the loader gives while nothing else runs, from its first batch on."""
@@ -94,28 +108,32 @@ class Timed(pl.Callback):
                     break
         return rows / (time.perf_counter() - began)
 
-    def _is_block_over(self) -> bool:
-        measured = self._steps - self._warm_up_steps
-        return measured > 0 and self._block_steps > 0 and measured % self._block_steps == 0
-
     def _begin(self, trainer: pl.Trainer, rows: int) -> None:
-        """All workers count as many steps: a worker that ends earlier would leave the others waiting."""
-        step_s = self._time_s / self._steps
-        self._block_steps = int(trainer.strategy.broadcast(max(1, round(self._block_s / step_s))))
         self.batch_rows, self.epoch_rows = rows, rows * int(trainer.num_training_batches)
-        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
         psutil.cpu_percent()
         self._meter.begin()
+        self._begin_block()
+
+    def _begin_block(self) -> None:
+        self._block_from, self._looks_at = self._steps, self._steps + 1
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
         self._ended_at = time.perf_counter()
 
-    def _end_block(self, trainer: pl.Trainer) -> None:
+    def _end_block_if_over(self, trainer: pl.Trainer) -> None:
+        """By the first worker's clock: one that counts other steps would leave the others waiting."""
+        to_go = steps_to_go(self._steps - self._block_from, self._time_s, self._block_s)
+        if to_go := int(trainer.strategy.broadcast(to_go)):
+            self._looks_at = self._steps + to_go
+            self._ended_at = time.perf_counter()
+            return
         self.rates.append(self._rows / self._time_s)
         self._waited_s += self._wait_s
         self._trained_s += self._time_s
-        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
-        if len(self.rates) == self._blocks:
-            self.busy_pct = self._meter.end()[1].get("gpu_util_pct", psutil.cpu_percent())
-            trainer.should_stop = True
+        if len(self.rates) < self._blocks:
+            self._begin_block()
+            return
+        self.busy_pct = self._meter.end()[1].get("gpu_util_pct", psutil.cpu_percent())
+        trainer.should_stop = True
 
 
 def _finish_gpu() -> None:
