@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -116,12 +117,35 @@ def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
     assert "| 13.29x | 70 % |" in table
 
 
-def test_what_the_data_alone_has_brought_is_said() -> None:
+def rung(name: str, speed: Speed, setup: Setup, *, is_kept: bool = True) -> Result:
+    return Result(name, speed, 1.0, "", is_kept, setup)
+
+
+RAW = Setup(is_raw=True, loader_workers=0)
+
+
+@pytest.mark.parametrize(
+    ("is_kept", "said"),
+    [
+        (
+            True,
+            "80 -> 5,000 rows/s, 62.5x: raw data by 4 loader workers -> prepared rows by 4 loader workers",
+        ),
+        (
+            False,
+            "20 -> 5,000 rows/s, 250x: raw data by 0 loader workers -> prepared rows by 0 loader workers",
+        ),
+    ],
+)
+def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said: str) -> None:
+    more = dataclasses.replace(RAW, loader_workers=4)
+    prepared = dataclasses.replace(more if is_kept else RAW, is_raw=False)
     results = [
-        Result("as given", fake(10, 20.0), 1.0, "raw data", True),
-        Result("prepared Parquet", fake(90, 5000.0), 9.0, "prepared rows", True),
+        rung("as given", fake(10, 20.0), RAW),
+        rung("more loader workers", fake(40, 80.0), more, is_kept=is_kept),
+        rung("prepared Parquet", fake(90, 5000.0), prepared),
     ]
-    assert "Data alone 20 -> 5,000 rows/s, 250x" in ladder_table.summary(results)
+    assert f"Data alone {said}, and nothing else running" in ladder_table.summary(results)
 
 
 BROKEN = """

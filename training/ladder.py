@@ -20,7 +20,7 @@ from typing import Any
 from training import flags, knob_flags, ladder_rungs, plugins, speed
 from training.ladder_rungs import Place
 from training.single import TRAINABLE
-from training.speed import Speed
+from training.speed import Setup, Speed
 from training.values import Knob, UserError
 from training.words import place
 
@@ -52,6 +52,8 @@ class Result:
     note: str
     """Why it was left out, or could not be; what it was."""
     is_kept: bool
+    setup: Setup | None = None
+    """Of what was measured."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +105,7 @@ def _results(asked: Asked, where: Place) -> Iterator[Result]:
         helps = found.samples_s > HELPS * best
         words = ladder_rungs.in_words(setup, changed)
         note = words if helps else f"left out: {words}"
-        yield Result(rung.name, found, found.samples_s / start, note, helps)
+        yield Result(rung.name, found, found.samples_s / start, note, helps, changed)
         if helps:
             best, setup = found.samples_s, changed
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from training import durable
 from training.values import Knob
+from training.words import count
 
 if TYPE_CHECKING:
     from training.ladder import Result
@@ -73,17 +74,33 @@ def summary(results: Sequence[Result]) -> str:
     """What the ladder came to."""
     kept = [result for result in results if result.is_kept and result.speed is not None]
     lines = [f"In all     {kept[-1].times:.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'nothing'}"]
-    loaders = {r.rung: r.speed.loader_rows_s for r in results if r.speed is not None}
-    raw, prepared = loaders.get("as given"), loaders.get("prepared Parquet")
-    if raw and prepared:
-        lines.append(f"Data alone {raw:,.4g} -> {prepared:,.4g} rows/s, {prepared / raw:,.3g}x")
-    last = kept[-1].speed
-    assert last is not None
-    if last.data_wait_pct < 10:
-        lines.append(
-            f"Now the model dominates: the steps wait {last.data_wait_pct:.0f} % of their time for data"
-        )
-    return "\n".join([*lines, NOTE])
+    return "\n".join([*lines, *_data_alone(results), NOTE])
+
+
+def _data_alone(results: Sequence[Result]) -> list[str]:
+    """Of prepared rows beside what they took the place of: the fastest way so far to read the raw data."""
+    names = [result.rung for result in results]
+    if "prepared Parquet" not in names:
+        return []
+    at = names.index("prepared Parquet")
+    raw, prepared = next((r for r in reversed(results[:at]) if r.is_kept), None), results[at]
+    if raw is None or raw.speed is None or prepared.speed is None:
+        return []
+    before, after = raw.speed.loader_rows_s, prepared.speed.loader_rows_s
+    if not before or not after:
+        return []
+    return [
+        f"Data alone {before:,.4g} -> {after:,.4g} rows/s, {after / before:,.3g}x: "
+        f"{_read_by(raw)} -> {_read_by(prepared)}, and nothing else running"
+    ]
+
+
+def _read_by(result: Result) -> str:
+    assert result.setup is not None
+    data = "raw data" if result.setup.is_raw else "prepared rows"
+    workers = result.setup.loader_workers
+    by = "the loader workers of Params" if workers is None else count(workers, "loader worker")
+    return f"{data} by {by}"
 
 
 def write(folder: Path, trainable: str, params: Mapping[str, Knob], results: Sequence[Result]) -> None:
