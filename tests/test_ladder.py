@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from training import ladder, ladder_rungs, ladder_table, speed
+from training import ladder, ladder_rungs, ladder_table, preparation, speed
+from training.config import CannotPrepare
 from training.ladder import Result
 from training.ladder_rungs import RUNGS, Place
 from training.speed import Setup, Speed
@@ -164,6 +165,50 @@ def test_a_first_rung_that_fails_ends_it(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the process that measures
     assert ladder.main(["broken_net", "--results-dir", str(tmp_path)]) == 1
     assert "failed: ValueError: no such net" in capsys.readouterr().out
+
+
+NO_BATCH_SIZE = """
+import lightning.pytorch as pl
+from trainables.digits_mlp import METRIC, MODE, Params, build_model
+
+def build_data(params):
+    return pl.LightningDataModule()
+"""
+
+
+def test_data_that_does_not_say_its_batch_is_a_mistake_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "no_batch.py").write_text(NO_BATCH_SIZE)
+    monkeypatch.chdir(tmp_path)
+    assert ladder.main(["no_batch", "--results-dir", str(tmp_path / "results")]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert errors[0].startswith("error: LightningDataModule has no attribute batch_size")
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_preparation_that_fails_comes_once_below_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def of_trial(*_: Any) -> None:
+        print("Preparing")
+        raise CannotPrepare("the disk is full")
+
+    monkeypatch.setattr(preparation, "of_trial", of_trial)
+    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert re.fullmatch(r"Ladder of digits_mlp, .*\nPreparing\n", captured.out)
+    assert captured.err == "error: the disk is full\n"
+
+
+def test_what_is_prepared_is_asked_for_once(
+    speeds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(preparation, "of_trial", lambda name, *_: asked.append(name))
+    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    assert asked == ["digits_mlp"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The speed ladder: `python -m training.ladder NAME` trains a model as it is given, then ever faster.
 
 Each rung adds one thing to the fastest set-up so far, and is measured by itself; one that does not help is
-shown and left out. All flags: `python -m training.ladder NAME --help`. Exit status: 0; 1, the first rung
-failed; 2, a mistake in what was asked; 130, Ctrl-C (what is measured is kept).
+shown and left out. All flags: `python -m training.ladder NAME --help`. Exit status: 0; 1, the first rung or
+the preparation failed; 2, a mistake in what was asked; 130, Ctrl-C (what is measured is kept).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from training import flags, knob_flags, ladder_rungs, plugins, speed
+from training.config import CannotPrepare, CannotTrain
 from training.ladder_rungs import Place
 from training.single import TRAINABLE
 from training.speed import Setup, Speed
@@ -60,9 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     try:
         return climb(parse(arguments))
-    except UserError as error:
+    except (UserError, CannotTrain) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except CannotPrepare as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return 130
@@ -70,11 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def climb(asked: Asked) -> int:
     """Measure rung by rung, say and keep each; the exit status."""
-    from training import ladder_table, preparation
+    from training import ladder_table
 
-    where = _place(asked)
     print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {ladder_table.machine()}", flush=True)
-    preparation.of_trial(asked.trainable, asked.module, asked.params)
+    where = _place(asked)
     print(f"\n{ladder_table.HEAD}", flush=True)
     results: list[Result] = []
     asked.folder.mkdir(parents=True)
@@ -111,6 +114,7 @@ def _results(asked: Asked, where: Place) -> Iterator[Result]:
 
 
 def _place(asked: Asked) -> Place:
+    """What there is; raw data is prepared first, where it is not yet."""
     import torch
 
     from training import batch_size, preparation, prepared
