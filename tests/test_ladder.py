@@ -70,13 +70,13 @@ def test_on_a_gpu_the_lower_precision_is_fp16() -> None:
     assert (shared.devices, shared.threads) == (2, 4)
 
 
-def fake(samples_s: float, loader_rows_s: float | None = None) -> Speed:
+def fake(samples_s: float, loader_rows_s: float | None = None, data_wait_pct: float = 5.0) -> Speed:
     return Speed(
         samples_s=samples_s,
         blocks=[samples_s],
         epoch_rows=1000,
         batch_rows=64,
-        data_wait_pct=5.0,
+        data_wait_pct=data_wait_pct,
         busy_pct=90.0,
         loader_rows_s=loader_rows_s,
     )
@@ -147,6 +147,34 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
         rung("prepared Parquet", fake(90, 5000.0), prepared),
     ]
     assert f"Data alone {said}, and nothing else running" in ladder_table.summary(results)
+
+
+@pytest.mark.parametrize(
+    ("wait_pct", "said"),
+    [
+        (
+            10.0,
+            "Now the model dominates: the steps wait 10 % of their time for data. Of a row, waiting went "
+            "from 80 to 1 ms, computing from 20 to 9 ms",
+        ),
+        (
+            60.0,
+            "Now the data dominates: the steps wait 60 % of their time for data. Of a row, waiting went "
+            "from 80 to 6 ms, computing from 20 to 4 ms",
+        ),
+    ],
+)
+def test_what_dominates_is_said_with_its_figures(wait_pct: float, said: str) -> None:
+    results = [
+        rung("as given", fake(10, data_wait_pct=80.0), RAW),
+        rung("larger batch", fake(100, data_wait_pct=wait_pct), RAW),
+        rung("compile", fake(50, data_wait_pct=0.0), RAW, is_kept=False),
+    ]
+    assert said in ladder_table.summary(results)
+
+
+def test_what_the_articles_tell_of_shuffling_is_said_too() -> None:
+    assert "shuffling brought that to 95 %" in ladder_table.summary([rung("as given", fake(10), RAW)])
 
 
 BROKEN = """
