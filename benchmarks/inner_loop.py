@@ -19,6 +19,7 @@ import torch
 from benchmarks import _epochs, _measure
 from benchmarks._measure import Goal
 from trainables._conv import Conv2d
+from training import compiling
 
 EPOCHS = {"digits_mlp": 60, "fashion_cnn": 4, "fashion_vit": 4}
 """Trainable to epochs of a run, one more than count."""
@@ -58,15 +59,6 @@ def lay_out(memory_format: torch.memory_format, model: Any) -> None:
             layer.memory_format = memory_format
 
 
-def compile_net(model: Any) -> None:
-    """By torch.compile; what it made is kept on disk and found again.
-
-    The model's own forward: of a Sequential of PyTorch's own layers `compile()` compiles nothing.
-    """
-    torch.compiler.reset()  # the model of the repeat before would count against its limit of recompiling
-    model.forward = torch.compile(model.forward)
-
-
 def do_not_pin(data: Any) -> None:
     """Have batches in memory that the GPU can't fetch by itself."""
     load = data.train_dataloader
@@ -94,7 +86,7 @@ SWITCHES = {
     "bf16-mixed": Switch({"precision": "bf16-mixed"}),
     "16-mixed": Switch({"precision": "16-mixed"}, needs_cuda=True),
     "not pinned": Switch({"data": do_not_pin}, needs_cuda=True),
-    "compiled": Switch({"model": compile_net}, ("fashion_cnn", "fashion_vit")),
+    "compiled": Switch({"model": compiling.compile_model}, ("fashion_cnn", "fashion_vit")),
 }
 DEFAULTS = (
     ("fashion_cnn", "channels first"),

@@ -28,6 +28,7 @@ from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
 from trainables import digits_mlp
+from training import compiling
 from training.imports import uncollected
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -261,6 +262,10 @@ def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
     inner_loop.use_optimizer(kind, model)
     for group in model.configure_optimizers()["optimizer"].param_groups:
         assert (group["fused"], group["foreach"]) == (kind == "fused", kind == "foreach")
+
+
+def test_what_is_compiled_is_what_a_flag_compiles() -> None:
+    assert inner_loop.SWITCHES["compiled"].settings["model"] is compiling.compile_model
 
 
 def test_what_is_on_by_default_is_among_the_switches() -> None:
