@@ -38,8 +38,11 @@ def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
     ended = run_python(LEAVES_ONE + "sys.exit(3)")
     assert (ended.status, ended.timed_out) == (3, False)
     stays = int(ended.output)
-    while not has_ended(stays):  # killed, and on its way
-        time.sleep(0.01)
+    for _ in range(600):  # killed, and on its way
+        if has_ended(stays):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {stays} is still there")
 
 
 def test_a_process_that_waits_for_ever_is_ended() -> None:
