@@ -164,7 +164,7 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "workers", "does_fit"),
+    ("failure", "workers", "fits"),
     [
         ("", 1, True),
         (children.OUT_OF_MEMORY, 1, False),
@@ -172,15 +172,15 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
         (children.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
     ],
 )
-def test_a_try_fits_or_does_not(failure: str, workers: int, does_fit: bool) -> None:
-    assert tries.fits(failure, 4, workers) is does_fit
+def test_a_try_fits_or_does_not(failure: str, workers: int, fits: bool) -> None:
+    assert tries.does_fit(failure, 4, workers) is fits
 
 
 def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
     with pytest.raises(
         UserError, match="a try with 4 rows was not done within 10 min 0 s, which says nothing"
     ):
-        tries.fits(children.TIMED_OUT, 4, workers=1)
+        tries.does_fit(children.TIMED_OUT, 4, workers=1)
 
 
 @pytest.mark.slow

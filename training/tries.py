@@ -104,7 +104,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
     single.say(f"Finding the largest micro-batch that fits, a batch being {count(whole, 'row')} ...")
 
     def fits(rows: int) -> bool:
-        does = _try(run, rows)
+        does = _try(run, rows, workers)
         single.say(f"  {count(rows, 'row'):<12} {'fit' if does else 'do not fit'}")
         return does
 
@@ -114,15 +114,15 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
     return found
 
 
-def _try(run: SingleRun, rows: int) -> bool:
+def _try(run: SingleRun, rows: int, workers: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
         durable.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
         command = [sys.executable, "-m", "training.tries", folder, str(rows)]
         failure = children.why(children.run(command, TRY_TIMEOUT_S), Path(folder))
-    return fits(failure, rows, (run.devices or 1) * (run.num_nodes or 1))
+    return does_fit(failure, rows, workers)
 
 
-def fits(failure: str, rows: int, workers: int) -> bool:
+def does_fit(failure: str, rows: int, workers: int) -> bool:
     """What a try says of its rows.
 
     Args:
