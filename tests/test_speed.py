@@ -1,0 +1,77 @@
+"""The speed of a set-up: real runs, and that none of their workers stays."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import ROOT
+from training import speed
+from training.speed import Setup
+
+
+def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
+    found, reason = speed.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
+    assert found is not None, reason
+    assert len(found.blocks) == speed.BLOCKS
+    assert found.samples_s > 0
+    assert (found.batch_rows, found.epoch_rows) == (100, 1200)
+    assert found.loader_rows_s
+
+
+@pytest.mark.slow
+def test_the_speed_of_two_workers_is_theirs_together() -> None:
+    setup = Setup(batch_rows=100, strategy="ddp", devices=2)
+    found, reason = speed.measure("digits_mlp", {}, setup, 0.3)
+    assert found is not None, reason
+    assert (found.batch_rows, found.epoch_rows) == (100, 1200)
+
+
+def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "TIMEOUT_S", 0.1)
+    assert speed.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
+
+
+ONE_RUNS_OUT = """
+import os
+import torch
+from trainables import digits_mlp
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+
+    def run_out(*_):
+        if os.environ.get("LOCAL_RANK", "0") == "WORKER":
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.net.register_forward_pre_hook(run_out)
+    return model
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", ["0", "1"])
+def test_a_worker_out_of_memory_leaves_no_other_one_waiting(
+    worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"runs_out_{worker}.py").write_text(ONE_RUNS_OUT.replace("WORKER", worker))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    setup = Setup(batch_rows=100, strategy="ddp", devices=2)
+    assert speed.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
+    for _ in range(600):  # killed, and on their way
+        if not (left := running_in(tmp_path)):
+            break
+        time.sleep(0.05)
+    assert left == []
+
+
+def running_in(folder: Path) -> list[int]:
+    """Processes there, this one aside."""
+    there = [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)]
+    return [process for process in there if process != os.getpid()]
