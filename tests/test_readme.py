@@ -19,7 +19,7 @@ from sweeps import flags, folder, registry, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
-from training import parts, prepare, prepared, single
+from training import ladder, parts, prepare, prepared, single
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -35,6 +35,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
 COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
+LADDERS = re.findall(r"^\.venv/bin/python -m training\.ladder (.*?)(?:\s+#.*)?$", README, flags=re.M)
 PREPARATIONS = re.findall(r"^\.venv/bin/python -m training\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
 FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
@@ -209,3 +210,12 @@ def test_the_readme_shows_preparations() -> None:
 
 if __name__ == "__main__":
     print(flags_table())
+
+
+@pytest.mark.parametrize("line", LADDERS)
+def test_a_command_of_a_ladder_is_one(line: str) -> None:
+    assert ladder.parse(shlex.split(line)).trainable in line
+
+
+def test_the_readme_shows_ladders() -> None:
+    assert len(LADDERS) == 2
