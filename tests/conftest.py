@@ -17,6 +17,7 @@ from optuna.distributions import BaseDistribution
 from sweeps.points import Point, Told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +32,17 @@ def propose(
     """Begin a trial by hand; `more` is the rest of its Point."""
     told = Told({name: params[name] for name in words or {}}, words or {})
     return record.begin(Point(**{"trainable": "", **more}, params=params), told, seed)
+
+
+@pytest.fixture(autouse=True)
+def folders_of_this_machine() -> Iterator[None]:
+    """A command with `--data-dir` sets a variable for the processes that it starts; not for other tests."""
+    names = (DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE)
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    yield
+    for name in names:
+        os.environ.pop(name, None)
+    os.environ.update(before)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

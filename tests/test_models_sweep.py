@@ -24,6 +24,7 @@ TOYS = (
 OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 
 
+@pytest.mark.slow
 def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) -> None:
     """TPE and ASHA; one space is a function, the other is not."""
     folder = tmp_path / "s"

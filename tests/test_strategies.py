@@ -129,6 +129,7 @@ def test_a_killed_run_goes_on_from_its_shards(strategy: str, project: Path, alon
     assert_alike(run, alone)
 
 
+@pytest.mark.slow
 def test_shards_of_two_are_not_read_by_one(project: Path) -> None:
     died = train(project, QUICK, "for-two", DIE="1")
     assert died.returncode == 9

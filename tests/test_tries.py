@@ -87,6 +87,7 @@ def test_the_largest_micro_batch_that_fits_is_found_and_the_batch_stays(
     assert (settings["micro_batch"], settings["params"]["batch_size"]) == (6, 12)
 
 
+@pytest.mark.slow
 def test_a_batch_that_fits_whole_takes_one_try(project: Path) -> None:
     done = fit(project, "--find-batch-size", "--batch-size", "64", most_rows=1000)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -108,6 +109,7 @@ def test_a_try_that_fails_for_another_reason_is_no_answer(project: Path) -> None
     assert "rows of another shape" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) -> None:
     done = fit(project, "--batch-size", "12", most_rows=7)
     assert done.returncode == 3
