@@ -59,8 +59,8 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
         seed_again(int(np.random.SeedSequence((SEED, epoch)).generate_state(1)[0]))  # as Fit does
         clock.mark()
         metrics = {
-            "train_loss": _train(model.net, optimizer, schedule, train),
-            **_validate(model.net, val),
+            "train_loss": _train(model, optimizer, schedule, train),
+            **_validate(model, val),
         }
     clock.mark()
     return metrics

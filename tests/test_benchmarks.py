@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
-from trainables import digits_mlp
+from trainables import _fashion_mnist, digits_mlp
 from training import compiling
 from training.imports import uncollected
 
@@ -231,6 +231,15 @@ def test_what_fit_costs_is_measured(results: Path) -> None:
     content = json.loads((results / "fit_overhead.json").read_text())
     assert [row["arm"] for row in content["medians"]] == list(fit_overhead.ARMS)
     assert {run["steps"] for run in content["runs"]} == {19}
+
+
+def test_the_plain_loop_takes_images_as_they_are_stored() -> None:
+    try:
+        _fashion_mnist.find()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    metrics = _epochs.by_plain_loop("fashion_cnn", 1, _epochs.Clock())
+    assert 0 < metrics["train_loss"] < 3
 
 
 def test_a_clock_leaves_no_time_out() -> None:
