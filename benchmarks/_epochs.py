@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional
 
 from training import fit, plugins, single
+from training.command_line import TRAINABLE
 from training.config import FitConfig
 from training.process import seed_again
 from training.trainer import Fit
@@ -47,7 +48,7 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
     Returns:
         The metrics of the last epoch.
     """
-    module = plugins.find(single.TRAINABLE, name)
+    module = plugins.find(TRAINABLE, name)
     torch.set_num_threads(1)
     pl.seed_everything(SEED, workers=True, verbose=False)
     params = module.Params()
@@ -78,7 +79,7 @@ def by_fit(
         precision: as FitConfig has it.
         **changes: as `timed` has them.
     """
-    module = timed(plugins.find(single.TRAINABLE, name), clock, **changes)
+    module = timed(plugins.find(TRAINABLE, name), clock, **changes)
     config = FitConfig(
         max_epochs=epochs, metric=module.METRIC, mode=module.MODE, precision=precision, seed=SEED
     )
@@ -135,7 +136,7 @@ def timed(
 
 def steps(name: str) -> int:
     """Batches of an epoch."""
-    module = plugins.find(single.TRAINABLE, name)
+    module = plugins.find(TRAINABLE, name)
     return len(module.build_data(module.Params()).train_dataloader())
 
 

@@ -45,7 +45,18 @@ def none_of(allowed: Names) -> Names:
 VOCABULARY = ("sweeps.config", "sweeps.settings")
 LIGHT = tuple(
     f"training.{name}"
-    for name in ("values", "flags", "words", "plugins", "knobs", "knob_flags", "durable", "launch", "single")
+    for name in (
+        "values",
+        "flags",
+        "words",
+        "plugins",
+        "knobs",
+        "knob_flags",
+        "command_line",
+        "durable",
+        "launch",
+        "single",
+    )
 )
 """Rooms of `training` that the start of a command needs."""
 SHARED = (

@@ -10,25 +10,39 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import flags, knob_flags, ladder_rungs, plugins, speed
+from training import flags, knob_flags, ladder_rungs, speed
+from training.command_line import Command
 from training.config import CannotPrepare, CannotTrain
 from training.ladder_rungs import Place
-from training.single import TRAINABLE
 from training.speed import Setup, Speed
 from training.values import Knob, UserError
 from training.words import place
 
-COMMAND = "python -m training.ladder"
 HELPS = 1.02
 """Of the fastest so far; less is noise."""
-KINDS = {"seconds": float, "name": str | None, "results_dir": str, "data_dir": str, "prepared_dir": str}
+
+
+def _add_settings(parser: flags.Parser) -> None:
+    group = parser.add_argument_group("How")
+    flags.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
+    named = "Name of its folder (default: ladder-, the trainable, the time)."
+    flags.add(group, "name", str | None, named, None)
+    flags.add(group, "results_dir", str, "Folder that holds it.", "results")
+
+
+COMMAND = Command(
+    name="python -m training.ladder",
+    does="Train as it is given, then ever faster, one thing at a time: what each brings.",
+    wants="what to train",
+    settings={"seconds": float, "name": str | None, "results_dir": str},
+    add=_add_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -139,47 +153,17 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         UserError: every fault found, one a line.
         SystemExit: after `--help` (status 0).
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
-    name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
-    if name is None and not {"-h", "--help"} & set(tokens):
-        raise UserError(f"give what to train first: {', '.join(plugins.choices(TRAINABLE))}")
-    module = None if name is None else plugins.find(TRAINABLE, name)
-    names = [] if module is None else knob_flags.free(module.Params, [*KINDS])
-    tokens, of_files, typed = knob_flags.take(tokens, names)
-    flags.refuse_unknown(tokens, map(flags.flag, [*names, *KINDS]), f"{COMMAND} {name}")
-    values = _parser(name, module, names).values_of(tokens, KINDS)
-    assert name is not None
-    assert module is not None
-    flags.use_machine(values)
-    params, faults = knob_flags.checked(module.Params, {**of_files, **typed})
-    if not values.seconds > 0:
-        faults.append(f"--seconds {values.seconds:g}: must be above 0")
-    folder = Path(values.results_dir).expanduser() / (
-        values.name or time.strftime(f"ladder-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
-    )
+    asked = COMMAND.read(arguments)
+    module, settings = asked.module, asked.settings
+    params, faults = knob_flags.checked(module.Params, asked.knobs)
+    if not settings.seconds > 0:
+        faults.append(f"--seconds {settings.seconds:g}: must be above 0")
+    folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
     if folder.exists():
-        faults.append(f"--name {values.name}: {folder} is there already; give another name")
+        faults.append(f"--name {settings.name}: {folder} is there already; give another name")
     if faults:
         raise UserError("\n".join(faults))
-    return Asked(name, module, params, values.seconds, folder)
-
-
-def _parser(name: str | None, module: ModuleType | None, names: Sequence[str]) -> flags.Parser:
-    parser = flags.Parser(
-        prog=f"{COMMAND} {name or 'NAME'}",
-        usage="%(prog)s [flags]",
-        description="Train as it is given, then ever faster, one thing at a time: what each brings. "
-        + (f"NAME: {', '.join(plugins.choices(TRAINABLE))}, or yours." if name is None else ""),
-    )
-    if module is not None:
-        knob_flags.add(parser, f"Knobs of {name}", module.Params, names)
-    group = parser.add_argument_group("How")
-    flags.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
-    named = "Name of its folder (default: ladder-, the trainable, the time)."
-    flags.add(group, "name", str | None, named, None)
-    flags.add(group, "results_dir", str, "Folder that holds it.", "results")
-    flags.add_machine(parser)
-    return parser
+    return Asked(asked.trainable, module, params, settings.seconds, folder)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,57 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from training import flags, knob_flags, plugins
+from training.command_line import TRAINABLE, Command, Typed
 from training.config import MAX_BAD_PCT, CannotPrepare
-from training.single import TRAINABLE
 from training.values import Knob, UserError, nearest
 from training.words import command
 
 if TYPE_CHECKING:
     from training.prepared import DataSet
 
-COMMAND = "python -m training.prepare"
-ALIAS = "--raw"
-"""Of --data-dir."""
-KINDS = {"max_bad_pct": float, "address": str, "check": bool, "data_dir": str, "prepared_dir": str}
+
+def _add_settings(parser: flags.Parser) -> None:
+    group = parser.add_argument_group("How")
+    share = "Share of raw files, in percent, that may be left out as corrupt."
+    flags.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
+    flags.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
+    flags.add(group, "check", bool, "Compare prepared data with its checksums.", False)
+
+
+def _find(name: str) -> ModuleType:
+    module = plugins.find(TRAINABLE, name)
+    if not hasattr(module, "prepare"):
+        known = _with_preparation()
+        raise UserError(
+            f"{name}: its data needs no preparation (it defines no prepare).{nearest(name, known)} "
+            f"Trainables that define it: {', '.join(known) or 'none here'}"
+        )
+    return module
+
+
+def _with_preparation() -> list[str]:
+    found = []
+    for name in plugins.choices(TRAINABLE):
+        try:
+            if hasattr(plugins.find(TRAINABLE, name), "prepare"):
+                found.append(name)
+        except UserError:
+            continue  # it does not keep the contract: its own command says how
+    return found
+
+
+COMMAND = Command(
+    name="python -m training.prepare",
+    does="Prepare raw data once, for all that train on it.",
+    wants="whose data to prepare",
+    settings={"max_bad_pct": float, "address": str | None, "check": bool},
+    add=_add_settings,
+    aliases=("--raw",),
+    choices=_with_preparation,
+    find=_find,
+    takes=lambda module: module.PREPARE_KNOBS,
+    knobs_are="Knobs of {name} that rows depend on",
+)
 
 
 @dataclass(frozen=True)
@@ -91,90 +130,29 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         UserError: every fault found, one a line.
         SystemExit: after `--help` (status 0).
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
-    name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
-    if name is None and not {"-h", "--help"} & set(tokens):
-        raise UserError(f"give whose data to prepare first: {', '.join(_with_preparation()) or 'none here'}")
-    module = None if name is None else plugins.find(TRAINABLE, name)
-    if module is not None and not hasattr(module, "prepare"):
-        known = _with_preparation()
-        raise UserError(
-            f"{name}: its data needs no preparation (it defines no prepare).{nearest(str(name), known)} "
-            f"Trainables that define it: {', '.join(known) or 'none here'}"
-        )
-    names = _knobs(module)
-    tokens, of_files, typed = knob_flags.take(tokens, names)
-    known = [*map(flags.flag, [*names, *KINDS]), ALIAS]
-    flags.refuse_unknown(tokens, known, f"{COMMAND} {name}")
-    values = _parser(name, module).values_of(tokens, KINDS)
-    assert name is not None
-    assert module is not None
-    flags.use_machine(values)
-    knobs, faults = _checked(module, of_files, typed)
-    if not 0 <= values.max_bad_pct <= 100:
-        faults.append(f"--max-bad-pct {values.max_bad_pct:g}: from 0 to 100")
+    asked = COMMAND.read(arguments)
+    settings = asked.settings
+    knobs, faults = _checked(asked)
+    if not 0 <= settings.max_bad_pct <= 100:
+        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: from 0 to 100")
     if faults:
         raise UserError("\n".join(faults))
-    return Asked(name, module, knobs, values.max_bad_pct, values.address, values.check)
+    return Asked(asked.trainable, asked.module, knobs, settings.max_bad_pct, settings.address, settings.check)
 
 
-def _checked(
-    module: ModuleType, of_files: Mapping[str, Knob], typed: Mapping[str, Knob]
-) -> tuple[dict[str, Knob], list[str]]:
+def _checked(asked: Typed) -> tuple[dict[str, Knob], list[str]]:
     """The knobs that prepared rows depend on, and what is wrong with those that were given."""
+    module: Any = asked.module
     faults = [
         f"--params {knob}: prepared rows do not depend on it.{nearest(knob, module.PREPARE_KNOBS)} "
         f"Knobs that they depend on: {', '.join(module.PREPARE_KNOBS) or 'none'}"
-        for knob in typed
+        for knob in asked.typed
         if knob not in module.PREPARE_KNOBS
     ]
     # A file may be of a sweep's winner, and then has all knobs.
-    given = {knob: value for knob, value in {**of_files, **typed}.items() if knob in module.PREPARE_KNOBS}
+    given = {knob: value for knob, value in asked.knobs.items() if knob in module.PREPARE_KNOBS}
     knobs, wrong = knob_flags.checked(module.Params, given)
     return knobs, [*faults, *wrong]
-
-
-def _parser(name: str | None, module: ModuleType | None) -> flags.Parser:
-    parser = flags.Parser(
-        prog=f"{COMMAND} {name or 'NAME'}",
-        usage="%(prog)s [flags]",
-        description=(
-            "Prepare raw data once, for all that train on it. "
-            + (f"NAME: {', '.join(_with_preparation()) or 'a trainable of yours'}." if name is None else "")
-        ),
-    )
-    if module is not None and _knobs(module):
-        knob_flags.add(parser, f"Knobs of {name} that rows depend on", module.Params, _knobs(module))
-    group: Any = parser.add_argument_group("How")
-    flags.add(
-        group,
-        "max_bad_pct",
-        float,
-        "Share of raw files, in percent, that may be left out as corrupt.",
-        MAX_BAD_PCT,
-    )
-    flags.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
-    group.add_argument("--check", action="store_true", help="Compare prepared data with its checksums.")
-    flags.add_machine(parser, ALIAS)
-    return parser
-
-
-def _knobs(module: ModuleType | None) -> list[str]:
-    """Knobs with a flag of their own."""
-    if module is None:
-        return []
-    return [knob for knob in knob_flags.free(module.Params, [*KINDS, "raw"]) if knob in module.PREPARE_KNOBS]
-
-
-def _with_preparation() -> list[str]:
-    found = []
-    for name in plugins.choices(TRAINABLE):
-        try:
-            if hasattr(plugins.find(TRAINABLE, name), "prepare"):
-                found.append(name)
-        except UserError:
-            continue  # it does not keep the contract: its own command says how
-    return found
 
 
 if __name__ == "__main__":

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import yaml
 
 from training import flags, knob_flags, launch, plugins
+from training.command_line import TRAINABLE, Command
 from training.config import FitConfig, Mode, Precision, Strategy
 from training.values import Knob, UserError, field_docs, load_yaml, nearest
 
@@ -23,7 +23,6 @@ SETTINGS_FILE = "fit.yaml"
 """In the folder of a run: what `--resume` goes on with."""
 BEST = "best"
 """In the folder of a run that has ended: the weights of its best epoch."""
-TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +114,7 @@ GROUPS = {
     "A closer look": ("profile", "memory_snapshot", "steps_per_epoch"),
     "Output": ("checkpoint_epochs", "name", "results_dir", "test"),
 }
+SETTINGS = tuple(setting for names in GROUPS.values() for setting in names)
 AT_LEAST_ONE = (
     *("max_epochs", "devices", "num_nodes", "micro_batch", "threads"),
     *("steps_per_epoch", "checkpoint_epochs"),
@@ -132,24 +132,15 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a run, as in --resume results/NAME")
     if resumed:
         return _resumed(resumed[-1], tokens)
-    name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
-    module = None if name is None else plugins.find(TRAINABLE, name)
-    if name is None and not {"-h", "--help"} & set(tokens):
-        raise UserError(f"give what to train first: {', '.join(plugins.choices(TRAINABLE))}")
-    params_class = None if module is None else module.Params
-    tokens, of_files, typed = knob_flags.take(tokens, _knobs(params_class))
-    flags.refuse_unknown(tokens, _known(params_class), f"{COMMAND} {name}")
-    values = _parser(name, params_class).values_of(tokens, get_type_hints(SingleRun))
-    assert name is not None
-    assert module is not None
-    flags.use_machine(values)
-    settings = {setting: values[setting] for names in GROUPS.values() for setting in names}
-    params, faults = knob_flags.checked(module.Params, {**of_files, **typed})
-    settings["name"] = settings["name"] or time.strftime(f"fit-{name.split('.')[-1]}-%Y%m%d-%H%M%S")
+    asked = _command().read(tokens)
+    module = asked.module
+    settings = {setting: asked.settings[setting] for setting in SETTINGS}
+    params, faults = knob_flags.checked(module.Params, asked.knobs)
+    settings["name"] = settings["name"] or asked.folder_name("fit")
     started = launch.found()
     for setting in ("devices", "num_nodes") if started else ():
         settings[setting] = settings[setting] or getattr(started, setting)
-    run = SingleRun(**{**settings, "trainable": name, "params": params})
+    run = SingleRun(**{**settings, "trainable": asked.trainable, "params": params})
     if faults := [*faults, *_faults(run)]:
         raise UserError("\n".join(faults))
     return run, module, False
@@ -196,18 +187,20 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     return run, plugins.find(TRAINABLE, run.trainable), True
 
 
-def _parser(name: str | None, params_class: Any) -> flags.Parser:
-    parser = flags.Parser(
-        prog=f"{COMMAND} {name or 'NAME'}",
-        usage="%(prog)s [flags]",
-        description=(
-            "Train one trial, without a sweep. "
-            + (f"NAME: {', '.join(plugins.choices(TRAINABLE))}, or yours." if name is None else "")
-        ),
+def _command() -> Command:
+    hints = get_type_hints(SingleRun)
+    return Command(
+        name=COMMAND,
+        does="Train one trial, without a sweep.",
+        wants="what to train",
+        settings={setting: hints[setting] for setting in SETTINGS},
+        add=_add_settings,
+        others=("--resume",),
     )
+
+
+def _add_settings(parser: flags.Parser) -> None:
     hints, docs = get_type_hints(SingleRun), field_docs(SingleRun)
-    if params_class is not None:
-        knob_flags.add(parser, f"Knobs of {name}", params_class, _knobs(params_class))
     for title, names in GROUPS.items():
         group = parser.add_argument_group(title)
         for setting in names:
@@ -216,22 +209,6 @@ def _parser(name: str | None, params_class: Any) -> flags.Parser:
             shown = None if setting == "params" else default
             flags.add(group, setting, hints[setting], docs[setting], shown, metavar)
     group.add_argument("--resume", metavar="FOLDER", help="Go on with a run that stopped; stands alone.")
-    flags.add_machine(parser)
-    return parser
-
-
-def _knobs(params_class: Any) -> list[str]:
-    """Knobs with a flag of their own; one that is called as a setting goes through --params."""
-    settings = [setting for names in GROUPS.values() for setting in names]
-    return [] if params_class is None else knob_flags.free(params_class, [*settings, "resume"])
-
-
-def _known(params_class: Any) -> set[str]:
-    settings = [setting for names in GROUPS.values() for setting in names]
-    of_model = _knobs(params_class)
-    switches = [name for name, kind in get_type_hints(SingleRun).items() if kind is bool]
-    off = [flags.flag(f"no_{switch}") for switch in switches]
-    return {*map(flags.flag, [*settings, *of_model]), *off, *flags.OF_THE_MACHINE, "--resume"}
 
 
 def _faults(run: SingleRun) -> list[str]:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from training import children, durable, plugins
+from training.command_line import TRAINABLE
 from training.config import FitConfig, Precision, Strategy
-from training.single import TRAINABLE
 from training.values import Knob
 
 WARM_UP_STEPS = 3

@@ -20,6 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from training import batch_size, children, durable, launch, memory, plugins, single, strategy
 from training.batch_size import MicroBatch
 from training.children import OUT_OF_MEMORY, TIMED_OUT
+from training.command_line import TRAINABLE
 from training.config import CannotTrain, Trainable
 from training.prepared import build_data
 from training.single import SETTINGS_FILE, SingleRun
@@ -161,7 +162,7 @@ def main(folder: str, rows: int) -> None:
     _be_killed_first()
     with children.telling(Path(folder)):
         run = single.read(Path(folder))
-        module: Any = plugins.find(single.TRAINABLE, run.trainable)
+        module: Any = plugins.find(TRAINABLE, run.trainable)
 
         from training import preparation
         from training.trainer import Fit

@@ -1,0 +1,112 @@
+"""Commands whose first word is a trainable: `python -m training.fit fashion_cnn --lr 0.1`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from training import flags, knob_flags, plugins
+from training.values import Knob, UserError
+
+TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
+"""As such a command calls it."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was typed, each flag by itself; that they fit together is for the command to see."""
+
+    trainable: str
+    module: ModuleType
+    settings: Any
+    """The command's own flags."""
+    typed: Mapping[str, Knob]
+    """Knobs that were typed."""
+    of_files: Mapping[str, Knob]
+    """Those of `--params FILE`."""
+
+    @property
+    def knobs(self) -> dict[str, Knob]:
+        """All of them; what is typed wins."""
+        return {**self.of_files, **self.typed}
+
+    def folder_name(self, of: str) -> str:
+        """Of what becomes of it, where none was given: fit-fashion_cnn-20260131-235959."""
+        return time.strftime(f"{of}-{self.trainable.split('.')[-1]}-%Y%m%d-%H%M%S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """How a command is called: behind the trainable its own flags, and one for each knob."""
+
+    name: str
+    """As typed, `python -m training.fit`."""
+    does: str
+    """For --help."""
+    wants: str
+    """For the answer to a call without the trainable: what to train."""
+    settings: Mapping[str, Any]
+    """Its own flags and their types."""
+    add: Callable[[flags.Parser], object]
+    """Adds them to --help."""
+    others: tuple[str, ...] = ()
+    """Flags that are no settings."""
+    aliases: tuple[str, ...] = ()
+    """Of --data-dir."""
+    choices: Callable[[], Sequence[str]] = lambda: plugins.choices(TRAINABLE)
+    """Trainables that it can be called with."""
+    find: Callable[[str], ModuleType] = lambda name: plugins.find(TRAINABLE, name)
+    """The trainable of this name, if the command can do something with it."""
+    takes: Callable[[ModuleType], Collection[str]] = lambda module: [
+        field.name for field in dataclasses.fields(module.Params)
+    ]
+    """Knobs of it that have a meaning here."""
+    knobs_are: str = "Knobs of {name}"
+
+    def read(self, arguments: Sequence[str] | None) -> Typed:
+        """What was typed.
+
+        Raises:
+            UserError: there is no such flag or trainable, or a value is of another type.
+            SystemExit: after `--help` (status 0).
+        """
+        tokens = list(sys.argv[1:] if arguments is None else arguments)
+        name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
+        if name is None and not {"-h", "--help"} & set(tokens):
+            raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
+        module = None if name is None else self.find(name)
+        knobs = [] if module is None else self._knobs(module)
+        tokens, of_files, typed = knob_flags.take(tokens, knobs)
+        flags.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
+        settings = self._parser(name, module, knobs).values_of(tokens, self.settings)
+        assert name is not None
+        assert module is not None
+        flags.use_machine(settings)
+        return Typed(name, module, settings, typed, of_files)
+
+    def _knobs(self, module: ModuleType) -> list[str]:
+        """Those with a flag of their own; one that is called as another flag goes through --params."""
+        of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
+        free = knob_flags.free(module.Params, [*self.settings, *of_others])
+        return [knob for knob in free if knob in self.takes(module)]
+
+    def _known(self, knobs: Sequence[str]) -> set[str]:
+        off = [f"no_{name}" for name, kind in self.settings.items() if kind is bool]
+        own = map(flags.flag, [*knobs, *self.settings, *off, "params"])
+        return {*own, *self.others, *self.aliases, *flags.OF_THE_MACHINE}
+
+    def _parser(self, name: str | None, module: ModuleType | None, knobs: Sequence[str]) -> flags.Parser:
+        choices = f" NAME: {', '.join([*self.choices(), 'or yours'])}." if name is None else ""
+        parser = flags.Parser(
+            prog=f"{self.name} {name or 'NAME'}", usage="%(prog)s [flags]", description=self.does + choices
+        )
+        if module is not None and knobs:
+            knob_flags.add(parser, self.knobs_are.format(name=name), module.Params, knobs)
+        self.add(parser)
+        flags.add_machine(parser, *self.aliases)
+        return parser
