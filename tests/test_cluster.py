@@ -153,6 +153,7 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
         assert [trial.status for trial in trials] == ["finished"] * count
 
 
+@pytest.mark.slow
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
     """One that is installed here is not sent: it is to be installed there too."""
     installed = project.install(tmp_path / "installed")

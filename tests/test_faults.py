@@ -117,6 +117,7 @@ def test_the_winner_alone_was_tested(by_fault: dict[str, TrialRow], attempts: Pa
     assert toy.attempts(attempts, "tested") == 2, "two batches of one test"
 
 
+@pytest.mark.slow
 def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, tmp_path: Path) -> None:
     """The one that ends later is the better one here: it has the lower number."""
     done = sweep(*TOY, *("--search-space", "tests.faulty.tie", "--max-epochs", "3"), *_into(tmp_path))
@@ -127,6 +128,7 @@ def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, 
     assert told(tmp_path)["SWEEP_STATUS"] == "0"
 
 
+@pytest.mark.slow
 def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *TOY,
@@ -167,6 +169,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
@@ -182,7 +185,11 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "stop", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+    "stop",
+    [
+        signal.SIGINT,
+        *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGTERM, signal.SIGHUP)),
+    ],
 )
 def test_ctrl_c_leaves_a_whole_record(
     stop: signal.Signals, environment: dict[str, str], tmp_path: Path

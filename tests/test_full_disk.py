@@ -52,6 +52,7 @@ def wait_until(happened: Callable[[], bool], driver: subprocess.Popen[bytes]) ->
     pytest.fail("it did not happen within two minutes")
 
 
+@pytest.mark.slow
 def test_a_sweep_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room(
     environment: dict[str, str], disk_of_100_mb: Path
 ) -> None:
