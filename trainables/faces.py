@@ -38,7 +38,7 @@ class Params:
     batch_size: int = 32
     """Rows of a batch, > 0."""
     loader_workers: int = 0
-    """Processes that blend and augment ahead; 0 = in the training process, at 0.4 ms an image."""
+    """Processes that blend and augment ahead; 0 = in the training process, at 0.6 ms an image."""
     detector: str = "mtcnn"
     """Who finds the faces when data is prepared: mtcnn, or blazeface, ten times as fast, for large faces."""
     crop_pixels: int = 96
