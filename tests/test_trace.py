@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
+from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 
 from training import fit
 from training.timeline import TIMELINE_FILE, Step, Timeline
-from training.trace import DEAREST, RECORDED, TRACE_FILE
+from training.trace import DEAREST, RECORDED, TRACE_FILE, dearest
 
 PNG = b"\x89PNG"
 
@@ -45,17 +47,65 @@ def test_the_dearest_operations_are_printed(tmp_path: Path, capsys: pytest.Captu
     arguments = ("--max-epochs", "1", "--profile", "--results-dir", str(tmp_path))
     assert fit.main(["digits_mlp", *arguments]) == 0
     printed = capsys.readouterr().out.splitlines()
-    start = printed.index("The dearest operations, CPU time by themselves:")
+    start = printed.index(f"The dearest operations of {RECORDED} steps, CPU time by themselves:")
     shares = [float(line.split("%")[0]) for line in printed[start + 2 : start + 2 + DEAREST]]
     assert shares == sorted(shares, reverse=True)
     assert 0 < sum(shares) <= 100.5
     assert any(line.startswith("Timeline   the loader prepares") for line in printed)
 
 
-def test_too_few_steps_for_a_trace_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--max-epochs", "1", "--steps-per-epoch", "4", "--profile", "--results-dir", str(tmp_path))
-    assert fit.main(["digits_mlp", *arguments]) == 0
-    assert "no trace: that takes 13 steps, there were 4" in capsys.readouterr().out
+def printed_by(steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """By a run of so many steps."""
+    flags = f"--max-epochs 1 --steps-per-epoch {steps} --profile --results-dir {tmp_path}"
+    assert fit.main(["digits_mlp", *flags.split()]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_too_few_steps_for_a_trace_are_said(
+    steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = printed_by(steps, tmp_path, capsys)
+    assert f"Profile    no trace: that takes 6 steps, there were {steps}" in printed
+    assert not list(tmp_path.rglob(TRACE_FILE))
+
+
+def test_a_step_counts_as_one_where_fewer_are_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = printed_by(9, tmp_path, capsys)
+    start = printed.index("The dearest operations of 4 steps, CPU time by themselves:")
+    calls = {line.split()[3]: float(line.split()[2]) for line in printed[start + 2 : start + 2 + DEAREST]}
+    assert calls["aten::addmm"] == 2.0  # its two layers
+
+
+def an_event(key: int, name: str, device: DeviceType, end_us: float, **more: Any) -> Any:
+    known: dict[str, Any] = {"device_type": device, "use_device": "cuda", "stack": (), **more}
+    return FunctionEvent(id=key, name=name, thread=0, start_us=0.0, end_us=end_us, **known)  # type: ignore[no-untyped-call]
+
+
+def test_a_kernel_counts_once_by_the_name_of_the_operation_that_launched_it() -> None:
+    mm, relu = an_event(1, "aten::mm", DeviceType.CPU, 9.0), an_event(2, "aten::relu", DeviceType.CPU, 5.0)
+    mm.kernels.append(Kernel("gemm", 0, 600))
+    relu.kernels.append(Kernel("elementwise", 0, 200))
+    found: Any = EventList(  # type: ignore[no-untyped-call]
+        [
+            mm,
+            relu,
+            an_event(1, "gemm", DeviceType.CUDA, 600.0),
+            an_event(2, "elementwise", DeviceType.CUDA, 200.0),
+            an_event(3, "of no operation", DeviceType.CUDA, 200.0),
+            an_event(4, "forward", DeviceType.CUDA, 1000.0, is_user_annotation=True),
+        ],
+        use_device="cuda",
+    )
+    found._tree_built = True  # nothing nests here, and else the operations would lie in one another
+    lines = dearest(found.key_averages(), 2, on_gpu=True).splitlines()
+    assert lines[0] == "The dearest operations of 2 steps, GPU time by themselves:"
+    assert [line.split() for line in lines[2:]] == [
+        ["60.0%", "0.300", "0.5", "aten::mm"],
+        ["20.0%", "0.100", "0.5", "aten::relu"],
+    ]
 
 
 def slow_batches(seconds: float) -> Iterator[Any]:

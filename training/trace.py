@@ -6,21 +6,23 @@ https://docs.pytorch.org/docs/stable/profiler.html
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from training.profile import StepTimes
 from training.timeline import Timeline
+from training.words import count
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""
 SKIPPED, WARM_UP, RECORDED = 3, 2, 8
-"""Steps: the first ones allocate and choose algorithms."""
+"""Steps: the first ones allocate and choose algorithms; where validation comes before, fewer are recorded."""
 DEAREST = 10
 DRAWN = 200
 """Steps of the timeline at most."""
@@ -79,12 +81,18 @@ class Trace(pl.Callback):
         if not self._is_recorded:
             self._profiler.step()
 
+    def on_validation_start(self, *_: Any) -> None:
+        """What is recorded are steps alone, else their number would not explain the operations' calls."""
+        if self._profiler is not None and self._profiler.step_num > SKIPPED + WARM_UP:
+            self._stop()
+
     def on_train_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Draw; the loader is run by itself for it."""
         self._stop()
         if not self._is_recorded:
-            least = SKIPPED + WARM_UP + RECORDED
-            self._say(f"Profile    no trace: that takes {least} steps, there were {trainer.global_step}")
+            assert self._profiler is not None
+            least, there_were = SKIPPED + WARM_UP + 1, self._profiler.step_num
+            self._say(f"Profile    no trace: that takes {least} steps, there were {there_were}")
         assert trainer.train_dataloader is not None
         self._timeline.run_loader_alone(trainer.train_dataloader)
         self._say(f"Timeline   {self._timeline.in_words}")
@@ -100,29 +108,42 @@ class Trace(pl.Callback):
         self._step_times.are_labelled = False
 
     def _write(self, profiler: profile) -> None:
-        self._is_recorded, self._step_times.are_labelled = True, False
+        self._step_times.are_labelled = False
+        steps = profiler.step_num - SKIPPED - WARM_UP
+        if not steps:  # the training ended before the first one
+            return
+        self._is_recorded = True
         path = self._folder / TRACE_FILE
         profiler.export_chrome_trace(str(path))
-        self._say(_dearest(profiler))
+        self._say(dearest(profiler.key_averages(), steps, on_gpu=torch.cuda.is_available()))
         self._say(f"Trace      {path} (open in https://ui.perfetto.dev)\n")
 
 
-def _dearest(profiler: profile) -> str:
-    """The operations that took the most time by themselves, a line each."""
-    found: list[Any] = [event for event in profiler.key_averages() if not event.is_user_annotation]
-    on_gpu = torch.cuda.is_available()
+def dearest(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
+    """The operations that took the most time by themselves, a line each.
+
+    Args:
+        averages: by the profiler's `key_averages`.
+        steps: that were recorded.
+        on_gpu: whether it is the GPU's time that counts.
+    """
+    # The profiler has a kernel twice: as an event of the GPU, and in the operation that launched it. People
+    # know the operations by name; the kernels make up the whole, for some belong to no operation.
+    found = [event for event in averages if not event.is_user_annotation]
+    operations = [event for event in found if event.device_type == DeviceType.CPU]
+    counted = [event for event in found if event.device_type != DeviceType.CPU] if on_gpu else operations
 
     def self_us(event: Any) -> float:
         return float(event.self_device_time_total if on_gpu else event.self_cpu_time_total)
 
-    whole = sum(map(self_us, found)) or 1.0
+    whole = sum(map(self_us, counted)) or 1.0
     lines = [
-        f"The dearest operations, {'GPU' if on_gpu else 'CPU'} time by themselves:",
+        f"The dearest operations of {count(steps, 'step')}, {'GPU' if on_gpu else 'CPU'} time by themselves:",
         f"  {'share':>6} {'ms a step':>10} {'calls a step':>13}  operation",
     ]
-    for event in sorted(found, key=self_us, reverse=True)[:DEAREST]:
+    for event in sorted(operations, key=self_us, reverse=True)[:DEAREST]:
         lines.append(
-            f"  {100 * self_us(event) / whole:>5.1f}% {self_us(event) / 1000 / RECORDED:>10.3f} "
-            f"{event.count / RECORDED:>13.1f}  {event.key[:60]}"
+            f"  {100 * self_us(event) / whole:>5.1f}% {self_us(event) / 1000 / steps:>10.3f} "
+            f"{event.count / steps:>13.1f}  {event.key[:60]}"
         )
     return "\n".join(lines)
