@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -14,6 +15,7 @@ from trainables import digits_mlp
 from training.config import FitConfig
 from training.costs import COSTS, PARTS, mean_costs, verdict
 from training.epochs import Epoch
+from training.profile import LOOK_EVERY_S, GpuUtil, Meter
 from training.trainer import Fit
 
 WAIT_S = 0.02
@@ -82,6 +84,68 @@ def test_a_gpu_is_watched_too() -> None:
     costs = second_epoch(0.0).costs
     assert 0 <= costs["gpu_util_pct"] <= 100
     assert costs["gpu_memory_gb"] > 0
+
+
+class FakeNvml:
+    """Has a sample of each second, and forgets those older than its buffer; on a clock of its own."""
+
+    NVMLError = RuntimeError
+    NVML_GPU_UTILIZATION_SAMPLES = 1
+    BUFFER_S = 14
+
+    def __init__(self, has_samples: bool = True) -> None:
+        self.now_s, self.has_samples, self.calls = 1000.0, has_samples, 0
+        self.samples: list[Any] = []
+
+    def run(self, seconds: int, busy_pct: int) -> Iterator[None]:
+        """As many seconds of so much work; a batch is half a second."""
+        for half in range(2 * seconds):
+            self.now_s += 0.5
+            if half % 2:
+                value = SimpleNamespace(uiVal=busy_pct)
+                sample = SimpleNamespace(timeStamp=int(self.now_s * 1e6), sampleValue=value)
+                self.samples = [*self.samples, sample][-self.BUFFER_S :]
+            yield
+
+    def nvmlDeviceGetSamples(self, gpu: Any, kind: int, since_us: int) -> tuple[int, list[Any]]:
+        self.calls += 1
+        found = [sample for sample in self.samples if sample.timeStamp > since_us]
+        if not self.has_samples or not found:
+            raise self.NVMLError("not found")
+        return 1, [*found, SimpleNamespace(timeStamp=0, sampleValue=SimpleNamespace(uiVal=99))]
+
+    def nvmlDeviceGetUtilizationRates(self, gpu: Any) -> Any:
+        return SimpleNamespace(gpu=7)
+
+
+def test_gpu_util_is_of_the_whole_epoch_and_not_of_what_nvml_still_remembers() -> None:
+    nvml = FakeNvml()
+    util = GpuUtil(nvml, "gpu", lambda: nvml.now_s)
+    for _ in nvml.run(60, busy_pct=10):
+        util.look()
+    util.begin()  # what was before does not count
+    calls = nvml.calls
+    for busy_pct, seconds in ((90, 60), (20, 30), (100, 10)):
+        for _ in nvml.run(seconds, busy_pct):
+            util.look()
+    assert nvml.calls - calls <= 100 / LOOK_EVERY_S
+    assert util.mean_pct() == pytest.approx((90 * 60 + 20 * 30 + 100 * 10) / 100)
+
+
+def test_a_card_without_samples_tells_what_it_does_just_now() -> None:
+    nvml = FakeNvml(has_samples=False)
+    util = GpuUtil(nvml, "gpu", lambda: nvml.now_s)
+    for _ in nvml.run(10, busy_pct=50):
+        util.look()
+    assert util.mean_pct() == 7.0
+
+
+def test_an_epoch_is_looked_at_behind_each_of_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(Meter, "look", lambda meter: looks.append(None))
+    second_epoch(0.0)
+    data = digits_mlp.build_data(digits_mlp.Params())
+    assert len(looks) == 2 * (len(data.train_dataloader()) + len(data.val_dataloader()))
 
 
 def test_shares_of_several_epochs_are_weighed_by_time_and_memory_is_its_peak() -> None:

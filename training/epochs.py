@@ -74,6 +74,12 @@ class EpochEnd(Checkpoint):
         self._before = dict(trainer.callback_metrics)
         self._fit.meter.begin()
 
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._fit.meter.look()
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        self._fit.meter.look()
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
         known = trainer.callback_metrics.items()

@@ -12,6 +12,7 @@ import os
 import resource
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _ENDINGS = {
 _OWN = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
 """Who brackets a part; a module's own hook of that name lies inside, and would count twice."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+LOOK_EVERY_S = 4.0
+"""At NVML's samples, of which it keeps those of the last 14 s or so."""
 
 
 class StepTimes(Profiler):
@@ -91,6 +94,11 @@ class Meter:
         if self._gpu is not None:
             self._gpu.begin()
 
+    def look(self) -> None:
+        """To be called behind each batch: what is only known for a while is noted."""
+        if self._gpu is not None:
+            self._gpu.look()
+
     def end(self) -> tuple[float, dict[str, float]]:
         """The epoch's seconds, and what it cost: some of `COSTS`."""
         seconds = time.perf_counter() - self._began
@@ -104,39 +112,78 @@ class Meter:
 
 
 class _Gpu:
-    """How busy this process's GPU is, by NVML's own samples; its memory, by PyTorch's allocator."""
+    """How busy this process's GPU is, and how much of its memory PyTorch's allocator took."""
 
     def __init__(self) -> None:
-        self._handle: Any = None
-        self._since_us = 0
+        self._util: GpuUtil | None = None
         with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
             import pynvml
 
             pynvml.nvmlInit()
             uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            self._util = GpuUtil(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
 
     def begin(self) -> None:
         """An epoch begins."""
-        self._since_us = time.time_ns() // 1000
+        if self._util is not None:
+            self._util.begin()
         torch.cuda.reset_peak_memory_stats()
+
+    def look(self) -> None:
+        """A batch has ended."""
+        if self._util is not None:
+            self._util.look()
 
     def end(self) -> dict[str, float]:
         """Of the epoch."""
         found = {"gpu_memory_gb": torch.cuda.max_memory_allocated() / 1e9}
-        if self._handle is not None:
-            with contextlib.suppress(self._nvml.NVMLError):
-                found["gpu_util_pct"] = self._busy_pct()
+        if self._util is not None and (busy_pct := self._util.mean_pct()) is not None:
+            found["gpu_util_pct"] = busy_pct
         return found
 
-    def _busy_pct(self) -> float:
+
+class GpuUtil:
+    """GPU-Util over any time, by NVML's own samples, which are fetched before they are dropped.
+
+    Args:
+        nvml: the module pynvml.
+        gpu: NVML's handle of it.
+        clock: seconds since 1970, as the samples are stamped.
+    """
+
+    def __init__(self, nvml: Any, gpu: Any, clock: Callable[[], float] = time.time) -> None:
+        self._nvml, self._gpu, self._clock = nvml, gpu, clock
+        self.begin()
+
+    def begin(self) -> None:
+        """What was before does not count."""
+        self._looks_at_s = self._clock() + LOOK_EVERY_S
+        self._seen_us = int(self._clock() * 1e6)
+        self._sum_pct, self._samples = 0.0, 0
+
+    def look(self) -> None:
+        """Fetch what is new, if it is time to."""
+        if (now_s := self._clock()) >= self._looks_at_s:
+            self._looks_at_s = now_s + LOOK_EVERY_S
+            self._fetch()
+
+    def mean_pct(self) -> float | None:
+        """Since `begin`; None where the card tells nothing."""
+        self._fetch()
+        if self._samples:
+            return self._sum_pct / self._samples
+        with contextlib.suppress(self._nvml.NVMLError):
+            return float(self._nvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu)
+        return None
+
+    def _fetch(self) -> None:
         kind = self._nvml.NVML_GPU_UTILIZATION_SAMPLES
-        with contextlib.suppress(self._nvml.NVMLError):  # not of every card
-            samples = self._nvml.nvmlDeviceGetSamples(self._handle, kind, self._since_us)[1]
-            busy = [sample.sampleValue.uiVal for sample in samples if sample.timeStamp >= self._since_us]
-            if busy:
-                return float(sum(busy)) / len(busy)
-        return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+        with contextlib.suppress(self._nvml.NVMLError):  # not of every card; or there is nothing new
+            _, samples = self._nvml.nvmlDeviceGetSamples(self._gpu, kind, self._seen_us)
+            new = [sample for sample in samples if sample.timeStamp > self._seen_us]
+            self._sum_pct += sum(sample.sampleValue.uiVal for sample in new)
+            self._samples += len(new)
+            self._seen_us = max((sample.timeStamp for sample in new), default=self._seen_us)
 
 
 def _part(action: str) -> str | None:

@@ -81,6 +81,7 @@ class Timed(pl.Callback):
         """A step has ended."""
         if len(self.rates) == self._blocks:
             return
+        self._meter.look()
         self._loader, rows = trainer.train_dataloader, extract_batch_size(batch)
         self._steps += 1
         looks = self._steps == self._looks_at
