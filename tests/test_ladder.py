@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from training import ladder, ladder_rungs, ladder_table, preparation, speed
 from training.config import CannotPrepare
@@ -70,14 +71,19 @@ def test_on_a_gpu_the_lower_precision_is_fp16() -> None:
     assert (shared.devices, shared.threads) == (2, 4)
 
 
-def fake(samples_s: float, loader_rows_s: float | None = None, data_wait_pct: float = 5.0) -> Speed:
+def fake(
+    samples_s: float,
+    loader_rows_s: float | None = None,
+    data_wait_pct: float = 5.0,
+    busy_pct: float = 90.0,
+) -> Speed:
     return Speed(
         samples_s=samples_s,
         blocks=[samples_s],
         epoch_rows=1000,
         batch_rows=64,
         data_wait_pct=data_wait_pct,
-        busy_pct=90.0,
+        busy_pct=busy_pct,
         loader_rows_s=loader_rows_s,
     )
 
@@ -150,24 +156,35 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
 
 
 @pytest.mark.parametrize(
-    ("wait_pct", "said"),
+    ("wait_pct", "gpu_pct", "said"),
     [
         (
             10.0,
-            "Now the model dominates: the steps wait 10 % of their time for data. Of a row, waiting went "
+            None,
+            "Now compute-bound: the step waits 10 % of the time for its batch. Of a row, waiting went "
             "from 80 to 1 ms, computing from 20 to 9 ms",
         ),
         (
             60.0,
-            "Now the data dominates: the steps wait 60 % of their time for data. Of a row, waiting went "
+            None,
+            "Now data-bound: the step waits 60 % of the time for its batch. Of a row, waiting went "
             "from 80 to 6 ms, computing from 20 to 4 ms",
+        ),
+        (75.0, 97.0, "Now compute-bound: the GPU is busy 97 % of the time. Of a row, "),
+        (
+            5.0,
+            35.0,
+            "Now host-bound: the step waits 5 % of the time for its batch, the GPU is busy 35 % of it. ",
         ),
     ],
 )
-def test_what_dominates_is_said_with_its_figures(wait_pct: float, said: str) -> None:
+def test_what_holds_it_back_is_said_with_its_figures(
+    wait_pct: float, gpu_pct: float | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu_pct is not None)
     results = [
         rung("as given", fake(10, data_wait_pct=80.0), RAW),
-        rung("larger batch", fake(100, data_wait_pct=wait_pct), RAW),
+        rung("larger batch", fake(100, data_wait_pct=wait_pct, busy_pct=gpu_pct or 99.0), RAW),
         rung("compile", fake(50, data_wait_pct=0.0), RAW, is_kept=False),
     ]
     assert said in ladder_table.summary(results)

@@ -154,12 +154,19 @@ def test_shares_of_several_epochs_are_weighed_by_time_and_memory_is_its_peak() -
     assert mean_costs([]) == {}
 
 
+WAITS = "the step waits {} % of the time for its batch"
+
+
 @pytest.mark.parametrize(
-    ("waits", "expected"),
+    ("waits", "gpu", "expected"),
     [
-        (61.4, "data-bound: the step waits 61 % of the time for its batch; prepare the data or add loader"),
-        (3.0, "compute-bound: the step waits 3 % of the time for its batch"),
+        (61.4, None, f"data-bound: {WAITS.format(61)}; prepare the data or add loader workers"),
+        (3.0, None, f"compute-bound: {WAITS.format(3)}"),
+        (60.0, 35.0, f"data-bound: {WAITS.format(60)}, the GPU is busy 35 % of it; prepare the data"),
+        (3.0, 20.0, f"host-bound: {WAITS.format(3)}, the GPU is busy 20 % of it; the GPU waits for the CPU"),
+        (75.0, 97.0, "compute-bound: the GPU is busy 97 % of the time"),
     ],
 )
-def test_the_verdict_is_in_words(waits: float, expected: str) -> None:
-    assert verdict({"data_wait_pct": waits}).startswith(expected)
+def test_the_verdict_is_in_words(waits: float, gpu: float | None, expected: str) -> None:
+    costs = {"data_wait_pct": waits} | ({} if gpu is None else {"gpu_util_pct": gpu})
+    assert verdict(costs).startswith(expected)

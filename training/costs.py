@@ -18,6 +18,10 @@ DATA_BOUND_PCT = 20.0
 """Of an epoch, from which waiting for data is worth a word."""
 GPU_BUSY_PCT = 80.0
 """From which a GPU has enough to do: the host that waits then has queued its work."""
+ADVICE = {
+    "data-bound": "prepare the data or add loader workers",
+    "host-bound": "the GPU waits for the CPU that launches its work: give a larger batch, or --compile",
+}
 
 
 def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
@@ -33,12 +37,23 @@ def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str,
     return found
 
 
+def bound(costs: Mapping[str, float]) -> tuple[str, str]:
+    """What holds a run back, and the shares that say so.
+
+    Args:
+        costs: some of `COSTS`; without `gpu_util_pct` it ran on a CPU.
+    """
+    waits, busy = costs.get("data_wait_pct", 0.0), costs.get("gpu_util_pct")
+    waiting = f"the step waits {waits:.0f} % of the time for its batch"
+    if busy is None:
+        return "data-bound" if waits >= DATA_BOUND_PCT else "compute-bound", waiting
+    if busy >= GPU_BUSY_PCT:
+        return "compute-bound", f"the GPU is busy {busy:.0f} % of the time"
+    what = "data-bound" if waits >= DATA_BOUND_PCT else "host-bound"
+    return what, f"{waiting}, the GPU is busy {busy:.0f} % of it"
+
+
 def verdict(costs: Mapping[str, float]) -> str:
     """What the costs of a run say, in words."""
-    waits = costs.get("data_wait_pct", 0.0)
-    if waits >= DATA_BOUND_PCT and costs.get("gpu_util_pct", 0.0) < GPU_BUSY_PCT:
-        return (
-            f"data-bound: the step waits {waits:.0f} % of the time for its batch; prepare the data or add "
-            "loader workers"
-        )
-    return f"compute-bound: the step waits {waits:.0f} % of the time for its batch"
+    what, why = bound(costs)
+    return f"{what}: {why}" + (f"; {ADVICE[what]}" if what in ADVICE else "")

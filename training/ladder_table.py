@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training import durable
+from training.costs import bound
 from training.values import Knob
 from training.words import count
 
@@ -80,16 +81,26 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def _balance(kept: Sequence[Result]) -> str:
-    """Whether the data or the model takes the steps' time in the end, and what became of either's share."""
+    """What holds the steps back in the end, and what became of waiting and computing."""
     first, last = kept[0].speed, kept[-1].speed
     assert first is not None
     assert last is not None
-    what = "the data dominates" if last.data_wait_pct > 50 else "the model dominates"
+    costs = {"data_wait_pct": last.data_wait_pct}
+    if has_gpu := _has_gpu():
+        costs["gpu_util_pct"] = last.busy_pct
+    what, why = bound(costs)
     (waits, computes), (waits_now, computes_now) = _ms_of_a_row(first), _ms_of_a_row(last)
     return (
-        f"Now {what}: the steps wait {last.data_wait_pct:.0f} % of their time for data. Of a row, waiting "
+        f"Now {what}: {why}. Of a row, waiting "
         f"went from {waits:.3g} to {waits_now:.3g} ms, computing from {computes:.3g} to {computes_now:.3g} ms"
+        + (", as the CPU sees it, which runs ahead of the GPU" if has_gpu else "")
     )
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _ms_of_a_row(speed: Speed) -> tuple[float, float]:
