@@ -34,12 +34,19 @@ class Clock:
         self._marks: list[tuple[float, float]] = []
 
     def mark(self) -> None:
-        """Now."""
+        """Now, when the GPU has done what it was given."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self._marks.append((time.perf_counter(), time.process_time()))
 
     def epochs(self) -> list[tuple[float, float]]:
         """Seconds, and CPU seconds of the process, of each epoch with all that stands between two."""
         return [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(self._marks)]
+
+
+def device_name() -> str:
+    """What all ways train on: the first GPU, where there is one."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
 
 
 def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
@@ -52,9 +59,10 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
     torch.set_num_threads(1)
     pl.seed_everything(SEED, workers=True, verbose=False)
     params = module.Params()
-    model, data = module.build_model(params), module.build_data(params)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, data = module.build_model(params).to(device), module.build_data(params)
     optimizer, schedule = _optimizer(model)
-    train, val = data.train_dataloader(), data.val_dataloader()
+    train, val = (_Moved(it, device) for it in (data.train_dataloader(), data.val_dataloader()))
     metrics: dict[str, float] = {}
     for epoch in range(epochs):
         seed_again(int(np.random.SeedSequence((SEED, epoch)).generate_state(1)[0]))  # as Fit does
@@ -154,6 +162,17 @@ def _on_a_terminal() -> Iterator[None]:
         yield
 
 
+class _Moved:
+    """Batches of a loader, on the device."""
+
+    def __init__(self, loader: Any, device: torch.device) -> None:
+        self._loader, self._device = loader, device
+
+    def __iter__(self) -> Iterator[list[torch.Tensor]]:
+        for batch in self._loader:
+            yield [tensor.to(self._device, non_blocking=True) for tensor in batch]  # as Lightning does
+
+
 def _optimizer(model: Any) -> tuple[Any, Any]:
     made = model.configure_optimizers()
     if isinstance(made, dict):
@@ -163,7 +182,7 @@ def _optimizer(model: Any) -> tuple[Any, Any]:
 
 def _train(net: Any, optimizer: Any, schedule: Any, batches: Any) -> float:
     net.train()
-    summed, rows = torch.zeros(()), 0
+    summed, rows = torch.zeros((), device=net.device), 0
     for inputs, labels in batches:
         optimizer.zero_grad()
         loss = functional.cross_entropy(net(inputs), labels)
@@ -178,7 +197,7 @@ def _train(net: Any, optimizer: Any, schedule: Any, batches: Any) -> float:
 
 def _validate(net: Any, batches: Any) -> dict[str, float]:
     net.eval()
-    loss, right, rows = torch.zeros(()), torch.zeros(()), 0
+    loss, right, rows = torch.zeros((), device=net.device), torch.zeros((), device=net.device), 0
     with torch.inference_mode():
         for inputs, labels in batches:
             logits = net(inputs)

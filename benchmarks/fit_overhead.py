@@ -1,8 +1,9 @@
 """What `python -m training.fit` costs beside a plain PyTorch loop: `python -m benchmarks.fit_overhead`
 
 The same model, optimizer, loader and seeds, the same metrics averaged over the rows of each epoch, one
-thread, on the CPU. An epoch counts from its start to the start of the next, so with validation and with
-what is done between two of them; the first of a run is left out.
+thread; on the first GPU where there is one, and each epoch's end waits for it. An epoch counts from its start
+to the start of the next, so with validation and with what is done between two of them; the first of a run is
+left out. The goal is one for a CPU.
 
   plain    a loop in PyTorch, its sums on the device, nothing kept
   fit      training.trainer.Fit: costs measured, metrics logged at the end of an epoch, best weights kept
@@ -30,6 +31,9 @@ Run = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+
+    from benchmarks import _epochs  # here: PyTorch takes seconds, and --help needs none
+
     runs = [
         run
         for repeat in range(asked.repeats)
@@ -38,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     medians = summary(runs)
     print(describe(medians), flush=True)
-    _measure.write("fit_overhead", {"runs": runs, "medians": medians}, goals(medians))
+    content = {"device": _epochs.device_name(), "runs": runs, "medians": medians}
+    _measure.write("fit_overhead", content, goals(medians))
     return 0
 
 

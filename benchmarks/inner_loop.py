@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
-
-from benchmarks import _epochs, _measure
+from benchmarks import _measure
 from benchmarks._measure import Goal
-from trainables._conv import Conv2d
-from training import compiling
 
 EPOCHS = {"digits_mlp": 60, "fashion_cnn": 4, "fashion_vit": 4}
 """Trainable to epochs of a run, one more than count."""
@@ -52,11 +48,22 @@ def use_optimizer(kind: str, model: Any) -> None:
     model.configure_optimizers = configured
 
 
-def lay_out(memory_format: torch.memory_format, model: Any) -> None:
-    """Have the convolutions compute in this format."""
+def lay_out(memory_format: str, model: Any) -> None:
+    """Have the convolutions compute in this format of PyTorch's."""
+    import torch
+
+    from trainables._conv import Conv2d
+
     for layer in model.modules():
         if isinstance(layer, Conv2d):
-            layer.memory_format = memory_format
+            layer.memory_format = getattr(torch, memory_format)
+
+
+def compile_as_flagged(model: Any) -> None:
+    """As `--compile` does."""
+    from training import compiling
+
+    compiling.compile_model(model)
 
 
 def do_not_pin(data: Any) -> None:
@@ -78,15 +85,15 @@ SWITCHES = {
         f"optimizer {kind}": Switch({"model": partial(use_optimizer, kind)})
         for kind in ("plain", "foreach", "fused")
     },
-    "channels first": Switch({"model": partial(lay_out, torch.contiguous_format)}, ("fashion_cnn",)),
-    "channels last": Switch({"model": partial(lay_out, torch.channels_last)}, ("fashion_cnn",)),
+    "channels first": Switch({"model": partial(lay_out, "contiguous_format")}, ("fashion_cnn",)),
+    "channels last": Switch({"model": partial(lay_out, "channels_last")}, ("fashion_cnn",)),
     **{f"attention {name}": switch for name, switch in ATTENTION.items()},
     "attention efficient": Switch({"attention": "efficient"}, ("fashion_vit",), needs_cuda=True),
     "attention cudnn": Switch({"attention": "cudnn"}, ("fashion_vit",), needs_cuda=True),
     "bf16-mixed": Switch({"precision": "bf16-mixed"}),
     "16-mixed": Switch({"precision": "16-mixed"}, needs_cuda=True),
     "not pinned": Switch({"data": do_not_pin}, needs_cuda=True),
-    "compiled": Switch({"model": compiling.compile_model}, ("fashion_cnn", "fashion_vit")),
+    "compiled": Switch({"model": compile_as_flagged}, ("fashion_cnn", "fashion_vit")),
 }
 DEFAULTS = (
     ("fashion_cnn", "channels first"),
@@ -98,6 +105,10 @@ DEFAULTS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+
+    from benchmarks import _epochs  # here: PyTorch takes seconds, and --help needs none
+
+    device = _epochs.device_name()
     runs: list[Run] = []
     skipped: dict[str, str] = {}
     for repeat in range(asked.repeats):
@@ -109,7 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(describe(medians), flush=True)
     for arm, reason in skipped.items():
         print(f"{arm}: not measured: {reason}", flush=True)
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     content = {"device": device, "runs": runs, "medians": medians, "skipped": skipped}
     _measure.write("inner_loop", content, goals(medians))
     return 0
@@ -157,6 +167,10 @@ def goals(medians: Sequence[Run]) -> list[Goal]:
 
 
 def _run(model: str, arm: str, repeat: int, epochs: int, skipped: dict[str, str]) -> list[Run]:
+    import torch
+
+    from benchmarks import _epochs
+
     switch = SWITCHES[arm]
     if switch.needs_cuda and not torch.cuda.is_available():
         skipped[arm] = "no CUDA here"

@@ -15,6 +15,7 @@ import torch
 
 from benchmarks import (
     _epochs,
+    _loaders,
     _measure,
     _plain,
     data_path,
@@ -27,7 +28,9 @@ from benchmarks import (
 from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
+from tests.test_architecture import HEAVY
 from trainables import _fashion_mnist, digits_mlp
+from trainables._conv import Conv2d
 from training import compiling
 from training.imports import uncollected
 
@@ -173,7 +176,7 @@ def test_all_ways_to_load_hand_out_the_same_rows(tmp_path: Path) -> None:
     images = Images(tmp_path, side=8, rows=20, files=20)
     expected = sorted(image.tobytes() for image in images.array)
     assert len(set(expected)) > 10
-    for name, make in data_path.loaders(images, batch_size=6, workers=0).items():
+    for name, make in _loaders.loaders(images, batch_size=6, workers=0).items():
         if (needed := data_path.NEEDS.get(name)) and find_spec(needed) is None:
             continue
         found: list[bytes] = []
@@ -196,7 +199,7 @@ def test_the_data_path_is_measured(results: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_ceiling_copies_into_one_buffer_and_the_other_arm_into_new_memory(tmp_path: Path) -> None:
-    arms = data_path.loaders(Images(tmp_path, side=8, rows=20, files=1), batch_size=5, workers=0)
+    arms = _loaders.loaders(Images(tmp_path, side=8, rows=20, files=1), batch_size=5, workers=0)
     places = {
         name: len({batch.data_ptr() for batch in list(arms[name]())}) for name in ("mmap", "mmap, new memory")
     }
@@ -273,8 +276,19 @@ def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
         assert (group["fused"], group["foreach"]) == (kind == "fused", kind == "foreach")
 
 
-def test_what_is_compiled_is_what_a_flag_compiles() -> None:
-    assert inner_loop.SWITCHES["compiled"].settings["model"] is compiling.compile_model
+def test_what_is_compiled_is_what_a_flag_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(compiling, "compile_model", compiled.append)
+    inner_loop.SWITCHES["compiled"].settings["model"]("a model")
+    assert compiled == ["a model"]
+
+
+@pytest.mark.parametrize("name", ["contiguous_format", "channels_last"])
+def test_a_switch_of_the_layout_reaches_the_convolutions(name: str) -> None:
+    arm = {"contiguous_format": "channels first", "channels_last": "channels last"}[name]
+    net = torch.nn.Sequential(Conv2d(1, 2, 3), torch.nn.ReLU())
+    inner_loop.SWITCHES[arm].settings["model"](net)
+    assert net[0].memory_format is getattr(torch, name)
 
 
 def test_what_is_on_by_default_is_among_the_switches() -> None:
@@ -283,9 +297,13 @@ def test_what_is_on_by_default_is_among_the_switches() -> None:
 
 
 @pytest.mark.parametrize("name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop"])
-def test_a_benchmark_tells_its_flags(name: str) -> None:
+def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
+    code = (
+        f"import sys\nfrom benchmarks.{name} import main\n"
+        f"try:\n    main(['--help'])\nfinally:\n    print('loaded:', {{*{HEAVY!r}}} & {{*sys.modules}})"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
     assert "--repeats" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded: set()"
