@@ -58,7 +58,31 @@ class FaceNet(MeanLogger):
         self.log_mean("test_acc", _accuracy(self(batch["images"]), labels), len(labels))
 
     def configure_optimizers(self) -> Any:
-        return torch.optim.AdamW(self.parameters(), **self._adamw)
+        fused = True if _gains_by_fusing(next(self.parameters())) else None
+        optimizer = torch.optim.AdamW(self.parameters(), fused=fused, **self._adamw)
+
+        def of_this_device(_: Any, state: dict[str, Any]) -> dict[str, Any]:
+            return {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
+
+        # A checkpoint brings what it was written with, perhaps on another device.
+        optimizer.register_load_state_dict_pre_hook(of_this_device)
+        return optimizer
+
+
+def _gains_by_fusing(weight: torch.Tensor) -> bool:
+    """Whether AdamW of weights such as this one should be fused.
+
+    On a GPU: else the scaler of 16-mixed asks it in each step whether a gradient overflowed, and waits for
+    the answer (`_maybe_opt_step` in torch/amp/grad_scaler.py). Not in FSDP, whose scaler tells the workers of
+    each other's overflows only where the optimizer is not fused (`unscale_` in fsdp/sharded_grad_scaler.py).
+    DeepSpeed has a scaler of its own, and the weights still on the CPU when it asks. Lightning
+    refuses to clip the gradients of a fused one (Lightning#15555, #21435); nothing here clips.
+    """
+    if not weight.is_cuda:
+        return False
+    from torch.distributed.fsdp import FlatParameter
+
+    return not isinstance(weight, FlatParameter)
 
 
 def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
