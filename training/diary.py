@@ -5,15 +5,16 @@ Of several workers the first one writes and speaks; checkpoints they write toget
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any
+from types import TracebackType
 
 import lightning.pytorch as pl
 import torch
@@ -24,13 +25,14 @@ from training import checkpoints, durable
 from training.checkpoints import Pace
 from training.config import CannotTrain, FitConfig, is_better
 from training.costs import PARTS, mean_costs, verdict
+from training.durable import DiskIsFull
 from training.epochs import Epoch
 from training.launch import is_first
 from training.single import BEST, SETTINGS_FILE, SingleRun, say
 from training.trace import Trace
 from training.trainer import WEIGHTS_FILE, Fit
 from training.values import UserError
-from training.words import command, count, duration, place, short
+from training.words import command, count, duration, place, short, size
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 """In a run's folder, where they were asked for: `--profile`, `--memory-snapshot`."""
@@ -41,12 +43,15 @@ EPOCHS_FILE = "epochs.jsonl"
 class Diary:
     """One run's folder, and its words on the screen.
 
-    Entered, it finds where a stopped run was; left by Ctrl-C, it says how to go on.
+    Entered, it finds where a stopped run was; left by Ctrl-C, it says how to go on. A new run that is refused
+    before its first epoch has ended leaves no folder, so that it can be asked for again, and rightly.
     """
 
     def __init__(self, run: SingleRun, config: FitConfig, resumes: bool) -> None:
         self._run, self._config, self._resumes = run, config, resumes
         self._checkpoints = checkpoints.folder_of(run.folder, 0)
+        self._is_mine = False
+        """Whether this process has made the folder."""
         self._pace = Pace(run.checkpoint_epochs)
         self._costs: list[tuple[float, Mapping[str, float]]] = []
         self._started = time.monotonic()
@@ -70,13 +75,15 @@ class Diary:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if isinstance(error, CannotTrain):
+        if isinstance(error, CannotTrain | UserError):
+            if self._is_mine and not self._epochs.exists():
+                shutil.rmtree(self._run.folder, ignore_errors=True)
             raise UserError(str(error)) from None
         if error is None or not self._run.folder.exists():
             return
         if isinstance(error, KeyboardInterrupt | SystemExit):
             # Lightning turns Ctrl-C into the latter, once it has ended its own.
-            say(f"\nGo on      {command('training.fit', '--resume', place(self._run.folder))}")
+            say(f"\nGo on      {self._how_to_go_on}")
             raise KeyboardInterrupt from None
 
     @property
@@ -90,13 +97,13 @@ class Diary:
             return []
         return [Trace(training.meter.step_times, self._run.folder / PROFILE, tqdm.write)]
 
-    def begin(self, module: ModuleType, params: Any, training: Fit) -> None:
+    def begin(self, about_data: str, training: Fit) -> None:
         """Say what is about to be trained; make the folder of a new run."""
         config, choice = self._config, training.choice
         on = f", from {training.epochs + 1} on" if training.epochs else ""
         lines = [
             ("run", place(self._run.folder)),
-            ("data", module.describe_data(params) if hasattr(module, "describe_data") else "build_data's"),
+            ("data", about_data),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{on}"),
             ("how", f"{choice.in_words}, {count(config.threads, 'thread')}"),
@@ -105,6 +112,8 @@ class Diary:
         if is_first() and not self._resumes:
             try:
                 self._run.folder.mkdir(parents=True)
+                self._is_mine = True
+                durable.sync(self._run.folder.parent)
                 durable.write(self._run.folder / SETTINGS_FILE, self._run.to_yaml())
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
@@ -117,8 +126,8 @@ class Diary:
         self._pace.trained(epoch.seconds)
         if is_first():
             line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
-            with (self._run.folder / EPOCHS_FILE).open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            text = json.dumps(line) + "\n"
+            self._write(f"the line of epoch {epoch.epoch}", len(text), lambda: _append(self._epochs, text))
             tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
             if epoch.notice:
                 tqdm.write(f"Notice     {epoch.notice}")
@@ -128,22 +137,18 @@ class Diary:
         return True
 
     def keep_best(self, training: Fit) -> None:
-        """Write the best epoch's weights, fp32 and whole, and the knobs that trained them."""
-        if not is_first() or not training.best_weights:
+        """Write the best epoch's weights, fp32 and whole, and the knobs that trained them.
+
+        Checkpoints go when these are on the disk.
+
+        Raises:
+            DiskIsFull: there is no room for them.
+        """
+        weights = training.best_weights
+        if not is_first() or not weights:
             return
-        part = self._run.folder / f".{BEST}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        torch.save(training.best_weights, part / WEIGHTS_FILE)
-        about = {
-            "trainable": self._run.trainable,
-            "params": self._run.params,
-            self._config.metric: self._best[0],
-            "epoch": self._best[1],
-        }
-        durable.write(part / "params.yaml", yaml.safe_dump(about, sort_keys=False))
-        shutil.rmtree(self.best, ignore_errors=True)
-        part.rename(self.best)
+        needed = sum(weight.nbytes for weight in weights.values())
+        self._write(f"the weights of epoch {self._best[1]}", needed, lambda: self._write_best(weights))
         checkpoints.remove(self._checkpoints.parent)
 
     def say_end(self, scores: dict[str, float]) -> int:
@@ -170,16 +175,77 @@ class Diary:
         return f"epoch {epoch.epoch:>3}/{self._config.max_epochs}  {metrics}  {epoch.seconds:.2f} s{mark}"
 
     def _save(self, epoch: int, training: Fit) -> None:
+        """Save a checkpoint; one that has no room is left out, for the training is worth more."""
         began = time.perf_counter()
         if is_first():
-            checkpoints.write(self._checkpoints, epoch, training.save)
+            fits = self._fits(lambda: checkpoints.write(self._checkpoints, epoch, training.save))
         else:
-            training.save(self._checkpoints)  # its part goes where the first worker's goes
+            # Its part goes where the first worker's goes.
+            fits = self._fits(lambda: training.save(self._checkpoints))
+        if not fits:
+            if self._config.workers > 1:  # the others wait for this one, within the same checkpoint
+                raise self._no_room(f"the checkpoint of epoch {epoch}")
+            tqdm.write(f"Notice     no checkpoint of epoch {epoch}: the disk is full")
         self._pace.cost(time.perf_counter() - began)
+
+    def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
+        """Write what the run can't do without: on a full disk in the place of the older checkpoint."""
+        if self._fits(write):
+            return
+        checkpoints.keep_newest(self._checkpoints, 1)
+        if not self._fits(write):
+            raise self._no_room(f"{what} ({size(size_bytes)})")
+
+    def _fits(self, write: Callable[[], object]) -> bool:
+        """Write; whether there was room."""
+        try:
+            write()
+        except Exception as error:
+            if not checkpoints.disk_is_full(error, self._run.folder):
+                raise
+            return False
+        return True
+
+    def _no_room(self, what: str) -> DiskIsFull:
+        there = checkpoints.all_of(self._checkpoints)
+        left = size(shutil.disk_usage(self._run.folder).free)
+        after = f"after epoch {checkpoints.epoch_of(there[0])}" if there else "from its start"
+        return DiskIsFull(
+            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Make some, "
+            f"and the run goes on {after}:\n  {self._how_to_go_on}"
+        )
+
+    @property
+    def _how_to_go_on(self) -> str:
+        return command("training.fit", "--resume", place(self._run.folder))
+
+    @property
+    def _epochs(self) -> Path:
+        return self._run.folder / EPOCHS_FILE
+
+    def _write_best(self, weights: Mapping[str, torch.Tensor]) -> None:
+        part = self._run.folder / f".{BEST}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        about = {
+            "trainable": self._run.trainable,
+            "params": self._run.params,
+            self._config.metric: self._best[0],
+            "epoch": self._best[1],
+        }
+        try:
+            part.mkdir()
+            torch.save(weights, part / WEIGHTS_FILE)
+            durable.sync(part / WEIGHTS_FILE)
+            durable.write(part / "params.yaml", yaml.safe_dump(about, sort_keys=False))
+            part.rename(self.best)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        durable.sync(self._run.folder)
 
     def _read_epochs(self) -> None:
         """Keep the lines of the epochs that are in the checkpoint; those after it are trained again."""
-        path = self._run.folder / EPOCHS_FILE
+        path = self._epochs
         done = 0 if self.checkpoint is None else checkpoints.epoch_of(self.checkpoint)
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines[:done] if line]
@@ -187,7 +253,20 @@ class Diary:
             if is_better(epoch[self._config.metric], self._best[0], self._config.mode):
                 self._best = epoch[self._config.metric], epoch["epoch"]
         if is_first():
-            durable.write(path, "".join(f"{line}\n" for line in kept))
+            text = "".join(f"{line}\n" for line in kept)
+            self._write("its epochs", len(text), lambda: durable.write(path, text))
+
+
+def _append(file: Path, text: str) -> None:
+    """A line that has no room is taken back whole."""
+    with file.open("ab", buffering=0) as content:
+        before = content.tell()
+        try:
+            if content.write(text.encode()) < len(text.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            content.truncate(before)
+            raise
 
 
 def _where_time_went(costs: Mapping[str, float]) -> str:

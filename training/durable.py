@@ -1,9 +1,13 @@
-"""Files that are whole or not there, also after a power cut."""
+"""Files that are whole or not there, also after a power cut; and a disk that has no room for them."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+
+class DiskIsFull(Exception):
+    """What a run can't do without has no room: printed without a traceback, exit status 1."""
 
 
 def write(path: Path, text: str) -> None:
@@ -13,6 +17,13 @@ def write(path: Path, text: str) -> None:
     sync(part)
     part.replace(path)
     sync(path.parent)
+
+
+def place_fault(folder: Path) -> str:
+    """Why a folder can't be made, with those above it; "" where it can, as far as is known before."""
+    there = next(parent for parent in folder.absolute().parents if parent.exists())
+    can_write = there.is_dir() and os.access(there, os.W_OK)
+    return "" if can_write else f"{there} is no folder that can be written to"
 
 
 def sync(path: Path) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from training import launch, single
 from training.config import CannotPrepare
+from training.durable import DiskIsFull
 from training.single import SingleRun
 from training.values import UserError
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except CannotPrepare as error:
+    except (CannotPrepare, DiskIsFull) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -38,6 +39,7 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     from training import imports
 
     single.say(f"Loading {run.trainable} ...")
+    about_data = single.describe_data(module, run.params)
     if run.profile:  # before PyTorch is imported: its profiler speaks of itself
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -48,7 +50,7 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     if run.find_batch_size:
         run = tries.with_micro_batch(run, module, prepared)
     try:
-        return _train(run, module, prepared, resumes)
+        return _train(run, module, about_data, prepared, resumes)
     except Exception as error:
         if not memory.is_out_of_memory(error):
             raise
@@ -58,7 +60,7 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     )  # behind the except: there the traceback holds the model's memory
 
 
-def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
+def _train(run: SingleRun, module: ModuleType, about_data: str, prepared: Path | None, resumes: bool) -> int:
     """Train epoch by epoch, keep the best one, say where the time went."""
     from training import imports, memory
 
@@ -69,7 +71,7 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
     params, config = module.Params(**run.params), run.fit_config(module)
     with Diary(run, config, resumes) as diary, memory.recorded(diary.snapshot):
         training = Fit(module, params, config, diary.checkpoint, prepared=prepared)
-        diary.begin(module, params, training)
+        diary.begin(about_data, training)
         training.run(
             lambda epoch: diary.note(epoch, training),
             *diary.watchers(training),

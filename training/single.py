@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,7 @@ from typing import get_type_hints
 
 import yaml
 
-from training import flags, knob_flags, launch, plugins
+from training import durable, flags, knob_flags, launch, plugins
 from training.command_line import TRAINABLE, Command
 from training.config import FitConfig, Mode, Precision, Strategy
 from training.values import Knob, UserError, field_docs, load_yaml, nearest
@@ -152,6 +152,20 @@ def say(text: str) -> None:
         print(text, flush=True)
 
 
+def describe_data(module: ModuleType, params: Mapping[str, Knob]) -> str:
+    """What a trainable says of its data, in a line.
+
+    Raises:
+        UserError: it is not there.
+    """
+    if not hasattr(module, "describe_data"):
+        return "build_data's"
+    try:
+        return str(module.describe_data(module.Params(**params)))
+    except OSError as error:
+        raise UserError(str(error)) from None
+
+
 def read(folder: Path) -> SingleRun:
     """The settings in a run's folder.
 
@@ -184,7 +198,12 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
         raise UserError(f"--resume {folder}: this run has ended; its weights are in {path / BEST}")
     if rows:
         run = dataclasses.replace(run, micro_batch=int(rows[-1]))
-    return run, plugins.find(TRAINABLE, run.trainable), True
+    module = plugins.find(TRAINABLE, run.trainable)
+    params, faults = knob_flags.checked(module.Params, run.params)
+    if faults:
+        changed = f"--resume {folder}: {run.trainable} has changed, and its knobs in {SETTINGS_FILE} with it"
+        raise UserError("\n".join([changed, *faults]))
+    return dataclasses.replace(run, params=params), module, True
 
 
 def _command() -> Command:
@@ -221,6 +240,8 @@ def _faults(run: SingleRun) -> list[str]:
         faults.append(f"--seed {run.seed}: from 0 to {2**32 - 1:,}")
     if launch.is_first() and run.folder.exists():
         faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
+    elif launch.is_first() and (fault := durable.place_fault(run.folder)):
+        faults.append(f"--results-dir {run.results_dir}: {fault}")
     return [*faults, *_faults_of_launch(run)]
 
 
@@ -231,6 +252,11 @@ def _faults_of_launch(run: SingleRun) -> list[str]:
             faults.append(
                 f"--num-nodes {run.num_nodes}: start the run on each PC by torchrun or Slurm (srun), which "
                 "say how the workers find each other"
+            )
+        if (run.num_nodes or 1) > 1 and run.find_batch_size:
+            faults.append(
+                "--find-batch-size: its tries are runs of their own, of this PC; find it without "
+                "--num-nodes, and give it as --micro-batch"
             )
         return faults
     for setting in ("devices", "num_nodes"):

@@ -20,10 +20,11 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from training import batch_size, compiling, memory, strategy, weights
-from training.config import FitConfig, Trainable, is_better
+from training.config import CannotTrain, FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
 from training.prepared import build_data
 from training.profile import Meter
+from training.words import count
 
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
@@ -67,6 +68,7 @@ class Fit:
         *,
         prepared: Path | None = None,
     ) -> None:
+        check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.config = config
         self.best_score = math.nan
         self.best_weights: dict[str, torch.Tensor] = {}
@@ -86,6 +88,7 @@ class Fit:
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data = build_data(trainable, params, prepared)
+        self._accumulation = self._split_batch()
         self._trainer: pl.Trainer | None = None
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
         self.choice = strategy.choose(config, trained, strategy.Device.here())
@@ -178,7 +181,7 @@ class Fit:
 
     def _batches(self) -> dict[str, Any]:
         """How many micro-batches make up a step, and how many steps an epoch, for the Trainer."""
-        accumulation, steps = self._split_batch(), self.config.steps_per_epoch
+        accumulation, steps = self._accumulation, self.config.steps_per_epoch
         settings: dict[str, Any] = {"accumulate_grad_batches": accumulation}
         if steps is not None:
             settings |= {"limit_train_batches": steps * accumulation, "limit_val_batches": steps}
@@ -204,6 +207,20 @@ class Fit:
         self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
         self._written_by = about.get("strategy", "single"), about.get("workers", 1)
         self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
+
+
+def check_devices(devices: int, gpus: int) -> None:
+    """Refuse more devices than there are.
+
+    Args:
+        devices: that were asked for.
+        gpus: that this process may use; 0: it computes on the CPU, which takes any number of workers.
+
+    Raises:
+        CannotTrain: there are not so many.
+    """
+    if 0 < gpus < devices:
+        raise CannotTrain(f"devices {devices}: only {count(gpus, 'GPU')} can be used here")
 
 
 def test(

@@ -1,0 +1,158 @@
+"""What a single run leaves on a disk that fills up, after a power cut, and when it is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.conftest import ROOT, fill_up
+from training import checkpoints, fit
+
+# digits_mlp, in whose way others write: when epoch $FILLS_IN begins, the disk is full to the last byte.
+CROWDED = """
+import os
+from pathlib import Path
+from tests.conftest import fill_up
+from trainables import digits_mlp
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+
+    def fill():
+        if model.current_epoch + 1 == int(os.environ["FILLS_IN"]):
+            fill_up(Path(os.environ["DISK"]))
+
+    model.on_train_epoch_start = fill
+    return model
+"""
+KB = 1000
+HIDDEN = 800
+"""Units: the weights are 240 kB, and a checkpoint three times as large."""
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def crowded(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A disk, and where the model is that finds it full."""
+    (tmp_path / "crowded.py").write_text(CROWDED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("DISK", str(small_disk))
+    yield small_disk
+    sys.modules.pop("crowded", None)
+
+
+def run(disk: Path, what: str = "digits_mlp", *flags: str) -> int:
+    where = ("--results-dir", str(disk), "--name", "it", "--threads", "1")
+    return fit.main([what, "--hidden", str(HIDDEN), "--max-epochs", "3", *where, *flags])
+
+
+def epochs(disk: Path) -> list[int]:
+    return [json.loads(line)["epoch"] for line in (disk / "it/epochs.jsonl").read_text().splitlines()]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_checkpoint_that_has_no_room_is_left_out(
+    small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_up(small_disk, leave=400 * KB)
+    assert run(small_disk, "digits_mlp", "--checkpoint-epochs", "1") == 0
+    printed = capsys.readouterr().out
+    assert "Notice     no checkpoint of epoch 1: the disk is full" in printed
+    assert "Notice     no checkpoint of epoch 2: the disk is full" in printed
+    assert epochs(small_disk) == [1, 2, 3]
+    assert names(small_disk / "it") == ["best", "epochs.jsonl", "fit.yaml"]
+
+
+def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
+    small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = fill_up(small_disk, leave=100 * KB)
+    assert run(small_disk) == 1
+    errors = capsys.readouterr().err
+    assert f"error: {small_disk / 'it'}: the disk is full: " in errors
+    assert (
+        " kB left, and no room for the weights of epoch 3 (240 kB). Make some, and the run goes on" in errors
+    )
+    assert f"-m training.fit --resume {small_disk / 'it'}\n" in errors
+    assert names(small_disk / "it") == ["epochs.jsonl", "fit.yaml"], "nothing half is left"
+    others.unlink()
+    assert fit.main(["--resume", str(small_disk / "it")]) == 0
+    assert (small_disk / "it/best/weights.pt").is_file()
+
+
+def test_on_a_full_disk_the_older_checkpoint_makes_room_for_what_the_run_needs(
+    crowded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FILLS_IN", "3")
+    assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 0, capsys.readouterr().err
+    assert epochs(crowded) == [1, 2, 3]
+    assert (crowded / "it/best/weights.pt").stat().st_size > 240 * KB
+
+
+def test_an_epoch_that_can_not_be_written_down_ends_the_run_in_order(
+    crowded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FILLS_IN", "1")
+    assert run(crowded, "crowded") == 1
+    assert re.search(r"0 B left, and no room for the line of epoch 1 \(\d+ B\)", capsys.readouterr().err)
+    assert epochs(crowded) == [], "none is half"
+    assert fit.main(["--resume", str(crowded / "it")]) == 1, "it is still full"
+    (crowded / "others").unlink()
+    monkeypatch.setenv("FILLS_IN", "0")
+    assert fit.main(["--resume", str(crowded / "it")]) == 0
+    assert epochs(crowded) == [1, 2, 3]
+
+
+def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, synced = tmp_path / "it", []
+
+    def sync(descriptor: int, fsync: Callable[[int], None] = os.fsync) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        has_checkpoint = bool(checkpoints.all_of(checkpoints.folder_of(folder, 0)))
+        synced.append((path, (folder / "best").exists(), has_checkpoint))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert run(tmp_path, "digits_mlp", "--checkpoint-epochs", "1") == 0
+    part = folder / ".best.part"
+    content = synced.index((part / "weights.pt", False, True))
+    assert content < synced.index((part, False, True)) < synced.index((folder, True, True))
+    assert not (folder / "checkpoints").exists()
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sharing = ("--devices", "2", "--strategy", "ddp", "--batch-size")
+    assert run(tmp_path, "digits_mlp", *sharing, "33") == 2
+    assert "error: batch_size 33: 2 workers share it" in capsys.readouterr().err
+    assert names(tmp_path) == []
+
+
+def test_a_run_whose_metric_is_never_logged_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "digits_mlp", "--metric", "val_ac") == 2
+    assert "Did you mean 'val_acc'?" in capsys.readouterr().err
+    assert names(tmp_path) == []
+    assert run(tmp_path) == 0
+    assert yaml.safe_load((tmp_path / "it/fit.yaml").read_text())["metric"] is None
