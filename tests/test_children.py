@@ -50,6 +50,20 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
     assert ended == Ended(-signal.SIGKILL, "here\n", timed_out=True)
 
 
+def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_this_one = {
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "RANK": "1", "LOCAL_RANK": "1"},
+        **{"NODE_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"},
+        **{"SLURM_NTASKS": "2", "SLURM_PROCID": "1"},
+    }
+    for name, value in of_this_one.items():
+        monkeypatch.setenv(name, value)
+    asks = "import os; from training import launch; print(launch.found(), launch.is_first(), 'PATH' in os.environ)"
+    assert run_python(asks).output.split() == ["None", "True", "True"]
+
+
 def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker fails."""
     monkeypatch.setenv("LOCAL_RANK", str(worker))

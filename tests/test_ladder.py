@@ -233,6 +233,26 @@ def test_data_that_does_not_say_its_batch_is_a_mistake_in_one_line(
     assert not (tmp_path / "results").exists()
 
 
+def test_raw_data_that_is_missing_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--data-dir", str(tmp_path), "--results-dir", str(tmp_path / "results"))
+    assert ladder.main(["fashion_cnn", *where]) == 2
+    assert capsys.readouterr().err.startswith(f"error: Fashion-MNIST is not in {tmp_path} (--data-dir or ")
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_place_that_can_not_be_made_is_known_before_anything_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--results-dir \S+/file: \S+/file is no folder that can be written"):
+        ladder.parse(["digits_mlp", "--results-dir", str(tmp_path / "file")])
+
+
+def test_a_place_that_can_not_be_made_after_all_is_a_mistake(
+    speeds: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ladder.main(["digits_mlp", "--results-dir", "/proc/nowhere", "--name", "it"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_a_preparation_that_fails_comes_once_below_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,10 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             "--precision fp16: must be one of auto, 32, 16-mixed, bf16-mixed",
         ),
         (("digits_mlp", "--strategy", "zero"), "--strategy zero: must be one of auto, single, ddp"),
+        (
+            ("digits_mlp", "--num-nodes", "2", "--find-batch-size"),
+            "--find-batch-size: its tries are runs of their own, of this PC",
+        ),
         (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
         (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: no file of knobs"),
         (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m training\.fit"),
@@ -112,7 +116,34 @@ def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) 
     assert done.stdout.strip() == "2 {'devices': 'gpu'}", done.stderr
 
 
+def test_a_run_whose_knobs_have_changed_does_not_go_on(tmp_path: Path) -> None:
+    (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
+    with pytest.raises(UserError, match="digits_mlp has changed.*\n--params hiden: no such knob") as raised:
+        single.parse(["--resume", str(tmp_path)])
+    assert "Did you mean 'hidden'?" in str(raised.value)
+
+
+def test_a_place_that_can_not_be_made_is_known_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--results-dir \S+/file/a: \S+/file is no folder that can be writ"):
+        parsed("digits_mlp", "--results-dir", str(tmp_path / "file/a"))
+
+
 # Whole runs.
+
+
+def test_raw_data_that_is_missing_is_a_mistake_in_the_words_of_a_sweep(tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path), "--results-dir", str(tmp_path / "results"))
+    done = fit("fashion_cnn", *where)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"error: Fashion-MNIST is not in {tmp_path} (--data-dir or $SWEEPS_DATA_DIR)"
+    )
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+    command = [sys.executable, "-m", "sweeps.run", "--trainable", "fashion_cnn", *where, "--dry-run"]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (asked.returncode, asked.stderr) == (2, done.stderr)
 
 
 def fit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

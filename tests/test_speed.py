@@ -36,6 +36,27 @@ def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert speed.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
 
 
+HELPS = """
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+def build_model(params):
+    raise FileNotFoundError("no weights here. One of:\\n  download them\\n  name a folder")
+"""
+
+
+def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helps.py").write_text(HELPS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    expected = "FileNotFoundError: no weights here. One of:"
+    assert speed.measure("helps", {}, Setup(), 0.3) == (None, expected)
+
+
+@pytest.mark.parametrize("failure", ["out of memory", "Warning: old\nFatal error", "Fatal error"])
+def test_the_reason_of_what_is_no_traceback_is_its_last_line(failure: str) -> None:
+    assert speed.in_a_line(failure) == failure.splitlines()[-1]
+
+
 ONE_RUNS_OUT = """
 import os
 import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import nn
 from trainables import digits_mlp
 from trainables._classifier import Classifier
 from training import trainer
-from training.config import FitConfig, MetricNotLogged, Mode, is_better
+from training.config import CannotTrain, FitConfig, MetricNotLogged, Mode, is_better
 from training.epochs import Epoch
 from training.trainer import WEIGHTS_FILE, Fit
 
@@ -280,3 +281,21 @@ def test_a_finite_score_beats_a_worse_one_and_nothing_else_beats_any(
     score: float, than: float, mode: Mode, expected: bool
 ) -> None:
     assert is_better(score, than, mode) is expected
+
+
+@pytest.mark.parametrize(("devices", "gpus"), [(1, 0), (8, 0), (1, 1), (2, 2), (2, 8)])
+def test_a_cpu_takes_any_number_of_workers_and_each_gpu_one(devices: int, gpus: int) -> None:
+    trainer.check_devices(devices, gpus)
+
+
+@pytest.mark.parametrize(("devices", "gpus", "there_are"), [(2, 1, "1 GPU"), (9, 8, "8 GPUs")])
+def test_more_devices_than_gpus_are_refused(devices: int, gpus: int, there_are: str) -> None:
+    with pytest.raises(CannotTrain, match=f"devices {devices}: only {there_are} can be used here"):
+        trainer.check_devices(devices, gpus)
+
+
+def test_more_devices_than_gpus_are_refused_before_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(CannotTrain, match="devices 2: only 1 GPU can be used here"):
+        Fit(trainable(), digits_mlp.Params(), dataclasses.replace(config(), devices=2))

@@ -131,6 +131,22 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert (project / "results/it/best/weights.pt").is_file()
 
 
+def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Path) -> None:
+    done = fit(project, "--strategy", "ddp", "--batch-size", "3", "--threads", "1", most_rows=1)
+    assert done.returncode == 3
+    assert re.findall(r"(\d+) rows? +(fit|do not fit)", done.stdout) == [("4", "do not fit"), ("1", "fit")]
+    assert "--resume results/it --micro-batch 1" in done.stdout
+
+
+def test_tries_that_fail_say_why(project: Path) -> None:
+    text = MODEL.replace("def run_out(by):", "def run_out(by):\n    by = 'bug' if is_a_try else by")
+    (project / "hungry.py").write_text("import sys\nis_a_try = 'training.tries' in sys.orig_argv\n" + text)
+    done = fit(project, "--batch-size", "3", most_rows=1)
+    assert done.returncode == 3, done.stderr
+    assert "None was found: a try with 4 rows failed:" in done.stdout
+    assert "ValueError: rows of another shape" in done.stdout
+
+
 @pytest.mark.slow
 def test_all_workers_of_a_strategy_try_together(project: Path) -> None:
     flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,11 @@ LINES = 12
 """Of an error, at most."""
 _REASON = "reason-"
 """And the worker's number: a file."""
+_OF_A_RUN = (
+    *("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *("GROUP_RANK", "SLURM_NTASKS"),
+)
+"""What a run's workers, torchrun and Slurm say to a worker; this process may still listen at that port."""
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say to a worker when another one has gone: that is why."""
 
@@ -44,7 +49,13 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
     """Run a command to its end, or to the end of its time; all that it has started ends with it."""
     # A file, not a pipe: its end would come with the last of the workers, and those may wait for ever.
     with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        child = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=_of_its_own(os.environ),
+        )
         timed_out = False
         try:
             child.wait(timeout_s)
@@ -56,6 +67,16 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
             child.wait()
         output.seek(0)
         return Ended(child.returncode, output.read().decode(errors="replace"), timed_out)
+
+
+def _of_its_own(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which a run starts its own workers: who has started this one, and where its workers
+    meet, is left out."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _OF_A_RUN and not name.startswith("TORCHELASTIC_")
+    }
 
 
 @contextlib.contextmanager

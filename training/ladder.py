@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import flags, knob_flags, ladder_rungs, speed
+from training import durable, flags, knob_flags, ladder_rungs, single, speed
 from training.command_line import Command
 from training.config import CannotPrepare, CannotTrain
 from training.ladder_rungs import Place
@@ -91,10 +91,14 @@ def climb(asked: Asked) -> int:
     from training import ladder_table
 
     print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {ladder_table.machine()}", flush=True)
+    single.describe_data(asked.module, asked.params)
     where = _place(asked)
     print(f"\n{ladder_table.HEAD}", flush=True)
     results: list[Result] = []
-    asked.folder.mkdir(parents=True)
+    try:
+        asked.folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{asked.folder}: {error.strerror}") from None
     for result in _results(asked, where):
         results.append(result)
         print(ladder_table.line(result), flush=True)
@@ -161,6 +165,8 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
     if folder.exists():
         faults.append(f"--name {settings.name}: {folder} is there already; give another name")
+    elif fault := durable.place_fault(folder):
+        faults.append(f"--results-dir {settings.results_dir}: {fault}")
     if faults:
         raise UserError("\n".join(faults))
     return Asked(asked.trainable, module, params, settings.seconds, folder)

@@ -82,7 +82,15 @@ def measure(
         failure = children.why(children.run(command, TIMEOUT_S), Path(folder))
         if not failure:
             return Speed(**json.loads((Path(folder) / FOUND_FILE).read_text())), ""
-    return None, failure.splitlines()[-1]
+    return None, in_a_line(failure)
+
+
+def in_a_line(failure: str) -> str:
+    """The line of a traceback that names the error: a message may have more below it; else the last line."""
+    lines = failure.splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    below = lines[frames[-1] + 1 :] if frames else []
+    return next((line for line in below if not line.startswith("  ")), lines[-1])
 
 
 def main(file: Path) -> None:

@@ -62,10 +62,12 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     single.say(f"Out of memory: it does not fit{known}.")
     workers = run.fit_config(module).workers
     if workers == 1:
-        with contextlib.suppress(MemoryError, CannotTrain, UserError):
+        try:
             rows = find(run, module, prepared).rows
             again = command("training.fit", "--resume", place(run.folder), "--micro-batch", str(rows))
             single.say(f"Go on, the batch stays what it is:\n  {again}")
+        except (MemoryError, CannotTrain, UserError) as error:
+            single.say(f"None was found: {error}")
     found = hints(run, workers, strategy.Device.here())
     single.say("\n".join(["In a new run, try one of:", *(f"  {hint}" for hint in found)]))
     return memory.OUT_OF_MEMORY
