@@ -60,8 +60,11 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
     }
     for name, value in of_this_one.items():
         monkeypatch.setenv(name, value)
-    asks = "import os; from training import launch; print(launch.found(), launch.is_first(), 'PATH' in os.environ)"
-    assert run_python(asks).output.split() == ["None", "True", "True"]
+    asks = "import os; from training import launch; print(launch.found(), launch.is_first(), *os.environ)"
+    started_by, is_first, *left = run_python(asks).output.split()
+    assert (started_by, is_first) == ("None", "True")
+    assert set(left) & of_this_one.keys() == {"SLURM_PROCID"}, "which says nothing by itself"
+    assert "PATH" in left
 
 
 def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:

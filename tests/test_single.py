@@ -118,7 +118,7 @@ def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) 
 
 def test_a_run_whose_knobs_have_changed_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
-    with pytest.raises(UserError, match="digits_mlp has changed.*\n--params hiden: no such knob") as raised:
+    with pytest.raises(UserError, match=r"digits_mlp has changed.*\n--params hiden: no such knob") as raised:
         single.parse(["--resume", str(tmp_path)])
     assert "Did you mean 'hidden'?" in str(raised.value)
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
-from training import speed
+from training import children, speed
 from training.speed import Setup
 
 
@@ -36,20 +36,13 @@ def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert speed.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
 
 
-HELPS = """
-from trainables.digits_mlp import METRIC, MODE, Params, build_data
-
-def build_model(params):
-    raise FileNotFoundError("no weights here. One of:\\n  download them\\n  name a folder")
-"""
-
-
-def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "helps.py").write_text(HELPS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    expected = "FileNotFoundError: no weights here. One of:"
-    assert speed.measure("helps", {}, Setup(), 0.3) == (None, expected)
+def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path) -> None:
+    error = FileNotFoundError("no weights here. One of:\n  download them\n  name a folder")
+    with pytest.raises(FileNotFoundError), children.telling(tmp_path):
+        raise error
+    failure = children.why(children.Ended(1, "", timed_out=False), tmp_path)
+    assert failure.endswith("name a folder")
+    assert speed.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
 
 
 @pytest.mark.parametrize("failure", ["out of memory", "Warning: old\nFatal error", "Fatal error"])

@@ -138,6 +138,7 @@ def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Pat
     assert "--resume results/it --micro-batch 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_tries_that_fail_say_why(project: Path) -> None:
     text = MODEL.replace("def run_out(by):", "def run_out(by):\n    by = 'bug' if is_a_try else by")
     (project / "hungry.py").write_text("import sys\nis_a_try = 'training.tries' in sys.orig_argv\n" + text)
