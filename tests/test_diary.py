@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,6 +79,31 @@ def test_a_checkpoint_that_has_no_room_is_left_out(
     printed = capsys.readouterr().out
     assert "Notice     no checkpoint of epoch 1: the disk is full" in printed
     assert "Notice     no checkpoint of epoch 2: the disk is full" in printed
+    assert epochs(small_disk) == [1, 2, 3]
+    assert names(small_disk / "it") == ["best", "epochs.jsonl", "fit.yaml"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
+def test_a_checkpoint_of_several_workers_that_has_no_room_is_left_out(
+    small_disk: Path, strategy: str
+) -> None:
+    fill_up(small_disk, leave=400 * KB)
+    how = ("--strategy", strategy, "--devices", "2", "--batch-size", "32", "--threads", "1")
+    where = (
+        "--results-dir",
+        str(small_disk),
+        "--name",
+        "it",
+        "--checkpoint-epochs",
+        "1",
+        "--max-epochs",
+        "3",
+    )
+    command = [sys.executable, "-m", "training.fit", "digits_mlp", "--hidden", str(HIDDEN), *how, *where]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Notice     no checkpoint of epoch 1: the disk is full") == 1
     assert epochs(small_disk) == [1, 2, 3]
     assert names(small_disk / "it") == ["best", "epochs.jsonl", "fit.yaml"]
 

@@ -39,6 +39,9 @@ PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 EPOCHS_FILE = "epochs.jsonl"
 """A line per epoch: its metrics, its seconds and those of its parts."""
 
+CHECKPOINT_WEIGHTS = 4
+"""Times the weights, about, in a checkpoint: the last and the best ones, two moments of Adam."""
+
 
 class Diary:
     """One run's folder, and its words on the screen.
@@ -147,8 +150,8 @@ class Diary:
         weights = training.best_weights
         if not is_first() or not weights:
             return
-        needed = sum(weight.nbytes for weight in weights.values())
-        self._write(f"the weights of epoch {self._best[1]}", needed, lambda: self._write_best(weights))
+        what = f"the weights of epoch {self._best[1]}"
+        self._write(what, _bytes_of(weights), lambda: self._write_best(weights))
         checkpoints.remove(self._checkpoints.parent)
 
     def say_end(self, scores: dict[str, float]) -> int:
@@ -176,17 +179,29 @@ class Diary:
 
     def _save(self, epoch: int, training: Fit) -> None:
         """Save a checkpoint; one that has no room is left out, for the training is worth more."""
-        began = time.perf_counter()
-        if is_first():
-            fits = self._fits(lambda: checkpoints.write(self._checkpoints, epoch, training.save))
-        else:
-            # Its part goes where the first worker's goes.
-            fits = self._fits(lambda: training.save(self._checkpoints))
-        if not fits:
-            if self._config.workers > 1:  # the others wait for this one, within the same checkpoint
+        began, is_shared = time.perf_counter(), self._config.workers > 1
+        # Where one of several workers fails in it the others wait there for ever: they ask before.
+        fits = not is_shared or training.agree(is_first() and self._has_room(training))
+        if fits and not self._fits(lambda: self._write_checkpoint(epoch, training)):
+            if is_shared:
                 raise self._no_room(f"the checkpoint of epoch {epoch}")
+            fits = False
+        if not fits and is_first():
             tqdm.write(f"Notice     no checkpoint of epoch {epoch}: the disk is full")
         self._pace.cost(time.perf_counter() - began)
+
+    def _write_checkpoint(self, epoch: int, training: Fit) -> None:
+        if is_first():
+            checkpoints.write(self._checkpoints, epoch, training.save)
+        else:
+            training.save(self._checkpoints)  # its part goes where the first worker's goes
+
+    def _has_room(self, training: Fit) -> bool:
+        """Whether a checkpoint will fit, by the one before it; the first is judged by its weights."""
+        needed = CHECKPOINT_WEIGHTS * _bytes_of(training.best_weights)
+        for newest in checkpoints.all_of(self._checkpoints)[:1]:
+            needed = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file())
+        return shutil.disk_usage(self._run.folder).free > needed
 
     def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
         """Write what the run can't do without: on a full disk in the place of the older checkpoint."""
@@ -255,6 +270,10 @@ class Diary:
         if is_first():
             text = "".join(f"{line}\n" for line in kept)
             self._write("its epochs", len(text), lambda: durable.write(path, text))
+
+
+def _bytes_of(weights: Mapping[str, torch.Tensor]) -> int:
+    return sum(weight.nbytes for weight in weights.values())
 
 
 def _append(file: Path, text: str) -> None:
