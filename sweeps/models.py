@@ -13,7 +13,7 @@ import numpy as np
 from sweeps import conditional, data, registry, space
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
-from training.prepared import DataSet, has_preparation
+from training.prepared import DataSet, describe_data
 from training.values import Knob, UserError, nearest
 
 OneSpace = space.FlatSpace | conditional.ConditionalSpace
@@ -165,7 +165,8 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
         conditional.check(file.suggest, *rest) if hasattr(file, "suggest") else space.check(file.SPACE, *rest)
     )
     prepared = data.wanted(name, trainable, checked)
-    return Model(name, trainable, space_name, checked, _data(name, trainable, checked), prepared)
+    about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))
+    return Model(name, trainable, space_name, checked, about_data, prepared)
 
 
 def _params_of(config: SweepConfig, model: str) -> dict[str, Knob]:
@@ -186,13 +187,3 @@ def _faults_of_params(config: SweepConfig) -> list[str]:
         for name in config.params
         if (model := name.rpartition(".")[0]) and model not in names
     ]
-
-
-def _data(name: str, trainable: ModuleType, of: OneSpace) -> str:
-    """What the trainable says of its data; a data set that is missing is found here."""
-    if not hasattr(trainable, "describe_data"):
-        return "" if has_preparation(trainable) else f"as {name}.build_data has it"
-    try:
-        return str(trainable.describe_data(trainable.Params(**of.fixed)))
-    except OSError as error:
-        raise UserError(str(error)) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from sweeps import cluster, data, models, registry
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
+from training import durable
 from training.values import UserError, nearest
 from training.words import GB, count, place, size
 
@@ -117,9 +117,9 @@ def _check_precision(config: SweepConfig) -> None:
 
 def _check_place(config: SweepConfig, folder: Path) -> None:
     """The results folder need not exist, but must be one that can be made."""
+    if fault := durable.place_fault(folder):
+        raise UserError(f"--results-dir {config.results_dir}: {fault}")
     there = next(parent for parent in folder.parents if parent.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise UserError(f"--results-dir {config.results_dir}: {there} is no folder that can be written to")
     free = shutil.disk_usage(there).free
     if free < config.min_free_gb * GB:
         raise UserError(

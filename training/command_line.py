@@ -11,10 +11,33 @@ from types import ModuleType
 from typing import Any
 
 from training import flags, knob_flags, plugins
+from training.config import CannotPrepare, CannotTrain
+from training.durable import DiskIsFull
 from training.values import Knob, UserError
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
+
+
+def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
+    """Run a program to its end; the exit status.
+
+    Args:
+        program: answers with its exit status, or raises what becomes words and another one: 2 for a mistake
+            in what was asked, 1 for what can't be done, 130 for Ctrl-C.
+        interrupted: the word for Ctrl-C.
+    """
+    try:
+        return program()
+    except (UserError, CannotTrain) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (CannotPrepare, DiskIsFull) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(interrupted, file=sys.stderr)
+        return 130
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class Diary:
         on = f", from {training.epochs + 1} on" if training.epochs else ""
         lines = [
             ("run", place(self._run.folder)),
-            ("data", about_data),
+            ("data", about_data or f"prepared, of {self._run.trainable}"),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{on}"),
             ("how", f"{choice.in_words}, {count(config.threads, 'thread')}"),

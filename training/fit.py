@@ -13,25 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 from training import launch, single
-from training.config import CannotPrepare
-from training.durable import DiskIsFull
+from training.command_line import status_of
 from training.single import SingleRun
-from training.values import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    try:
-        return fit(*single.parse(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (CannotPrepare, DiskIsFull) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    return status_of(lambda: fit(*single.parse(arguments)))
 
 
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
@@ -39,13 +27,14 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     from training import imports
 
     single.say(f"Loading {run.trainable} ...")
-    about_data = single.describe_data(module, run.params)
     if run.profile:  # before PyTorch is imported: its profiler speaks of itself
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.uncollected():
         from training import memory, preparation, tries
+        from training.prepared import describe_data
 
+    about_data = describe_data(run.trainable, module, module.Params(**run.params))
     prepared = preparation.of_trial(run.trainable, module, run.params)
     if run.find_batch_size:
         run = tries.with_micro_batch(run, module, prepared)
@@ -55,9 +44,8 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
         if not memory.is_out_of_memory(error):
             raise
         print(f"error: {tries.in_a_line(error)}", file=sys.stderr, flush=True)
-    return tries.explain(
-        run, module, prepared
-    )  # behind the except: there the traceback holds the model's memory
+    # Not within the except: there the traceback holds the model's memory.
+    return tries.explain(run, module, prepared)
 
 
 def _train(run: SingleRun, module: ModuleType, about_data: str, prepared: Path | None, resumes: bool) -> int:

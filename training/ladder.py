@@ -16,9 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import durable, flags, knob_flags, ladder_rungs, single, speed
-from training.command_line import Command
-from training.config import CannotPrepare, CannotTrain
+from training import durable, flags, knob_flags, ladder_rungs, speed
+from training.command_line import Command, status_of
 from training.ladder_rungs import Place
 from training.speed import Setup, Speed
 from training.values import Knob, UserError
@@ -73,25 +72,16 @@ class Result:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    try:
-        return climb(parse(arguments))
-    except (UserError, CannotTrain) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except CannotPrepare as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted.", file=sys.stderr)
-        return 130
+    return status_of(lambda: climb(parse(arguments)), "\nInterrupted.")
 
 
 def climb(asked: Asked) -> int:
     """Measure rung by rung, say and keep each; the exit status."""
     from training import ladder_table
+    from training.prepared import describe_data
 
     print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {ladder_table.machine()}", flush=True)
-    single.describe_data(asked.module, asked.params)
+    describe_data(asked.trainable, asked.module, asked.module.Params(**asked.params))
     where = _place(asked)
     print(f"\n{ladder_table.HEAD}", flush=True)
     results: list[Result] = []

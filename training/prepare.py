@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from training import flags, knob_flags, plugins
-from training.command_line import TRAINABLE, Command, Typed
-from training.config import MAX_BAD_PCT, CannotPrepare
+from training.command_line import TRAINABLE, Command, Typed, status_of
+from training.config import MAX_BAD_PCT
 from training.values import Knob, UserError, nearest
 from training.words import command
 
@@ -80,18 +80,9 @@ class Asked:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    try:
-        return prepare(parse(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except CannotPrepare as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        again = command("training.prepare", *(sys.argv[1:] if arguments is None else arguments))
-        print(f"\nInterrupted. What is prepared is kept.\nGo on      {again}", file=sys.stderr)
-        return 130
+    again = command("training.prepare", *(sys.argv[1:] if arguments is None else arguments))
+    interrupted = f"\nInterrupted. What is prepared is kept.\nGo on      {again}"
+    return status_of(lambda: prepare(parse(arguments)), interrupted)
 
 
 def prepare(asked: Asked) -> int:

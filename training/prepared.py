@@ -129,6 +129,20 @@ def root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "prepared"
 
 
+def describe_data(name: str, trainable: Any, params: Any) -> str:
+    """What a trainable says of its data, in a line; "" of data that is prepared, of which its folder tells.
+
+    Raises:
+        UserError: it is not there.
+    """
+    if not hasattr(trainable, "describe_data"):
+        return "" if has_preparation(trainable) else f"as {name}.build_data has it"
+    try:
+        return str(trainable.describe_data(params))
+    except OSError as error:
+        raise UserError(str(error)) from None
+
+
 def has_preparation(trainable: Any) -> bool:
     """Whether its raw data is prepared before it trains."""
     return hasattr(trainable, "prepare")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -150,20 +150,6 @@ def say(text: str) -> None:
     """To the screen, once for all workers."""
     if launch.is_first():
         print(text, flush=True)
-
-
-def describe_data(module: ModuleType, params: Mapping[str, Knob]) -> str:
-    """What a trainable says of its data, in a line.
-
-    Raises:
-        UserError: it is not there.
-    """
-    if not hasattr(module, "describe_data"):
-        return "build_data's"
-    try:
-        return str(module.describe_data(module.Params(**params)))
-    except OSError as error:
-        raise UserError(str(error)) from None
 
 
 def read(folder: Path) -> SingleRun:
