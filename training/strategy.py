@@ -7,19 +7,16 @@ ZeRO stage 1 shards the optimizer's state over the workers, 2 the gradients too,
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.utilities.seed import reset_seed
-from lightning.pytorch.accelerators import CUDAAccelerator
-from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from torch import nn
 
+from training import zero
 from training.config import CannotTrain, FitConfig
 
 STATE_BYTES = 16
@@ -135,7 +132,7 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
         sharding: Any = "FULL_SHARD" if name == "fsdp_full" else "SHARD_GRAD_OP"
         return _Fsdp(sharding_strategy=sharding, state_dict_type="sharded", auto_wrap_policy=_blocks(model))
     stage, offloads = int(name.split("_")[2]), name.endswith("_offload")
-    return _deepspeed(stage, offloads)
+    return zero.build(stage, offloads)
 
 
 class _Fsdp(FSDPStrategy):
@@ -172,66 +169,6 @@ def _outermost(module: nn.Module) -> Iterator[nn.Module]:
             yield from _outermost(child)
         elif next(child.parameters(), None) is not None:
             yield child
-
-
-def _deepspeed(stage: int, offloads: bool) -> Strategy:
-    on_cpu = not torch.cuda.is_available()
-    if on_cpu:
-        os.environ["DS_ACCELERATOR"] = "cpu"  # before DeepSpeed is imported
-    return _Zero(
-        stage=stage,
-        offload_optimizer=offloads,
-        offload_parameters=offloads and stage == 3,
-        # Lightning would ask the loader, which may be one that has no batch size.
-        logging_batch_size_per_gpu=1,
-        logging_level=logging.ERROR,
-        process_group_backend="gloo" if on_cpu else None,
-    )
-
-
-class _Zero(DeepSpeedStrategy):
-    """ZeRO, on a CPU too: DeepSpeed runs there over gloo, Lightning's strategy refuses it."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        assert isinstance(self.config, dict)
-        self.config["zero_force_ds_cpu_optimizer"] = False  # an offloaded one would be compiled
-
-    def setup_environment(self) -> None:
-        """Join the other workers."""
-        if isinstance(self.accelerator, CUDAAccelerator):
-            super().setup_environment()
-        else:
-            DDPStrategy.setup_environment(self)  # all but Lightning's check that there is a GPU
-
-    def setup_distributed(self) -> None:
-        """Connect the workers by what DeepSpeed talks over."""
-        if isinstance(self.accelerator, CUDAAccelerator):
-            super().setup_distributed()
-            return
-        import deepspeed
-
-        # For several processes of a CPU it would compile an all-reduce of its own, which takes a minute,
-        # and fails where there is no compiler; gloo does as well.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        reset_seed()
-        self.set_world_ranks()
-        place = self.cluster_environment
-        assert place is not None
-        os.environ.update(
-            MASTER_ADDR=place.main_address,
-            MASTER_PORT=str(place.main_port),
-            RANK=str(self.global_rank),
-            WORLD_SIZE=str(self.world_size),
-            LOCAL_RANK=str(self.local_rank),
-        )
-        deepspeed.init_distributed("gloo", distributed_port=place.main_port, verbose=False)
-
-    @property
-    def root_device(self) -> torch.device:
-        """With an index, which DeepSpeed asks for, also where there is but one."""
-        device = super().root_device
-        return torch.device("cpu", 0) if device.type == "cpu" else device
 
 
 def is_sharded(strategy: str) -> bool:
