@@ -50,11 +50,45 @@ def build_model(params):
     return Dying(torch.nn.Sequential(*hidden, torch.nn.Linear(params.hidden, 10)))
 """
 
+# SGD, since Adam would hide that gradients are too small, and a rate that falls with each step. Rows come
+# in the same order by every strategy, so a step has the same rows however many micro-batches make it up.
+STEPS = """
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+from trainables._classifier import Classifier
+from trainables._digits import Digits
+from trainables.digits_mlp import METRIC, MODE, Params
+
+class InOrder(Digits):
+    def train_dataloader(self):
+        rows, trainer = super().train_dataloader().dataset, self.trainer
+        mine = DistributedSampler(rows, trainer.world_size, trainer.global_rank, shuffle=False)
+        return DataLoader(rows, self.batch_size, sampler=mine)
+
+class Counting(Classifier):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.5)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        engine = self.trainer.strategy.model
+        self.log("steps", float(self.global_step))
+        self.log("steps_of_engine", float(getattr(engine, "global_steps", self.global_step)))
+
+def build_model(params):
+    return Counting(torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10)))
+
+def build_data(params):
+    return InOrder(params.batch_size)
+"""
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "whole_batches.py").write_text(MODEL)
+    for name, model in {"whole_batches": MODEL, "steps": STEPS}.items():
+        (folder / f"{name}.py").write_text(model)
     return folder
 
 
@@ -158,3 +192,47 @@ def test_bf16_by_zero_exports_fp32(project: Path) -> None:
     assert {weight.dtype for weight in found.values()} == {torch.float32}
     rounded = [torch.equal(weight, weight.bfloat16().float()) for weight in found.values()]
     assert not all(rounded), "the optimizer's own weights, not their bf16 copies"
+
+
+def take_steps(project: Path, strategy: str, batch: int, micro_batch: int, devices: int = 1) -> Any:
+    name = f"steps-{strategy}-{batch}-{micro_batch}-{devices}"
+    run = project / "results" / name
+    if not run.exists():
+        sizes = ("--batch-size", str(batch), "--micro-batch", str(micro_batch), "--devices", str(devices))
+        how = ("--strategy", strategy, "--max-epochs", "3", "--seed", "1", "--threads", "1", "--name", name)
+        done = fit(project, "steps", *sizes, *how)
+        assert done.returncode == 0, done.stderr
+    lines = map(json.loads, (run / "epochs.jsonl").read_text().splitlines())
+    return [{name: line[name] for name in (*METRICS, "steps", "steps_of_engine")} for line in lines]
+
+
+def assert_same_steps(found: Any, expected: Any, steps_per_epoch: int) -> None:
+    for epoch, (one, other) in enumerate(zip(found, expected, strict=True), 1):
+        assert one["steps"] == one["steps_of_engine"] == steps_per_epoch * epoch
+        assert one == pytest.approx(other, abs=TOLERANCE)
+
+
+ALONE = [*EACH, pytest.param(f"{QUICK}_offload", marks=pytest.mark.slow)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["single", *ALONE])
+def test_micro_batches_make_up_the_batch(strategy: str, project: Path) -> None:
+    whole = take_steps(project, "single", batch=300, micro_batch=300)
+    assert_same_steps(take_steps(project, strategy, batch=300, micro_batch=60), whole, steps_per_epoch=4)
+
+
+@pytest.mark.parametrize("strategy", ALONE)
+def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(strategy: str, project: Path) -> None:
+    """12 of them, 5 to a step: two whole steps, and one of the last two."""
+    alone = take_steps(project, "single", batch=500, micro_batch=100)
+    found = take_steps(project, strategy, batch=500, micro_batch=100)
+    assert_same_steps(found, alone, steps_per_epoch=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", SHARING)
+def test_two_workers_share_micro_batches(strategy: str, project: Path) -> None:
+    alone = take_steps(project, "single", batch=500, micro_batch=100)
+    found = take_steps(project, strategy, batch=500, micro_batch=50, devices=2)
+    assert_same_steps(found, alone, steps_per_epoch=3)

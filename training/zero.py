@@ -1,9 +1,11 @@
-"""ZeRO by DeepSpeed, under Lightning, on a CPU too."""
+"""ZeRO by DeepSpeed, under Lightning: on a CPU too, and in steps that Lightning counts."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -73,6 +75,31 @@ class _Zero(DeepSpeedStrategy):
             LOCAL_RANK=str(self.local_rank),
         )
         deepspeed.init_distributed("gloo", distributed_port=place.main_port, verbose=False)
+
+    # Lightning divides a micro-batch's loss by how many make up a step; DeepSpeed would do so again. And it
+    # counts them on past the end of an epoch, where Lightning begins anew (DeepSpeed#7439). So Lightning
+    # alone decides when a step is due, as by every other strategy, and DeepSpeed is told. (Its setting
+    # managed_gradient_accumulation=False, DeepSpeed#8183, forbids stage 3 to overlap computing and talking.)
+
+    @property
+    def handles_gradient_accumulation(self) -> bool:
+        """Whether not Lightning does."""
+        return False
+
+    @contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Around each micro-batch that no step follows yet."""
+        self.deepspeed_engine.set_gradient_accumulation_boundary(False)
+        yield
+
+    def optimizer_step(self, *args: Any, **settings: Any) -> Any:
+        """Compute the last micro-batch of a step, then step."""
+        self.deepspeed_engine.set_gradient_accumulation_boundary(True)
+        return super().optimizer_step(*args, **settings)
+
+    def backward(self, closure_loss: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
+        """Compute gradients of a loss that is already a micro-batch's share."""
+        return super().backward(closure_loss, *args, scale_wrt_gas=False, **settings)
 
     @property
     def root_device(self) -> torch.device:
