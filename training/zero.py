@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from lightning.fabric.utilities.seed import reset_seed
 from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, Strategy
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 
 def build(stage: int, offloads: bool) -> Strategy:
@@ -101,8 +103,36 @@ class _Zero(DeepSpeedStrategy):
         """Compute gradients of a loss that is already a micro-batch's share."""
         return super().backward(closure_loss, *args, scale_wrt_gas=False, **settings)
 
+    def training_step(self, *args: Any, **settings: Any) -> Any:
+        """Compute the loss of a micro-batch."""
+        with self._batch_norms():
+            return super().training_step(*args, **settings)
+
+    def validation_step(self, *args: Any, **settings: Any) -> Any:
+        """Score a batch."""
+        with self._batch_norms():
+            return super().validation_step(*args, **settings)
+
+    def _batch_norms(self) -> AbstractContextManager[Any]:
+        is_needed = self.root_device.type == "cpu" and self.precision_plugin.precision != "32-true"
+        return _BatchNormsOfFp32Weights() if is_needed else nullcontext()
+
     @property
     def root_device(self) -> torch.device:
         """With an index, which DeepSpeed asks for, also where there is but one."""
         device = super().root_device
         return torch.device("cpu", 0) if device.type == "cpu" else device
+
+
+class _BatchNormsOfFp32Weights(TorchFunctionMode):
+    """Batch norm computed by fp32 weights, as it is under autocast.
+
+    DeepSpeed casts weights to bf16 and leaves running means in fp32 (DeepSpeed#8066), and a CPU has no
+    kernel for that. In bf16 the means would stand still where a batch changes them by less than 1/256.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is functional.batch_norm:
+            kwargs |= {k: w.float() for k, w in kwargs.items() if k in ("weight", "bias") and w is not None}
+        return func(*args, **kwargs)
