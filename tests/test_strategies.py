@@ -94,10 +94,26 @@ def build_model(params):
     return SgdClassifier(torch.nn.Sequential(*layers), lr=0.05, momentum=0.9, weight_decay=0.0)
 """
 
+# The true network, on images of noise.
+VIT = """
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from trainables.fashion_vit import METRIC, MODE, Params, build_model
+
+def build_data(params):
+    images, labels = torch.rand(16, 1, 28, 28), torch.arange(16) % 10
+    loader = DataLoader(TensorDataset(images, labels), params.batch_size)
+    data = pl.LightningDataModule.from_datasets()
+    data.batch_size, data.train_dataloader, data.val_dataloader = 16, lambda: loader, lambda: loader
+    return data
+"""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    for name, model in {"whole_batches": MODEL, "steps": STEPS, "norms": NORMS}.items():
+    for name, model in {"whole_batches": MODEL, "steps": STEPS, "norms": NORMS, "vit": VIT}.items():
         (folder / f"{name}.py").write_text(model)
     return folder
 
@@ -259,3 +275,18 @@ def test_bf16_by_zero_leaves_means_of_batch_norm_in_fp32(stage: int, project: Pa
     assert {weight.dtype for weight in numbers.values()} == {torch.float32}
     for name in ("net.1.running_mean", "net.1.running_var", "net.1.weight"):
         assert not torch.equal(found[name], found[name].bfloat16().float()), f"{name} was kept in bf16"
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", pytest.param("fsdp_full", marks=pytest.mark.slow)])
+def test_sharded_weights_of_the_transformer_decay(strategy: str, project: Path) -> None:
+    sizes = ("--depth", "1", "--width", "8", "--batch-size", "16", "--warmup-steps", "0")
+    # One step, of which all decays that may, and Adam moves each weight by 0.01.
+    decay = ("--lr", "0.01", "--weight-decay", "100", "--max-epochs", "1")
+    how = ("--strategy", strategy, "--devices", "2", "--threads", "1", "--name", f"decay-{strategy}")
+    done = fit(project, "vit", *sizes, *decay, *how)
+    assert done.returncode == 0, done.stderr
+    for name, weight in weights(project / "results" / f"decay-{strategy}").items():
+        if weight.dim() > 1:
+            assert weight.abs().max() < 0.011, f"{name} has not decayed"
+        elif name.endswith("weight"):  # of a norm: it is 1 at first
+            assert weight.min() > 0.98, f"{name} has decayed"

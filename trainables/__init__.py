@@ -20,6 +20,10 @@ cached function): trials that follow one another in a process then share it, and
 may come between them. Knows torch, lightning
 and `training`; never ray, never `sweeps`. A module that begins with `_` is a helper, no trainable.
 
+Weights that `configure_optimizers` sees are flat under FSDP: their shape is gone, mostly, and with it
+`weight.dim() > 1`, by which biases and norms are often kept from decay. What depends on a shape is decided in
+`__init__` and noted on the weight, where it stays (`_vit.py` does so).
+
 `self.log` in each step costs about a millisecond of it. Where steps are short, sum on the device and log
 once an epoch, as `_classifier.py` does.
 

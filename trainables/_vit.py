@@ -50,10 +50,14 @@ class Vit(Classifier):
             )
         )
         self._params = params
+        weight: Any
+        for weight in self.parameters():
+            weight.decays = weight.dim() > 1  # here, not below: FSDP has flattened them by then
 
     def configure_optimizers(self) -> Any:
-        decayed = [weight for weight in self.parameters() if weight.dim() > 1]
-        others = [weight for weight in self.parameters() if weight.dim() <= 1]  # biases and norms
+        weights: list[Any] = list(self.parameters())
+        decayed = [weight for weight in weights if weight.decays]
+        others = [weight for weight in weights if not weight.decays]  # biases and norms
         groups = [
             {"params": decayed, "weight_decay": self._params.weight_decay},
             {"params": others, "weight_decay": 0.0},
