@@ -55,7 +55,7 @@ class SgdClassifier(Classifier):
     def configure_optimizers(self) -> Any:
         # Not fused, though at 16-mixed the scaler then waits for the GPU in each step: when an overflow skips
         # the first step, as it often does, a fused SGD goes on from momentum that nothing has written yet
-        # (`torch.empty_like` in `_fused_sgd`, PyTorch 2.13; https://github.com/LibreYOLO/libreyolo/pull/771).
+        # (`torch.empty_like` in `_fused_sgd` of torch/optim/sgd.py, PyTorch 2.13).
         return torch.optim.SGD(self.parameters(), **self._sgd)
 
 

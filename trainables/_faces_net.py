@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trainables._adamw import adamw
 from trainables._means import MeanLogger
 
 LAYERS = ((2, 1), (4, 2), (4, 1), (8, 2), (8, 1), (16, 2), *[(16, 1)] * 5, (32, 2), (32, 1))
@@ -27,7 +28,7 @@ class FaceNet(MeanLogger):
 
     def __init__(self, width: int, *, lr: float, weight_decay: float) -> None:
         super().__init__()
-        self._adamw: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
+        self._lr, self._weight_decay = lr, weight_decay
         blocks: list[nn.Module] = [_normed(nn.Conv2d(3, width, 3, stride=2, padding=1, bias=False))]
         before = width
         for channels, stride in LAYERS:
@@ -58,31 +59,8 @@ class FaceNet(MeanLogger):
         self.log_mean("test_acc", _accuracy(self(batch["images"]), labels), len(labels))
 
     def configure_optimizers(self) -> Any:
-        fused = True if _gains_by_fusing(next(self.parameters())) else None
-        optimizer = torch.optim.AdamW(self.parameters(), fused=fused, **self._adamw)
-
-        def of_this_device(_: Any, state: dict[str, Any]) -> dict[str, Any]:
-            return {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
-
-        # A checkpoint brings what it was written with, perhaps on another device.
-        optimizer.register_load_state_dict_pre_hook(of_this_device)
-        return optimizer
-
-
-def _gains_by_fusing(weight: torch.Tensor) -> bool:
-    """Whether AdamW of weights such as this one should be fused.
-
-    On a GPU: else the scaler of 16-mixed asks it in each step whether a gradient overflowed, and waits for
-    the answer (`_maybe_opt_step` in torch/amp/grad_scaler.py). Not in FSDP, whose scaler tells the workers of
-    each other's overflows only where the optimizer is not fused (`unscale_` in fsdp/sharded_grad_scaler.py).
-    DeepSpeed has a scaler of its own, and the weights still on the CPU when it asks. Lightning
-    refuses to clip the gradients of a fused one (Lightning#15555, #21435); nothing here clips.
-    """
-    if not weight.is_cuda:
-        return False
-    from torch.distributed.fsdp import FlatParameter
-
-    return not isinstance(weight, FlatParameter)
+        group = {"params": list(self.parameters()), "weight_decay": self._weight_decay}
+        return adamw([group], self._lr)
 
 
 def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

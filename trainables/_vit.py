@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from trainables._adamw import adamw
 from trainables._classifier import Classifier
 from trainables._fashion_mnist import PIXELS
 from training.config import CannotTrain
@@ -62,9 +63,7 @@ class Vit(Classifier):
             {"params": decayed, "weight_decay": self._params.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        # One kernel for all weights: less time (benchmarks/inner_loop.py). In mixed precision Lightning
-        # refuses to clip the gradients of such an optimizer (Lightning#15555, #21435); nothing here clips.
-        optimizer = torch.optim.AdamW(groups, lr=self._params.lr, fused=True)
+        optimizer = adamw(groups, self._params.lr)
         warm = max(1, self._params.warmup_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
