@@ -18,6 +18,7 @@ from tests.conftest import ROOT, fill_up
 from training import checkpoints, fit
 
 # digits_mlp, in whose way others write: when epoch $FILLS_IN begins, the disk is full to the last byte.
+# Somebody presses Ctrl-C in epoch $STOPS_IN.
 CROWDED = """
 import os
 from pathlib import Path
@@ -29,7 +30,9 @@ def build_model(params):
     model = digits_mlp.build_model(params)
 
     def fill():
-        if model.current_epoch + 1 == int(os.environ["FILLS_IN"]):
+        if model.current_epoch + 1 == int(os.environ.get("STOPS_IN", 0)):
+            raise KeyboardInterrupt
+        if model.current_epoch + 1 == int(os.environ["FILLS_IN"]) and model.global_rank == 0:
             fill_up(Path(os.environ["DISK"]))
 
     model.on_train_epoch_start = fill
@@ -132,6 +135,36 @@ def test_on_a_full_disk_the_older_checkpoint_makes_room_for_what_the_run_needs(
     assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 0, capsys.readouterr().err
     assert epochs(crowded) == [1, 2, 3]
     assert (crowded / "it/best/weights.pt").stat().st_size > 240 * KB
+
+
+def test_on_a_full_disk_a_run_keeps_the_checkpoint_that_it_goes_on_from(
+    crowded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FILLS_IN", "0")
+    monkeypatch.setenv("STOPS_IN", "3")
+    assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 130
+    newest, older = checkpoints.all_of(checkpoints.folder_of(crowded / "it", 0))
+    next(file for file in newest.iterdir() if file.stat().st_size > KB).write_bytes(b"broken")
+    fill_up(crowded)
+    monkeypatch.delenv("STOPS_IN")
+    assert fit.main(["--resume", str(crowded / "it")]) == 0, capsys.readouterr().err
+    assert f"from {checkpoints.epoch_of(older) + 1} on" in capsys.readouterr().out
+    assert epochs(crowded) == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
+def test_several_workers_end_together_where_an_epoch_can_not_be_written_down(
+    crowded: Path, tmp_path: Path, strategy: str
+) -> None:
+    how = ("--strategy", strategy, "--devices", "2", "--batch-size", "32", "--threads", "1")
+    where = ("--results-dir", str(crowded), "--name", "it", "--max-epochs", "3")
+    command = [sys.executable, "-m", "training.fit", "crowded", *how, *where]
+    environment = {**os.environ, "FILLS_IN": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("no room for the line of epoch 1") == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_an_epoch_that_can_not_be_written_down_ends_the_run_in_order(

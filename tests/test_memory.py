@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from training import memory
+from training.config import CannotTrain
 from training.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,6 +128,17 @@ def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "--memory-snapshot: records the memory of a GPU, and there is none" in done.stderr
+
+
+def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: None)
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda file: Path(file).write_bytes(b""))
+    with pytest.raises(CannotTrain, match="not so"), memory.recorded(tmp_path / "it/memory.pickle"):
+        raise CannotTrain("not so")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.gpu

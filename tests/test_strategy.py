@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+import torch
 from torch import nn
 
 from training import strategy
@@ -109,3 +110,14 @@ def test_every_strategy_can_be_built_or_says_that_deepspeed_is_missing() -> None
     for name in get_args(Strategy):
         if name != "auto":
             assert strategy.build(Choice(name, "32-true", "", ""), nn.Sequential(nn.Linear(1, 1)))
+
+
+@pytest.mark.parametrize("fused", [True, False, None])
+def test_a_fused_optimizer_is_refused_where_shards_would_drift_apart(fused: bool | None) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    optimizers = [torch.optim.SGD([weight]), torch.optim.AdamW([weight], fused=fused)]
+    if not fused:
+        strategy.refuse_fused(optimizers)
+        return
+    with pytest.raises(CannotTrain, match=r"fsdp in 16-mixed: the model's optimizer is fused"):
+        strategy.refuse_fused(optimizers)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import lightning.pytorch as pl
 import torch
-from torch.distributed.fsdp import FlatParameter
+from lightning.pytorch.strategies import FSDPStrategy
 
 
-def adamw(groups: Iterable[dict[str, Any]], lr: float) -> torch.optim.AdamW:
+def adamw(model: pl.LightningModule, groups: Iterable[dict[str, Any]], lr: float) -> torch.optim.AdamW:
     """Fused: less time (benchmarks/inner_loop.py), and in fp16 no waiting for the GPU in each step.
 
     Not under FSDP, whose scaler tells workers of each other's overflows only where the optimizer is not fused
@@ -17,9 +18,16 @@ def adamw(groups: Iterable[dict[str, Any]], lr: float) -> torch.optim.AdamW:
     refuses to clip the gradients of a fused one (Lightning#15555, #21435); nothing here clips.
 
     Args:
+        model: whose weights they are.
         groups: weights ("params"), with a "weight_decay" of theirs.
         lr: of all.
     """
-    groups = list(groups)
-    fused = not any(isinstance(weight, FlatParameter) for group in groups for weight in group["params"])
-    return torch.optim.AdamW(groups, lr=lr, fused=fused)
+    return torch.optim.AdamW(groups, lr=lr, fused=not _is_trained_by_fsdp(model))
+
+
+def _is_trained_by_fsdp(model: pl.LightningModule) -> bool:
+    try:
+        strategy = model.trainer.strategy
+    except RuntimeError:  # it is in no Trainer
+        return False
+    return isinstance(strategy, FSDPStrategy)

@@ -60,7 +60,7 @@ class FaceNet(MeanLogger):
 
     def configure_optimizers(self) -> Any:
         group = {"params": list(self.parameters()), "weight_decay": self._weight_decay}
-        return adamw([group], self._lr)
+        return adamw(self, [group], self._lr)
 
 
 def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

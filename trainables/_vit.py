@@ -63,7 +63,7 @@ class Vit(Classifier):
             {"params": decayed, "weight_decay": self._params.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        optimizer = adamw(groups, self._params.lr)
+        optimizer = adamw(self, groups, self._params.lr)
         warm = max(1, self._params.warmup_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

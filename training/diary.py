@@ -127,14 +127,12 @@ class Diary:
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
-        if is_first():
-            line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
-            text = json.dumps(line) + "\n"
-            self._write(f"the line of epoch {epoch.epoch}", len(text), lambda: _append(self._epochs, text))
-            tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
-            if epoch.notice:
-                tqdm.write(f"Notice     {epoch.notice}")
-            sys.stdout.flush()
+        no_room = self._write_line(epoch) if is_first() else None
+        # Where one of several workers ended alone the others would wait for it: all end.
+        if self._config.workers > 1 and training.agree(no_room is not None):
+            raise no_room or DiskIsFull("the first worker has no room for an epoch's line")
+        if no_room:
+            raise no_room
         if epoch.epoch < self._config.max_epochs and training.agree(self._pace.is_due(epoch.epoch)):
             self._save(epoch.epoch, training)
         return True
@@ -177,6 +175,20 @@ class Diary:
         mark = " *" if self._best[1] == epoch.epoch else ""
         return f"epoch {epoch.epoch:>3}/{self._config.max_epochs}  {metrics}  {epoch.seconds:.2f} s{mark}"
 
+    def _write_line(self, epoch: Epoch) -> DiskIsFull | None:
+        """Write an epoch down and say it; what is wrong where it has no room."""
+        line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
+        text = json.dumps(line) + "\n"
+        try:
+            self._write(f"the line of epoch {epoch.epoch}", len(text), lambda: _append(self._epochs, text))
+        except DiskIsFull as error:
+            return error
+        tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
+        if epoch.notice:
+            tqdm.write(f"Notice     {epoch.notice}")
+        sys.stdout.flush()
+        return None
+
     def _save(self, epoch: int, training: Fit) -> None:
         """Save a checkpoint; one that has no room is left out, for the training is worth more."""
         began, is_shared = time.perf_counter(), self._config.workers > 1
@@ -204,10 +216,13 @@ class Diary:
         return shutil.disk_usage(self._run.folder).free > needed
 
     def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
-        """Write what the run can't do without: on a full disk in the place of the older checkpoint."""
+        """Write what the run can't do without: on a full disk in the place of all checkpoints but one."""
         if self._fits(write):
             return
-        checkpoints.keep_newest(self._checkpoints, 1)
+        whole, _ = checkpoints.newest(self._checkpoints)
+        for other in checkpoints.all_of(self._checkpoints):
+            if other != whole:
+                checkpoints.remove(other)
         if not self._fits(write):
             raise self._no_room(f"{what} ({size(size_bytes)})")
 

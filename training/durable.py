@@ -21,8 +21,8 @@ def write(path: Path, text: str) -> None:
 
 def place_fault(folder: Path) -> str:
     """Why a folder can't be made, with those above it; "" where it can, as far as is known before."""
-    there = next(parent for parent in folder.absolute().parents if parent.exists())
-    can_write = there.is_dir() and os.access(there, os.W_OK)
+    there = next(parent for parent in folder.absolute().parents if os.access(parent, os.F_OK))
+    can_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     return "" if can_write else f"{there} is no folder that can be written to"
 
 

@@ -153,10 +153,10 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
     folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
-    if folder.exists():
-        faults.append(f"--name {settings.name}: {folder} is there already; give another name")
-    elif fault := durable.place_fault(folder):
+    if fault := durable.place_fault(folder):
         faults.append(f"--results-dir {settings.results_dir}: {fault}")
+    elif folder.exists():
+        faults.append(f"--name {settings.name}: {folder} is there already; give another name")
     if faults:
         raise UserError("\n".join(faults))
     return Asked(asked.trainable, module, params, settings.seconds, folder)

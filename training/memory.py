@@ -102,6 +102,7 @@ def recorded(file: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
+        if file.parent.is_dir():  # it is not where a run is refused
+            with contextlib.suppress(OSError):  # a full disk: how the run ended is worth more
+                torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
         torch.cuda.memory._record_memory_history(enabled=None)

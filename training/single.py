@@ -224,10 +224,10 @@ def _faults(run: SingleRun) -> list[str]:
     ]
     if not 0 <= run.seed < 2**32:
         faults.append(f"--seed {run.seed}: from 0 to {2**32 - 1:,}")
-    if launch.is_first() and run.folder.exists():
-        faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
-    elif launch.is_first() and (fault := durable.place_fault(run.folder)):
+    if launch.is_first() and (fault := durable.place_fault(run.folder)):
         faults.append(f"--results-dir {run.results_dir}: {fault}")
+    elif launch.is_first() and run.folder.exists():
+        faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
     return [*faults, *_faults_of_launch(run)]
 
 

@@ -7,7 +7,7 @@ ZeRO stage 1 shards the optimizer's state over the workers, 2 the gradients too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from torch import nn
+from torch.optim import Optimizer
 
 from training import zero
 from training.config import CannotTrain, FitConfig
@@ -150,6 +151,28 @@ class _Fsdp(FSDPStrategy):
             sharding_strategy=self.sharding_strategy,
             device_id=self.root_device,
             **self.kwargs,
+        )
+
+    def setup_optimizers(self, trainer: pl.Trainer) -> None:
+        """Take the model's optimizers."""
+        super().setup_optimizers(trainer)
+        if self.precision_plugin.precision == "16-mixed":
+            refuse_fused(self.optimizers)
+
+
+def refuse_fused(optimizers: Iterable[Optimizer]) -> None:
+    """Refuse what would let the shards of FSDP drift apart in fp16.
+
+    A worker that finds an overflow in its shard tells the others, who then leave the step out as well, in
+    `ShardedGradScaler.unscale_`: it is not called for a fused optimizer (PyTorch 2.13).
+
+    Raises:
+        CannotTrain: one is fused.
+    """
+    if any(group.get("fused") for optimizer in optimizers for group in optimizer.param_groups):
+        raise CannotTrain(
+            "strategy fsdp in 16-mixed: the model's optimizer is fused, and then its workers do not hear of "
+            "each other's overflows. Make it without fused=True, or give --precision bf16-mixed or 32"
         )
 
 
