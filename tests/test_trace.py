@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 
-from training import fit
+from training import fit, trace
 from training.timeline import TIMELINE_FILE, Step, Timeline
 from training.trace import DEAREST, RECORDED, TRACE_FILE, dearest
 
@@ -56,9 +57,21 @@ def test_the_dearest_operations_are_printed(tmp_path: Path, capsys: pytest.Captu
 
 def printed_by(steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """By a run of so many steps."""
-    flags = f"--max-epochs 1 --steps-per-epoch {steps} --profile --results-dir {tmp_path}"
+    return printed_with(f"--max-epochs 1 --steps-per-epoch {steps}", tmp_path, capsys)
+
+
+def printed_with(flags: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """By a run with these flags."""
+    flags += f" --profile --results-dir {tmp_path}"
     assert fit.main(["digits_mlp", *flags.split()]) == 0
     return capsys.readouterr().out.splitlines()
+
+
+def calls_a_step(steps: str, printed: list[str]) -> dict[str, float]:
+    """Of the dearest operations of so many steps."""
+    start = printed.index(f"The dearest operations of {steps}, CPU time by themselves:")
+    lines = itertools.takewhile(lambda line: not line.startswith("Trace"), printed[start + 2 :])
+    return {line.split()[3]: float(line.split()[2]) for line in lines}
 
 
 @pytest.mark.parametrize("steps", [4, 5])
@@ -73,10 +86,27 @@ def test_too_few_steps_for_a_trace_are_said(
 def test_a_step_counts_as_one_where_fewer_are_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = printed_by(9, tmp_path, capsys)
-    start = printed.index("The dearest operations of 4 steps, CPU time by themselves:")
-    calls = {line.split()[3]: float(line.split()[2]) for line in printed[start + 2 : start + 2 + DEAREST]}
+    calls = calls_a_step("4 steps", printed_by(9, tmp_path, capsys))
     assert calls["aten::addmm"] == 2.0  # its two layers
+
+
+@pytest.mark.parametrize(
+    ("epoch_steps", "epochs", "recorded"),
+    [(1, 7, "1 step"), (5, 3, "5 steps"), (6, 2, "1 step"), (13, 2, "8 steps")],
+)
+def test_validation_is_not_recorded_wherever_an_epoch_ends(
+    epoch_steps: int,
+    epochs: int,
+    recorded: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace, "DEAREST", 1000)  # all of them
+    flags = f"--max-epochs {epochs} --steps-per-epoch {epoch_steps}"
+    calls = calls_a_step(recorded, printed_with(flags, tmp_path, capsys))
+    assert calls["aten::addmm"] == 2.0
+    assert "aten::argmax" not in calls  # of the accuracy in validation alone
 
 
 def an_event(key: int, name: str, device: DeviceType, end_us: float, **more: Any) -> Any:

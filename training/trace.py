@@ -41,6 +41,7 @@ class Trace(pl.Callback):
         self._step_times, self._folder, self._say = step_times, folder, say
         self._profiler: profile | None = None
         self._is_recorded = False
+        self._steps = 0  # that have ended, until it is recorded
         self._timeline = Timeline()
         self._asked_at = 0.0
 
@@ -52,7 +53,8 @@ class Trace(pl.Callback):
             activities.append(ProfilerActivity.CUDA)
         self._profiler = profile(
             activities=activities,
-            schedule=schedule(skip_first=SKIPPED, wait=0, warmup=WARM_UP, active=RECORDED, repeat=1),
+            # one more, for the profiler counts what is before the first step, too
+            schedule=schedule(skip_first=SKIPPED + 1, wait=0, warmup=WARM_UP, active=RECORDED, repeat=1),
             on_trace_ready=self._write,
             record_shapes=True,
             profile_memory=True,
@@ -67,32 +69,33 @@ class Trace(pl.Callback):
         self._asked_at = time.perf_counter()
 
     def on_train_batch_start(self, *_: Any) -> None:
-        """The batch is there."""
+        """The batch is there; only now is it sure that a step comes next, and not validation."""
+        assert self._profiler is not None
+        if not self._is_recorded:
+            self._profiler.step()
         self._timeline.began(self._asked_at, time.perf_counter())
 
     def on_train_batch_end(self, *_: Any) -> None:
         """The step is done."""
-        assert self._profiler is not None
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the times would be those of queueing
         self._asked_at = time.perf_counter()
         if len(self._timeline.steps) < DRAWN:
             self._timeline.ended(self._asked_at)
         if not self._is_recorded:
-            self._profiler.step()
+            self._steps += 1
 
     def on_validation_start(self, *_: Any) -> None:
         """What is recorded are steps alone, else their number would not explain the operations' calls."""
-        if self._profiler is not None and self._profiler.step_num > SKIPPED + WARM_UP:
+        if self._steps > SKIPPED + WARM_UP:
             self._stop()
 
     def on_train_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Draw; the loader is run by itself for it."""
         self._stop()
         if not self._is_recorded:
-            assert self._profiler is not None
-            least, there_were = SKIPPED + WARM_UP + 1, self._profiler.step_num
-            self._say(f"Profile    no trace: that takes {least} steps, there were {there_were}")
+            least = SKIPPED + WARM_UP + 1
+            self._say(f"Profile    no trace: that takes {least} steps, there were {self._steps}")
         assert trainer.train_dataloader is not None
         self._timeline.run_loader_alone(trainer.train_dataloader)
         self._say(f"Timeline   {self._timeline.in_words}")
@@ -109,8 +112,8 @@ class Trace(pl.Callback):
 
     def _write(self, profiler: profile) -> None:
         self._step_times.are_labelled = False
-        steps = profiler.step_num - SKIPPED - WARM_UP
-        if not steps:  # the training ended before the first one
+        steps = self._steps - SKIPPED - WARM_UP
+        if steps < 1:  # the first one failed
             return
         self._is_recorded = True
         path = self._folder / TRACE_FILE
