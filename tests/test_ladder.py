@@ -75,7 +75,8 @@ def fake(
     samples_s: float,
     loader_rows_s: float | None = None,
     data_wait_pct: float = 5.0,
-    busy_pct: float = 90.0,
+    gpu_util_pct: float | None = None,
+    cores_busy_pct: float = 90.0,
 ) -> Speed:
     return Speed(
         samples_s=samples_s,
@@ -83,7 +84,8 @@ def fake(
         epoch_rows=1000,
         batch_rows=64,
         data_wait_pct=data_wait_pct,
-        busy_pct=busy_pct,
+        gpu_util_pct=gpu_util_pct,
+        cores_busy_pct=cores_busy_pct,
         loader_rows_s=loader_rows_s,
     )
 
@@ -179,15 +181,26 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
     ],
 )
 def test_what_holds_it_back_is_said_with_its_figures(
-    wait_pct: float, gpu_pct: float | None, said: str, monkeypatch: pytest.MonkeyPatch
+    wait_pct: float, gpu_pct: float | None, said: str
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu_pct is not None)
     results = [
         rung("as given", fake(10, data_wait_pct=80.0), RAW),
-        rung("larger batch", fake(100, data_wait_pct=wait_pct, busy_pct=gpu_pct or 99.0), RAW),
+        rung("larger batch", fake(100, data_wait_pct=wait_pct, gpu_util_pct=gpu_pct), RAW),
         rung("compile", fake(50, data_wait_pct=0.0), RAW, is_kept=False),
     ]
     assert said in ladder_table.summary(results)
+
+
+def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
+    only = rung("as given", fake(10, cores_busy_pct=7.0), RAW)
+    assert "Now compute-bound: the step waits 5 % of the time" in ladder_table.summary([only])
+    assert "GPU is busy" not in ladder_table.summary([only])
+
+
+def test_how_busy_it_was_is_told_of_the_gpu_where_that_is_known() -> None:
+    found = [fake(10, cores_busy_pct=7.0), fake(10, gpu_util_pct=0.0, cores_busy_pct=7.0)]
+    assert [ladder_table.cells(rung("as given", speed, RAW))[4] for speed in found] == ["7 %", "0 %"]
 
 
 def test_what_the_articles_tell_of_shuffling_is_said_too() -> None:

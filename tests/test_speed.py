@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from tests.conftest import ROOT
 from training import children, speed
@@ -21,6 +22,8 @@ def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
     assert found.samples_s > 0
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
     assert found.loader_rows_s
+    assert 0 <= found.cores_busy_pct <= 100
+    assert found.gpu_util_pct is None or torch.cuda.is_available()
 
 
 @pytest.mark.slow

@@ -56,12 +56,13 @@ def cells(result: Result) -> tuple[str, ...]:
     speed, told = result.speed, ARTICLES.get(result.rung, ("", ""))
     if speed is None or result.times is None:
         return result.rung, "-", "-", "-", "-", "-", *told
+    busy_pct = speed.cores_busy_pct if speed.gpu_util_pct is None else speed.gpu_util_pct
     return (
         result.rung,
         f"{speed.samples_s:,.4g}",
         f"{speed.epoch_rows / speed.samples_s:,.3g}",
         f"{speed.data_wait_pct:.0f} %",
-        f"{speed.busy_pct:.0f} %",
+        f"{busy_pct:.0f} %",
         f"{result.times:.2f}x" if result.is_kept else f"({result.times:.2f}x)",
         *told,
     )
@@ -86,21 +87,15 @@ def _balance(kept: Sequence[Result]) -> str:
     assert first is not None
     assert last is not None
     costs = {"data_wait_pct": last.data_wait_pct}
-    if has_gpu := _has_gpu():
-        costs["gpu_util_pct"] = last.busy_pct
+    if last.gpu_util_pct is not None:
+        costs["gpu_util_pct"] = last.gpu_util_pct
     what, why = bound(costs)
     (waits, computes), (waits_now, computes_now) = _ms_of_a_row(first), _ms_of_a_row(last)
     return (
         f"Now {what}: {why}. Of a row, waiting "
         f"went from {waits:.3g} to {waits_now:.3g} ms, computing from {computes:.3g} to {computes_now:.3g} ms"
-        + (", as the CPU sees it, which runs ahead of the GPU" if has_gpu else "")
+        + (", as the CPU sees it, which runs ahead of the GPU" if last.gpu_util_pct is not None else "")
     )
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def _ms_of_a_row(speed: Speed) -> tuple[float, float]:

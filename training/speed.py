@@ -59,8 +59,10 @@ class Speed:
     batch_rows: int
     data_wait_pct: float
     """Of the time of the steps."""
-    busy_pct: float
-    """GPU-Util by NVML, else the share of the PC's cores that was busy."""
+    gpu_util_pct: float | None
+    """By NVML; None: it ran on a CPU, or NVML is not there."""
+    cores_busy_pct: float
+    """Of all the PC's cores."""
     loader_rows_s: float | None
     """Rows that the loader gives when nothing else runs; of one worker."""
 
@@ -130,7 +132,8 @@ def _answer(timed: Any, setup: Setup) -> dict[str, Any]:
         epoch_rows=timed.epoch_rows * setup.devices,
         batch_rows=timed.batch_rows * setup.devices,
         data_wait_pct=timed.data_wait_pct,
-        busy_pct=timed.busy_pct,
+        gpu_util_pct=timed.gpu_util_pct,
+        cores_busy_pct=timed.cores_busy_pct,
         loader_rows_s=timed.loader_alone(LOADER_S) if setup.devices == 1 else None,
     )
     return dataclasses.asdict(speed)

@@ -52,7 +52,9 @@ class Timed(pl.Callback):
         """Rows a second of this worker, of each block."""
         self.epoch_rows, self.batch_rows = 0, 0
         """Of this worker."""
-        self.busy_pct = 0.0
+        self.gpu_util_pct: float | None = None
+        """By NVML; None: it ran on a CPU, or NVML is not there."""
+        self.cores_busy_pct = 0.0
 
     @property
     def data_wait_pct(self) -> float:
@@ -133,7 +135,8 @@ class Timed(pl.Callback):
         if len(self.rates) < self._blocks:
             self._begin_block()
             return
-        self.busy_pct = self._meter.end()[1].get("gpu_util_pct", psutil.cpu_percent())
+        self.gpu_util_pct = self._meter.end()[1].get("gpu_util_pct")
+        self.cores_busy_pct = psutil.cpu_percent()
         trainer.should_stop = True
 
 
