@@ -41,7 +41,7 @@ def bound(costs: Mapping[str, float]) -> tuple[str, str]:
     """What holds a run back, and the shares that say so.
 
     Args:
-        costs: some of `COSTS`; without `gpu_util_pct` it ran on a CPU.
+        costs: some of `COSTS`; without `gpu_util_pct` it ran on a CPU, or NVML was not there.
     """
     waits, busy = costs.get("data_wait_pct", 0.0), costs.get("gpu_util_pct")
     waiting = f"the step waits {waits:.0f} % of the time for its batch"
