@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -48,13 +46,10 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
 def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-        return f"Repeat     {command('sweeps.run', *again)}"
-    more: tuple[str, ...] = ()
-    for name, variable in flags.OF_THE_MACHINE.items():
-        if any(flags.is_flag(argument, name) for argument in sys.argv):
-            more += (name, os.environ[variable])
+        return f"Repeat     {command('sweeps.run', *again, *flags.machine_given())}"
+    more = flags.machine_given()
     if end.outcome == "out of time":
-        more += ("--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}")
+        more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
     return f"Go on      {command('sweeps.run', '--resume', place(plan.folder), *more)}"
 
 

@@ -170,3 +170,8 @@ WAITS = "the step waits {} % of the time for its batch"
 def test_the_verdict_is_in_words(waits: float, gpu: float | None, expected: str) -> None:
     costs = {"data_wait_pct": waits} | ({} if gpu is None else {"gpu_util_pct": gpu})
     assert verdict(costs).startswith(expected)
+
+
+def test_data_that_is_prepared_is_not_to_be_prepared() -> None:
+    assert verdict({"data_wait_pct": 61.0}).endswith("; prepare the data or add loader workers")
+    assert verdict({"data_wait_pct": 61.0}, is_prepared=True).endswith("for its batch; add loader workers")

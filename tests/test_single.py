@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -235,7 +236,8 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert re.search(r"Go on +\S+ -m training\.fit --resume results/mine", output)
+    assert re.search(r"\nStopped +the run goes on after epoch \d\n", output)
+    assert re.search(r"\nGo on +\S+ -m training\.fit --resume results/mine\n", output)
     done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in epochs.read_text().splitlines()]
@@ -244,3 +246,35 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     again = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert again.returncode == 2
     assert again.stderr.startswith("error: --resume results/mine: this run has ended")
+
+
+VARIED = """
+import os
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+from trainables import digits_mlp
+
+def describe_data(params):
+    return f"what is in {os.environ['SWEEPS_DATA_DIR']}"
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+    if os.environ.get("STOPS"):
+        def stop():
+            raise KeyboardInterrupt
+        model.on_train_epoch_start = stop
+    return model
+"""
+
+
+def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_path: Path) -> None:
+    (tmp_path / "varied.py").write_text(VARIED)
+    here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}
+    done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
+    assert done.returncode == 130, done.stderr
+    assert "\nStopped    the run begins anew, for it has no checkpoint yet" in done.stdout
+    assert f"training.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
+    done = fit("--resume", "results/mine", "--data-dir", "other", **here)
+    assert done.returncode == 2
+    assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in done.stderr
+    done = fit("--resume", "results/mine", "--data-dir", "first", **here)
+    assert done.returncode == 0, done.stderr

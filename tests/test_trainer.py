@@ -19,7 +19,8 @@ from trainables._classifier import Classifier
 from training import trainer
 from training.config import CannotTrain, FitConfig, MetricNotLogged, Mode, is_better
 from training.epochs import Epoch
-from training.trainer import WEIGHTS_FILE, Fit
+from training.trainer import Fit
+from training.weights import WEIGHTS_FILE
 
 
 @pytest.fixture(autouse=True)

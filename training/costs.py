@@ -53,7 +53,23 @@ def bound(costs: Mapping[str, float]) -> tuple[str, str]:
     return what, f"{waiting}, the GPU is busy {busy:.0f} % of it"
 
 
-def verdict(costs: Mapping[str, float]) -> str:
-    """What the costs of a run say, in words."""
+def verdict(costs: Mapping[str, float], *, is_prepared: bool = False) -> str:
+    """What the costs of a run say, in words, and what to do.
+
+    Args:
+        costs: some of `COSTS`.
+        is_prepared: the data has been prepared already.
+    """
     what, why = bound(costs)
-    return f"{what}: {why}" + (f"; {ADVICE[what]}" if what in ADVICE else "")
+    advice = ADVICE.get(what, "")
+    if is_prepared:
+        advice = advice.removeprefix("prepare the data or ")
+    return f"{what}: {why}" + (f"; {advice}" if advice else "")
+
+
+def where_time_went(costs: Mapping[str, float]) -> str:
+    """The shares of the parts of an epoch, and how busy what computed was, in a line."""
+    busy = "gpu_util_pct" if "gpu_util_pct" in costs else "cpu_busy_pct"
+    shown = [*(f"{part}_pct" for part in PARTS), busy]
+    words = {name: name.removesuffix("_pct").replace("_", " ").replace("cpu", "CPU") for name in shown}
+    return ", ".join(f"{words[name]} {costs[name]:.0f} %" for name in shown if name in costs)

@@ -5,32 +5,30 @@ Of several workers the first one writes and speaks; checkpoints they write toget
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
-import yaml
 from tqdm import tqdm
 
-from training import checkpoints, durable
+from training import checkpoints, durable, flags, weights
 from training.checkpoints import Pace
 from training.config import CannotTrain, FitConfig, is_better
-from training.costs import PARTS, mean_costs, verdict
+from training.costs import mean_costs, verdict, where_time_went
 from training.durable import DiskIsFull
 from training.epochs import Epoch
 from training.launch import is_first
 from training.single import BEST, SETTINGS_FILE, SingleRun, say
 from training.trace import Trace
-from training.trainer import WEIGHTS_FILE, Fit
+from training.trainer import Fit
 from training.values import UserError
 from training.words import command, count, duration, place, short, size
 
@@ -86,7 +84,7 @@ class Diary:
             return
         if isinstance(error, KeyboardInterrupt | SystemExit):
             # Lightning turns Ctrl-C into the latter, once it has ended its own.
-            say(f"\nGo on      {self._how_to_go_on}")
+            say(f"\nStopped    {self._where_it_goes_on}\nGo on      {self._how_to_go_on}")
             raise KeyboardInterrupt from None
 
     @property
@@ -100,13 +98,13 @@ class Diary:
             return []
         return [Trace(training.meter.step_times, self._run.folder / PROFILE, tqdm.write)]
 
-    def begin(self, about_data: str, training: Fit) -> None:
+    def begin(self, training: Fit) -> None:
         """Say what is about to be trained; make the folder of a new run."""
         config, choice = self._config, training.choice
         on = f", from {training.epochs + 1} on" if training.epochs else ""
         lines = [
             ("run", place(self._run.folder)),
-            ("data", about_data or f"prepared, of {self._run.trainable}"),
+            ("data", self._run.data),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{on}"),
             ("how", f"{choice.in_words}, {count(config.threads, 'thread')}"),
@@ -145,15 +143,20 @@ class Diary:
         Raises:
             DiskIsFull: there is no room for them.
         """
-        weights = training.best_weights
-        if not is_first() or not weights:
+        best = training.best_weights
+        if not is_first() or not best:
             return
         what = f"the weights of epoch {self._best[1]}"
-        self._write(what, _bytes_of(weights), lambda: self._write_best(weights))
+        self._write(what, _bytes_of(best), lambda: weights.keep(self.best, best, self._about_best()))
         checkpoints.remove(self._checkpoints.parent)
 
-    def say_end(self, scores: dict[str, float]) -> int:
-        """What came of it; the exit status."""
+    def say_end(self, scores: dict[str, float], *, is_prepared: bool) -> int:
+        """What came of it; the exit status.
+
+        Args:
+            scores: of the test, where there was one.
+            is_prepared: it trained on prepared data.
+        """
         (score, epoch), costs = self._best, mean_costs(self._costs)
         if not epoch:
             say(f"\nNo epoch had a finite {self._config.metric}.")
@@ -161,8 +164,8 @@ class Diary:
         say(f"\nBest       {self._config.metric} {short(score)} in epoch {epoch}")
         if scores:
             say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in scores.items()))
-        say(f"Time       {duration(time.monotonic() - self._started)}: {_where_time_went(costs)}")
-        say(f"Verdict    {verdict(costs)}")
+        say(f"Time       {duration(time.monotonic() - self._started)}: {where_time_went(costs)}")
+        say(f"Verdict    {verdict(costs, is_prepared=is_prepared)}")
         if self._run.memory_snapshot:
             say(
                 f"Memory     {place(self._run.folder / SNAPSHOT_FILE)} (open in https://pytorch.org/memory_viz)"
@@ -180,7 +183,9 @@ class Diary:
         line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
         text = json.dumps(line) + "\n"
         try:
-            self._write(f"the line of epoch {epoch.epoch}", len(text), lambda: _append(self._epochs, text))
+            self._write(
+                f"the line of epoch {epoch.epoch}", len(text), lambda: durable.append(self._epochs, text)
+            )
         except DiskIsFull as error:
             return error
         tqdm.write(self._in_words(epoch))  # above a progress bar, where there is one
@@ -237,41 +242,34 @@ class Diary:
         return True
 
     def _no_room(self, what: str) -> DiskIsFull:
-        there = checkpoints.all_of(self._checkpoints)
         left = size(shutil.disk_usage(self._run.folder).free)
-        after = f"after epoch {checkpoints.epoch_of(there[0])}" if there else "from its start"
         return DiskIsFull(
-            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Make some, "
-            f"and the run goes on {after}:\n  {self._how_to_go_on}"
+            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Make some; "
+            f"{self._where_it_goes_on}:\n  {self._how_to_go_on}"
         )
 
     @property
+    def _where_it_goes_on(self) -> str:
+        there = checkpoints.all_of(self._checkpoints)
+        if there:
+            return f"the run goes on after epoch {checkpoints.epoch_of(there[0])}"
+        return "the run begins anew, for it has no checkpoint yet (--checkpoint-epochs 1: one each epoch)"
+
+    @property
     def _how_to_go_on(self) -> str:
-        return command("training.fit", "--resume", place(self._run.folder))
+        return command("training.fit", "--resume", place(self._run.folder), *flags.machine_given())
 
     @property
     def _epochs(self) -> Path:
         return self._run.folder / EPOCHS_FILE
 
-    def _write_best(self, weights: Mapping[str, torch.Tensor]) -> None:
-        part = self._run.folder / f".{BEST}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        about = {
+    def _about_best(self) -> dict[str, Any]:
+        return {
             "trainable": self._run.trainable,
             "params": self._run.params,
             self._config.metric: self._best[0],
             "epoch": self._best[1],
         }
-        try:
-            part.mkdir()
-            torch.save(weights, part / WEIGHTS_FILE)
-            durable.sync(part / WEIGHTS_FILE)
-            durable.write(part / "params.yaml", yaml.safe_dump(about, sort_keys=False))
-            part.rename(self.best)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-        durable.sync(self._run.folder)
 
     def _read_epochs(self) -> None:
         """Keep the lines of the epochs that are in the checkpoint; those after it are trained again."""
@@ -287,24 +285,5 @@ class Diary:
             self._write("its epochs", len(text), lambda: durable.write(path, text))
 
 
-def _bytes_of(weights: Mapping[str, torch.Tensor]) -> int:
-    return sum(weight.nbytes for weight in weights.values())
-
-
-def _append(file: Path, text: str) -> None:
-    """A line that has no room is taken back whole."""
-    with file.open("ab", buffering=0) as content:
-        before = content.tell()
-        try:
-            if content.write(text.encode()) < len(text.encode()):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            content.truncate(before)
-            raise
-
-
-def _where_time_went(costs: Mapping[str, float]) -> str:
-    busy = "gpu_util_pct" if "gpu_util_pct" in costs else "cpu_busy_pct"
-    shown = [*(f"{part}_pct" for part in PARTS), busy]
-    words = {name: name.removesuffix("_pct").replace("_", " ").replace("cpu", "CPU") for name in shown}
-    return ", ".join(f"{words[name]} {costs[name]:.0f} %" for name in shown if name in costs)
+def _bytes_of(state: Mapping[str, torch.Tensor]) -> int:
+    return sum(weight.nbytes for weight in state.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -17,6 +18,18 @@ def write(path: Path, text: str) -> None:
     sync(part)
     part.replace(path)
     sync(path.parent)
+
+
+def append(file: Path, text: str) -> None:
+    """Write a line at the end of a file; one that has no room is taken back whole."""
+    with file.open("ab", buffering=0) as content:
+        before = content.tell()
+        try:
+            if content.write(text.encode()) < len(text.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            content.truncate(before)
+            raise
 
 
 def place_fault(folder: Path) -> str:

@@ -6,6 +6,7 @@ what was asked; 3, it does not fit in memory; 130, Ctrl-C.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from types import ModuleType
 from training import launch, single
 from training.command_line import status_of
 from training.single import SingleRun
+from training.values import UserError
+from training.words import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,14 +35,13 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.uncollected():
         from training import memory, preparation, tries
-        from training.prepared import describe_data
 
-    about_data = describe_data(run.trainable, module, module.Params(**run.params))
+    run = _with_data(run, module)
     prepared = preparation.of_trial(run.trainable, module, run.params)
     if run.find_batch_size:
         run = tries.with_micro_batch(run, module, prepared)
     try:
-        return _train(run, module, about_data, prepared, resumes)
+        return _train(run, module, prepared, resumes)
     except Exception as error:
         if not memory.is_out_of_memory(error):
             raise
@@ -48,7 +50,28 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     return tries.explain(run, module, prepared)
 
 
-def _train(run: SingleRun, module: ModuleType, about_data: str, prepared: Path | None, resumes: bool) -> int:
+def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
+    """The run, with the data that is there now.
+
+    Raises:
+        UserError: none is, or a run that goes on has begun with other data.
+    """
+    from training import prepared
+
+    now = prepared.describe_data(run.trainable, module, module.Params(**run.params))
+    if prepared.has_preparation(module):
+        data_set = prepared.look(run.trainable, module, run.params)
+        now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
+    if run.data and run.data != now:
+        raise UserError(
+            f"--resume {place(run.folder)}: it has begun with other data. "
+            "Give the --data-dir that it had, or begin a new run\n"
+            f"  then  {run.data}\n  now   {now}"
+        )
+    return dataclasses.replace(run, data=now)
+
+
+def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
     """Train epoch by epoch, keep the best one, say where the time went."""
     from training import imports, memory
 
@@ -59,7 +82,7 @@ def _train(run: SingleRun, module: ModuleType, about_data: str, prepared: Path |
     params, config = module.Params(**run.params), run.fit_config(module)
     with Diary(run, config, resumes) as diary, memory.recorded(diary.snapshot):
         training = Fit(module, params, config, diary.checkpoint, prepared=prepared)
-        diary.begin(about_data, training)
+        diary.begin(training)
         training.run(
             lambda epoch: diary.note(epoch, training),
             *diary.watchers(training),
@@ -69,7 +92,7 @@ def _train(run: SingleRun, module: ModuleType, about_data: str, prepared: Path |
         scores = {}
         if run.test and launch.is_first():
             scores = test(module, params, config, diary.best, prepared=prepared)
-        return diary.say_end(scores)
+        return diary.say_end(scores, is_prepared=prepared is not None)
 
 
 if __name__ == "__main__":

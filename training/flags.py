@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,6 +110,16 @@ def use_folder(variable: str, folder: str | None) -> None:
     """Say in the environment where a folder is, if one was given."""
     if folder:
         os.environ[variable] = str(Path(folder).expanduser().resolve())
+
+
+def machine_given() -> list[str]:
+    """Those that this program was called with, as they are typed for another call."""
+    return [
+        word
+        for name, variable in OF_THE_MACHINE.items()
+        if any(is_flag(argument, name) for argument in sys.argv)
+        for word in (name, os.environ[variable])
+    ]
 
 
 def take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:

@@ -72,6 +72,8 @@ class SingleRun:
     """Name of the run's folder (default: fit-, the trainable and the time of day)."""
     results_dir: str = "results"
     """Folder that holds the folders of runs and sweeps."""
+    data: str = ""
+    """What it trains on, in words; no flag: it is found when the run begins."""
     test: bool = False
     """Score the best epoch on the test rows at the end: once, when nothing is left to choose."""
 

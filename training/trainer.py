@@ -24,10 +24,9 @@ from training.config import CannotTrain, FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
 from training.prepared import build_data
 from training.profile import Meter
+from training.weights import WEIGHTS_FILE
 from training.words import count
 
-WEIGHTS_FILE = "weights.pt"
-"""The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
 """Optimizer, schedules and loop: what training goes on from; a folder where workers keep shards of them."""
