@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from training import children
 from training.children import OUT_OF_MEMORY, TIMED_OUT, Ended
 from training.config import CannotTrain
@@ -48,6 +51,62 @@ def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
 def test_a_process_that_waits_for_ever_is_ended() -> None:
     ended = run_python("import time; print('here', flush=True); time.sleep(600)", timeout_s=2)
     assert ended == Ended(-signal.SIGKILL, "here\n", timed_out=True)
+
+
+WAITS = """
+import signal, sys
+from training import children
+from training.command_line import status_of
+
+def program():
+    children.run([sys.executable, "-c", CHILD], 600)
+    return 0
+
+CHILD = "import os, pathlib, time; pathlib.Path('child').write_text(f'{os.getpid()} '); time.sleep(60)"
+status = status_of(program)
+handlers = [signal.getsignal(name) for name in children.STOPS]
+print("as before" if set(handlers) == {signal.SIG_DFL} else handlers)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("stops", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM, signal.SIGTERM]])
+def test_what_stops_a_process_stops_its_child_too(stops: list[signal.Signals], tmp_path: Path) -> None:
+    waits = subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # whatever started pytest
+    )
+    child = tmp_path / "child"
+    while not child.exists() or not child.read_text().endswith(" "):
+        assert waits.poll() is None, waits.communicate()
+        time.sleep(0.05)
+    for stop in stops:
+        waits.send_signal(stop)
+    output, errors = waits.communicate(timeout=60)
+    assert (waits.returncode, output, errors) == (130, "as before\n", "Interrupted.\n")
+    assert has_ended(int(child.read_text()))
+
+
+def test_a_stop_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        asks = f"import os, signal; os.kill({os.getpid()}, signal.SIGHUP)"
+        assert run_python(asks).status == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_thread_runs_one_too() -> None:
+    found: list[Ended] = []
+    thread = threading.Thread(target=lambda: found.append(run_python("print('here')")))
+    thread.start()
+    thread.join()
+    assert found == [Ended(0, "here\n", timed_out=False)]
 
 
 def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -223,6 +229,38 @@ def test_a_first_rung_that_fails_ends_it(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the process that measures
     assert ladder.main(["broken_net", "--results-dir", str(tmp_path)]) == 1
     assert "failed: ValueError: no such net" in capsys.readouterr().out
+
+
+def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "training.ladder", "digits_mlp", "--seconds", "60", "--name", "it"]
+    ended = psutil.Popen(
+        [*command, "--results-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def is_measuring(process: psutil.Process) -> bool:
+        loaded = process.memory_info().rss > 100 * 10**6  # it has torch
+        return loaded and "training.speed" in process.cmdline()
+
+    measuring: list[psutil.Process] = []
+    while not measuring:
+        assert ended.poll() is None, ended.communicate()
+        time.sleep(0.1)
+        measuring = [process for process in ended.children() if is_measuring(process)]
+    group = measuring[0].pid  # it leads a session of its own
+    assert list((tmp_path / "tmp").glob("sweeps-speed-*"))
+    ended.send_signal(signal.SIGTERM)
+    _, errors = ended.communicate(timeout=60)
+    assert (ended.returncode, errors) == (130, "\nInterrupted.\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert not measuring[0].is_running()
+    assert not list((tmp_path / "tmp").glob("sweeps-speed-*"))
 
 
 NO_BATCH_SIZE = """

@@ -10,10 +10,12 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from training import durable
 from training.config import CannotTrain
@@ -21,6 +23,8 @@ from training.values import UserError
 
 OUT_OF_MEMORY = "out of memory"
 TIMED_OUT = "not done within its time"
+STOPS = (signal.SIGTERM, signal.SIGHUP)
+"""A system that shuts down, `kill` and `timeout`; a terminal that is closed."""
 LINES = 12
 """Of an error, at most."""
 _REASON = "reason-"
@@ -46,9 +50,13 @@ class Ended:
 
 
 def run(command: Sequence[str], timeout_s: float) -> Ended:
-    """Run a command to its end, or to the end of its time; all that it has started ends with it."""
+    """Run a command to its end, or to the end of its time; all that it has started ends with it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, or another of `STOPS`.
+    """
     # A file, not a pipe: its end would come with the last of the workers, and those may wait for ever.
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output, _stops_as_ctrl_c_does():
         child = subprocess.Popen(
             command,
             stdout=output,
@@ -67,6 +75,30 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
             child.wait()
         output.seek(0)
         return Ended(child.returncode, output.read().decode(errors="replace"), timed_out)
+
+
+@contextlib.contextmanager
+def _stops_as_ctrl_c_does() -> Iterator[None]:
+    """Each of `STOPS` is a KeyboardInterrupt: a process in a session of its own hears none of them itself."""
+
+    def on_signal(number: int, frame: Any) -> None:
+        for name in before:  # `timeout` sends its signal twice; the second one must not cut the end short
+            signal.signal(name, signal.SIG_IGN)
+        if number == signal.SIGHUP:  # nobody sees the terminal any more, and writing to it raises
+            for terminal in filter(os.isatty, (1, 2)):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()  # no other one may set a handler
+    heard = [name for name in STOPS if is_main and signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores
+    before = {name: signal.getsignal(name) for name in heard}
+    try:
+        for name in heard:
+            signal.signal(name, on_signal)
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def _of_its_own(environment: Mapping[str, str]) -> dict[str, str]:

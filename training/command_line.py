@@ -24,7 +24,7 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
 
     Args:
         program: answers with its exit status, or raises what becomes words and another one: 2 for a mistake
-            in what was asked, 1 for what can't be done, 130 for Ctrl-C.
+            in what was asked, 1 for what can't be done, 130 for Ctrl-C (and what is raised as it is).
         interrupted: the word for Ctrl-C.
     """
     try:

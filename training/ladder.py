@@ -2,7 +2,7 @@
 
 Each rung adds one thing to the fastest set-up so far, and is measured by itself; one that does not help is
 shown and left out. All flags: `python -m training.ladder NAME --help`. Exit status: 0; 1, the first rung or
-the preparation failed; 2, a mistake in what was asked; 130, Ctrl-C (what is measured is kept).
+the preparation failed; 2, a mistake in what was asked; 130, Ctrl-C or SIGTERM (what is measured is kept).
 """
 
 from __future__ import annotations
