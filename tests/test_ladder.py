@@ -110,6 +110,8 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return fake(100.0 if setup.batch_rows is None else 150.0), ""
 
     monkeypatch.setattr(speed, "measure", measure)
+    monkeypatch.setattr(speed, "busy_cores", lambda: 0.1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return asked
 
 
@@ -130,6 +132,25 @@ def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
     table = (tmp_path / "it/ladder.md").read_text()
     assert table.count("\n| ") == len(RUNGS) + 2
     assert "| 13.29x | 70 % |" in table
+
+
+@pytest.mark.parametrize(("busy_cores", "is_said"), [(0.7, False), (1.3, True)])
+def test_that_other_programs_are_busy_is_said_and_kept(
+    busy_cores: float,
+    is_said: bool,
+    speeds: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speed, "busy_cores", lambda: busy_cores)
+    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    said = "other programs keep 1.3 of 4 cores busy: these figures are not the PC's alone"
+    printed = capsys.readouterr().out
+    assert (f"\nNotice     {said}\n\nrung " in printed) is is_said
+    assert (f"\nNotice: {said}\n\n| rung " in (tmp_path / "it/ladder.md").read_text()) is is_said
+    content = json.loads((tmp_path / "it/ladder.json").read_text())
+    assert (content["busy_cores_before"], content["notice"]) == (busy_cores, said if is_said else "")
 
 
 def rung(name: str, speed: Speed, setup: Setup, *, is_kept: bool = True) -> Result:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +26,13 @@ def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
     assert found.loader_rows_s
     assert 0 <= found.cores_busy_pct <= 100
     assert found.gpu_util_pct is None or torch.cuda.is_available()
+
+
+def test_what_other_programs_do_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        found = speed.busy_cores()
+        other.kill()
+    assert 0.5 < found <= (os.cpu_count() or 1)
 
 
 @pytest.mark.slow

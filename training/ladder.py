@@ -83,6 +83,9 @@ def climb(asked: Asked) -> int:
     print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {ladder_table.machine()}", flush=True)
     describe_data(asked.trainable, asked.module, asked.module.Params(**asked.params))
     where = _place(asked)
+    busy_cores = speed.busy_cores()
+    if notice := ladder_table.notice(busy_cores):
+        print(f"Notice     {notice}")
     print(f"\n{ladder_table.HEAD}", flush=True)
     results: list[Result] = []
     try:
@@ -92,7 +95,7 @@ def climb(asked: Asked) -> int:
     for result in _results(asked, where):
         results.append(result)
         print(ladder_table.line(result), flush=True)
-        ladder_table.write(asked.folder, asked.trainable, asked.params, results)
+        ladder_table.write(asked.folder, asked.trainable, asked.params, results, busy_cores)
         if results[0].speed is None:
             return 1
     print(f"\n{ladder_table.summary(results)}\n")

@@ -39,6 +39,8 @@ NOTE = (
 _TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "theirs", "GPU-Util")
 _WIDTHS = (22, 9, 8, 9, 5, 9, 6, 8)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
+MOST_BUSY_PCT = 20.0
+"""Of all cores: others' work that the figures bear."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
@@ -49,6 +51,14 @@ def machine() -> str:
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     what = ", ".join(gpus) or "no GPU"
     return f"{os.cpu_count()} cores ({platform.machine()}), {what}"
+
+
+def notice(busy_cores: float) -> str:
+    """What is to be known of the figures when other programs keep so many cores busy; "" if nothing."""
+    cores = os.cpu_count() or 1
+    if busy_cores / cores * 100 <= MOST_BUSY_PCT:
+        return ""
+    return f"other programs keep {busy_cores:.1f} of {cores} cores busy: these figures are not the PC's alone"
 
 
 def cells(result: Result) -> tuple[str, ...]:
@@ -130,13 +140,25 @@ def _read_by(result: Result) -> str:
     return f"{data} by {by}"
 
 
-def write(folder: Path, trainable: str, params: Mapping[str, Knob], results: Sequence[Result]) -> None:
-    """Write ladder.md, ladder.json and ladder.png, of the rungs so far."""
+def write(
+    folder: Path, trainable: str, params: Mapping[str, Knob], results: Sequence[Result], busy_cores: float
+) -> None:
+    """Write ladder.md, ladder.json and ladder.png, of the rungs so far.
+
+    Args:
+        folder: of the ladder.
+        trainable: its name.
+        params: knobs that were given.
+        results: of the rungs so far.
+        busy_cores: that other programs kept busy before the first one.
+    """
     rows = [[*cells(result), result.note] for result in results]
     titles = [*_TITLES, "what"]
     table = [titles, ["---"] * len(titles), *rows]
     text = "\n".join("| " + " | ".join(row) + " |" for row in table)
     head = f"# Ladder of {trainable}\n\n{machine()}, {time.strftime('%Y-%m-%d')}\n\n"
+    if said := notice(busy_cores):
+        head += f"Notice: {said}\n\n"
     durable.write(folder / "ladder.md", f"{head}{text}\n\n{summary(results)}\n" if _is_any(results) else text)
     content = {
         "trainable": trainable,
@@ -144,6 +166,8 @@ def write(folder: Path, trainable: str, params: Mapping[str, Knob], results: Seq
         "command": " ".join(["python -m training.ladder", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
+        "busy_cores_before": busy_cores,
+        "notice": notice(busy_cores),
         "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
         "rungs": [dataclasses.asdict(result) for result in results],
     }

@@ -28,6 +28,8 @@ LOADER_S = 3.0
 """For which the loader runs by itself."""
 TIMEOUT_S = 3600
 """Long for a few steps of the slowest raw data; a worker that waits for another one does so for ever."""
+LOOK_S = 1.0
+"""At how busy the cores are with others' work."""
 FOUND_FILE = "speed.json"
 
 
@@ -85,6 +87,13 @@ def measure(
         if not failure:
             return Speed(**json.loads((Path(folder) / FOUND_FILE).read_text())), ""
     return None, in_a_line(failure)
+
+
+def busy_cores() -> float:
+    """Cores that other programs keep busy just now; looks for `LOOK_S`."""
+    import psutil
+
+    return psutil.cpu_percent(LOOK_S) / 100 * (psutil.cpu_count() or 1)
 
 
 def in_a_line(failure: str) -> str:
