@@ -161,6 +161,43 @@ RAW = Setup(is_raw=True, loader_workers=0)
 
 
 @pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [
+        (17583.2, 4, "17,580"),
+        (1141.4, 4, "1,141"),
+        (20.756, 4, "20.76"),
+        (150.0, 4, "150"),
+        (1230.0, 3, "1,230"),
+        (0.0000123, 3, "0.0000123"),
+        (2_345_678.0, 4, "2,346,000"),
+        (0.0, 4, "0"),
+    ],
+)
+def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: str) -> None:
+    assert ladder_table.number(value, digits) == said
+
+
+def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
+    fast = Result("larger batch", fake(17583.2, 31234.0), 1758.32, "", True, Setup())
+    slow = Result("as given", fake(0.5, 0.002), 1.0, "", True, RAW)
+    parquet = Result("prepared Parquet", fake(900.0, 45678.0), 90.0, "", True, Setup())
+    results = [slow, parquet, fast]
+    ladder_table.write(tmp_path, "toy", {}, results, 0.0)
+    axes = ladder_table.chart("toy", results).axes[0]
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    bars = [text.get_text() for text in axes.texts]
+    assert bars[2] == " 17,580/s, 1,758.32x"
+    assert "10,000" in ticks
+    left = (tmp_path / "ladder.md").read_text()
+    assert "| 17,580 |" in left
+    assert "| 1,758.32x |" in left
+    screen = [ladder_table.line(fast), ladder_table.summary(results)]
+    assert screen[0].split()[2] == "17,580"
+    for text in (*screen, *ticks, *bars, left):
+        assert not re.search(r"\de[+-]?\d|mathdefault", text), text
+
+
+@pytest.mark.parametrize(
     ("is_kept", "said"),
     [
         (

@@ -9,6 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from training.values import Knob
 from training.words import count
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from training.ladder import Result
     from training.speed import Speed
 
@@ -61,6 +64,11 @@ def notice(busy_cores: float) -> str:
     return f"other programs keep {busy_cores:.1f} of {cores} cores busy: these figures are not the PC's alone"
 
 
+def number(value: float, digits: int = 4) -> str:
+    """A figure with so many digits that count, as people read it: 17,580, never 1.758e+04."""
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
 def cells(result: Result) -> tuple[str, ...]:
     """One row of the table."""
     speed, told = result.speed, ARTICLES.get(result.rung, ("", ""))
@@ -69,11 +77,11 @@ def cells(result: Result) -> tuple[str, ...]:
     busy_pct = speed.cores_busy_pct if speed.gpu_util_pct is None else speed.gpu_util_pct
     return (
         result.rung,
-        f"{speed.samples_s:,.4g}",
-        f"{speed.epoch_rows / speed.samples_s:,.3g}",
+        number(speed.samples_s),
+        number(speed.epoch_rows / speed.samples_s, 3),
         f"{speed.data_wait_pct:.0f} %",
         f"{busy_pct:.0f} %",
-        f"{result.times:.2f}x" if result.is_kept else f"({result.times:.2f}x)",
+        f"{result.times:,.2f}x" if result.is_kept else f"({result.times:,.2f}x)",
         *told,
     )
 
@@ -87,7 +95,7 @@ def line(result: Result) -> str:
 def summary(results: Sequence[Result]) -> str:
     """What the ladder came to."""
     kept = [result for result in results if result.is_kept and result.speed is not None]
-    lines = [f"In all     {kept[-1].times:.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'nothing'}"]
+    lines = [f"In all     {kept[-1].times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'nothing'}"]
     return "\n".join([*lines, *_data_alone(results), _balance(kept), NOTE])
 
 
@@ -103,7 +111,8 @@ def _balance(kept: Sequence[Result]) -> str:
     (waits, computes), (waits_now, computes_now) = _ms_of_a_row(first), _ms_of_a_row(last)
     return (
         f"Now {what}: {why}. Of a row, waiting "
-        f"went from {waits:.3g} to {waits_now:.3g} ms, computing from {computes:.3g} to {computes_now:.3g} ms"
+        f"went from {number(waits, 3)} to {number(waits_now, 3)} ms, "
+        f"computing from {number(computes, 3)} to {number(computes_now, 3)} ms"
         + (", as the CPU sees it, which runs ahead of the GPU" if last.gpu_util_pct is not None else "")
     )
 
@@ -127,7 +136,7 @@ def _data_alone(results: Sequence[Result]) -> list[str]:
     if not before or not after:
         return []
     return [
-        f"Data alone {before:,.4g} -> {after:,.4g} rows/s, {after / before:,.3g}x: "
+        f"Data alone {number(before)} -> {number(after)} rows/s, {number(after / before, 3)}x: "
         f"{_read_by(raw)} -> {_read_by(prepared)}, and nothing else running"
     ]
 
@@ -173,14 +182,15 @@ def write(
     }
     durable.write(folder / "ladder.json", json.dumps(content, indent=1))
     if _is_any(results):
-        _draw(folder / "ladder.png", trainable, results)
+        chart(trainable, results).savefig(folder / "ladder.png", dpi=110)
 
 
 def _is_any(results: Sequence[Result]) -> bool:
     return any(result.speed is not None for result in results)
 
 
-def _draw(path: Path, trainable: str, results: Sequence[Result]) -> None:
+def chart(trainable: str, results: Sequence[Result]) -> Figure:
+    """A bar for each rung that was measured."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
@@ -191,7 +201,7 @@ def _draw(path: Path, trainable: str, results: Sequence[Result]) -> None:
             continue
         axes.barh(row, result.speed.samples_s, color=KEPT if result.is_kept else LEFT_OUT)
         left_out = "" if result.is_kept else ", left out"
-        label = f" {result.speed.samples_s:,.4g}/s, {result.times:.3g}x{left_out}"
+        label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
         axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
     fastest = max(result.speed.samples_s for result in results if result.speed is not None)
     slowest = min(result.speed.samples_s for result in results if result.speed is not None)
@@ -200,10 +210,11 @@ def _draw(path: Path, trainable: str, results: Sequence[Result]) -> None:
         axes.set_xlim(slowest / 2, fastest * 4)
     else:
         axes.set_xlim(0, fastest * 1.35)
+    axes.xaxis.set_major_formatter(lambda samples_s, _: number(samples_s))
     axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
     axes.set(xlabel="samples trained a second", title=f"{trainable} on {machine()}")
     axes.invert_yaxis()
-    figure.savefig(path, dpi=110)
+    return figure
 
 
 def _across(axes: object) -> object:
