@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from sweeps.run import main
 from tests.conftest import ROOT
+from training import fit, ladder, prepare
 
 TOY = ("--trainable", "tests.faulty.toy")
 MISTAKES = {
@@ -68,6 +70,17 @@ def test_a_mistake_is_answered_before_anything_starts(
     assert "Traceback" not in printed.err
     assert not ray.is_initialized()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", [fit, ladder, prepare])
+def test_a_second_trainable_is_answered_with_how_to_train_several(
+    program: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.main(["faces", "digits_mlp"]) == 2
+    assert capsys.readouterr().err == (
+        "error: digits_mlp: not a flag; this command takes one trainable "
+        "(several compete: python -m sweeps.run --trainable NAME NAME)\n"
+    )
 
 
 def test_a_dry_run_stops_after_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,7 +177,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),
         (["--force"], "--force: only with --resume"),
         (["--config"], "--config: give a file, as in --config sweep.yaml"),
-        (["stray"], "unrecognized arguments: stray"),
+        (["stray"], "stray: not a flag"),
         (["--max-epochs", "0", "--grace-epochs", "0"], "--max-epochs 0: must be at least 1"),
     ],
 )

@@ -17,6 +17,7 @@ from training.values import Knob, UserError
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
+ONE = "; this command takes one trainable (several compete: python -m sweeps.run --trainable NAME NAME)"
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
@@ -106,7 +107,7 @@ class Command:
         knobs = [] if module is None else self._knobs(module)
         tokens, of_files, typed = knob_flags.take(tokens, knobs)
         flags.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
-        settings = self._parser(name, module, knobs).values_of(tokens, self.settings)
+        settings = self._parser(name, module, knobs).values_of(tokens, self.settings, ONE)
         assert name is not None
         assert module is not None
         flags.use_machine(settings)

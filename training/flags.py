@@ -35,12 +35,13 @@ class Parser(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise ArgumentError(None, message)
 
-    def values_of(self, tokens: Sequence[str], kinds: Mapping[str, Any]) -> Any:
+    def values_of(self, tokens: Sequence[str], kinds: Mapping[str, Any], hint: str = "") -> Any:
         """The values of all flags.
 
         Args:
             tokens: what was typed.
             kinds: type of each flag, for the message about one that is wrong.
+            hint: ends the message about a word that is no flag.
 
         Raises:
             UserError: one is.
@@ -49,7 +50,9 @@ class Parser(ArgumentParser):
         try:
             return self.parse_args(list(tokens))
         except ArgumentError as error:
-            raise UserError(_in_plain_words(str(error), kinds)) from None
+            stray = str(error).partition("nrecognized arguments: ")[2]
+            words = f"{stray}: not a flag{hint}" if stray else _in_plain_words(str(error), kinds)
+            raise UserError(words) from None
 
 
 def flag(name: str) -> str:
