@@ -180,6 +180,15 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
+def test_a_knob_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
+    clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
+    expected = f"error: {clips.model}: prepare reads the knob pixels: add it to PREPARE_KNOBS\n"
+    assert expected in clips.run(status=2)
+    assert expected in clips.run("--pixels", "64", module="training.fit", status=2)
+    assert not parts_of(clips)
+    assert not list(clips.prepared.glob("*/manifest.json"))
+
+
 def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
     for number in range(4):
         clips.add(f"a_bad{number}", fault="raises")
@@ -258,7 +267,7 @@ def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
 
     def messages(*_: object) -> Iterator[dict[str, Any]]:
         (payload, rows), *_rest = parts.encoded([{"row": np.arange(3)}])
-        block = {"rows": rows, "is_last": False, "error": "", "payload": payload}
+        block = {"rows": rows, "is_last": False, "error": "", "mistake": "", "payload": payload}
         for number in numbers[:-1]:
             yield {**block, "part": item.part, "number": number}
         yield {**block, "part": item.part, "number": numbers[-1], "is_last": True}

@@ -37,9 +37,10 @@ whatever trains first; a file that wants this defines all of
 and its `build_data(params, prepared: Path)` gets the folder of the prepared data too, to read it with
 `training.parquet.ParquetDataModule`. A split is "train", "val" or "test"; `raw_items` raises
 FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], of
-the same columns in every file, and raises when the file is corrupt. Both get a Params of which only
-PREPARE_KNOBS are set. Prepared data is taken again as long as the raw files, these knobs and the code of
-`prepare` stay as they are: its module and what that imports. So it stands best in a helper of its own:
+the same columns in every file, and raises when the file is corrupt. Both get a Params of which
+PREPARE_KNOBS alone can be read: another knob is an error, and ends the preparation. Prepared data is taken
+again as long as the raw files, these knobs and the code of `prepare` stay as they are: its module and what
+that imports. So it stands best in a helper of its own:
 `from trainables._clips import prepare, raw_items`.
 
 Beside it, what prepared data is measured against, may stand

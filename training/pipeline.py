@@ -14,15 +14,18 @@ import tempfile
 import time
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from training import parts, plugins, ray_settings, sources
+import pyarrow as pa
+
+from training import parts, plugins, prepared, ray_settings, sources
 from training.bar import Bar
 from training.config import CannotPrepare
 from training.parts import PartWriter
-from training.prepared import DataSet
+from training.prepared import DataSet, UndeclaredKnob
 from training.raw import Item
-from training.values import UserError
+from training.values import Knob, UserError
 
 RETRIES = 1
 """Times that a raw file whose process died is tried again."""
@@ -37,15 +40,25 @@ ENVIRONMENT = {
 
 
 def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tuple[Item, str]]:
-    """Prepare raw files into parts; those that are corrupt, and why."""
+    """Prepare raw files into parts; those that are corrupt, and why.
+
+    Raises:
+        UserError: `prepare` is at fault, not a file: it reads a knob that the data is not known by.
+        CannotPrepare: process after process dies.
+    """
     by_part = {item.part: item for item in todo}
     ended: set[str] = set()
     writers: dict[str, PartWriter] = {}
     rows, began = 0, time.monotonic()
     done = len(data_set.items) - len(todo)
     try:
-        with Bar("Preparing", len(data_set.items), done=done) as bar:
-            for message in _messages(data_set, list(by_part.values()), allowed):
+        with (
+            Bar("Preparing", len(data_set.items), done=done) as bar,
+            contextlib.closing(_messages(data_set, list(by_part.values()), allowed)) as messages,
+        ):
+            for message in messages:
+                if message["mistake"]:
+                    raise UserError(f"{data_set.trainable}: {message['mistake']}")
                 part = str(message["part"])
                 if part in ended:
                     continue
@@ -83,12 +96,57 @@ def _fault(message: Mapping[str, Any], blocks: int) -> str:
     return "" if number == blocks else f"its blocks are not all here: {number:,} came after {blocks:,} others"
 
 
-def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Iterator[dict[str, Any]]:
-    """What the workers send, as it comes: see `parts.worked`. A file whose process dies is not heard of."""
+def worked(batch: Mapping[str, Any], module: str, knobs: Mapping[str, Knob]) -> Iterator[dict[str, Any]]:
+    """One raw file to its blocks, and a last message without one; where it is corrupt, why. On any PC.
+
+    Args:
+        batch: one row, of `part` and `path`.
+        module: the trainable's module path.
+        knobs: those that prepared rows depend on.
+    """
+    part, path = str(batch["part"][0]), Path(str(batch["path"][0]))
+    number = 0
+    try:
+        trainable = plugins.load(module)
+        params = prepared.params_of(trainable.Params, knobs, "prepare")
+        for block, rows in parts.encoded(trainable.prepare(path, params)):
+            yield _message(part, number, rows=rows, payload=block)
+            number += 1
+        yield _message(part, number, is_last=True)
+    except UndeclaredKnob as error:  # whatever the file
+        yield _message(part, number, mistake=str(error))
+    except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
+        own = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
+        yield _message(part, number, error=parts.reason_of(error.with_traceback(own), "prepare"))
+
+
+def _message(
+    part: str,
+    number: int,
+    *,
+    rows: int = 0,
+    is_last: bool = False,
+    error: str = "",
+    mistake: str = "",
+    payload: bytes = b"",
+) -> dict[str, Any]:
+    return {
+        "part": [part],
+        "number": [number],
+        "rows": [rows],
+        "is_last": [is_last],
+        "error": [error],
+        "mistake": [mistake],
+        "payload": pa.array([payload], pa.large_binary()),
+    }
+
+
+def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generator[dict[str, Any]]:
+    """What the workers send, as it comes: see `worked`. A file whose process dies is not heard of."""
     import ray.data
     from ray.exceptions import RayError
 
-    worker: Any = parts.worked
+    worker: Any = worked
     batch: Any
     rows = [{"part": item.part, "path": str(item.path)} for item in items]
     most = max(allowed, DIED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -9,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,10 @@ CHECKSUMS_FILE = "checksums.json"
 """In the folder of all prepared data: checksums of raw files that are known."""
 KEY_LENGTH = 12
 """Characters of a key that stand in a folder's name."""
+
+
+class UndeclaredKnob(UserError):
+    """`prepare` or `raw_items` reads a knob that PREPARE_KNOBS does not name."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +163,62 @@ def look(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> DataSet:
         params: its knobs that are given; those that prepared rows do not depend on are left out.
 
     Raises:
-        UserError: the raw files are not there, or Params refuses the knobs.
+        UserError: the raw files are not there, Params refuses the knobs, or `raw_items` reads another one.
     """
     all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_KNOBS})
     knobs = {knob: getattr(all_params, knob) for knob in module.PREPARE_KNOBS}
-    items = raw.find(asked, module.raw_items, all_params)
+    try:
+        items = raw.find(asked, module.raw_items, params_of(module.Params, knobs, "raw_items"))
+    except UndeclaredKnob as error:
+        raise UserError(f"{asked}: {error}") from None
     items = raw.with_checksums(items, root() / CHECKSUMS_FILE)
     return DataSet(asked, module.__name__, knobs, tuple(items), _code_of(module.prepare, module))
+
+
+def params_of(params_class: Any, knobs: Mapping[str, Knob], reader: str) -> Any:
+    """A Params of these knobs alone: the others are not in the key of the data, and can't be read.
+
+    Args:
+        params_class: the trainable's Params.
+        knobs: PREPARE_KNOBS with their values.
+        reader: the function that gets it, for the message of `UndeclaredKnob`.
+    """
+    params = params_class(**knobs)
+    alone = _class_of(params_class, tuple(knobs), reader)
+    for field in dataclasses.fields(params_class):
+        if field.name not in knobs:
+            with contextlib.suppress(AttributeError):  # the class has it in a way of its own
+                object.__delattr__(params, field.name)  # frozen, mostly; `vars` does not show it either
+    object.__setattr__(params, "__class__", alone)
+    return params
+
+
+@cache
+def _class_of(params_class: Any, names: tuple[str, ...], reader: str) -> type[Any]:
+    """Params, its methods too, whose fields of other names raise where they are read."""
+    hidden = {field.name for field in dataclasses.fields(params_class)} - set(names)
+
+    def get(params: Any, name: str) -> Any:  # a default stands in the class too, where __getattr__ is late
+        if name in hidden:
+            raise UndeclaredKnob(f"{reader} reads the knob {name}: add it to PREPARE_KNOBS")
+        return params_class.__getattribute__(params, name)
+
+    def knobs(params: Any) -> dict[str, Knob]:
+        return {name: getattr(params, name) for name in names}
+
+    def described(params: Any) -> str:
+        return f"{params_class.__qualname__}({', '.join(f'{k}={v!r}' for k, v in knobs(params).items())})"
+
+    content = {
+        "__slots__": (),
+        "__module__": params_class.__module__,
+        "__getattribute__": get,
+        "__eq__": lambda params, other: type(params) is type(other) and knobs(params) == knobs(other),
+        "__hash__": lambda params: hash(tuple(knobs(params).items())),
+        "__repr__": described,
+        "__reduce__": lambda params: (params_of, (params_class, knobs(params), reader)),
+    }
+    return type(params_class.__name__, (params_class,), content)
 
 
 def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
