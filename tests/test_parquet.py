@@ -430,10 +430,20 @@ def replace(folder: Path, content: bytes) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-def test_a_shard_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"PAR1 and then nothing of the kind", b"PAR1" + b"\xff" * 64 + b"\x40\0\0\0PAR1"],
+    ids=["no end", "an end that Thrift can't read"],
+)
+def test_a_shard_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> None:
     data_set(tmp_path, 5)
-    replace(tmp_path, b"PAR1 and then nothing of the kind")
-    with pytest.raises(NotPrepared, match=r"train-00000\.parquet: not a shard that can be read"):
+    replace(tmp_path, content)
+    path = tmp_path / "train-00000.parquet"
+    expected = (  # one line, whatever Arrow says
+        rf"^{path}: not a shard that can be read \([^\n]+\S\)\. To mend it: rm {path}, and prepare the data "
+        r"again \(python -m training\.prepare NAME\)$"
+    )
+    with pytest.raises(NotPrepared, match=expected):
         ParquetDataModule(tmp_path, 2).train_dataloader()
 
 
@@ -466,12 +476,12 @@ def test_a_shard_that_was_written_in_another_way_is_named(tmp_path: Path) -> Non
 
 def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
     manifest = data_set(tmp_path, 50)
-    assert shards.checksum_faults(tmp_path, manifest) == []
+    assert shards.checksum_faults(tmp_path, manifest) == {}
     path = tmp_path / "train-00000.parquet"
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
-    assert shards.checksum_faults(tmp_path, manifest) == [f"{path}: damaged, its checksum is another"]
+    assert shards.checksum_faults(tmp_path, manifest) == {path: f"{path}: damaged, its checksum is another"}
 
 
 def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:

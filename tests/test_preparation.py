@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -399,7 +400,20 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    assert f"error: {path}: damaged, its checksum is another" in clips.run("--check", status=1)
+    said = clips.run("--check", status=1)
+    assert f"error: {path}: damaged, its checksum is another" in said
+    remedy = said.splitlines()[-1].removeprefix("Remedy ").strip()
+    assert remedy.startswith(f"rm {path.relative_to(clips.home)} && ")
+    assert clips.run().startswith("prepared already: "), "which is why it has to go first"
+    subprocess.run(remedy, shell=True, check=True, cwd=clips.home, env=clips.environment, timeout=180)
+    assert clips.run("--check").startswith("whole: ")
+    path.unlink()
+    said = clips.run("--check", status=1)
+    assert f"error: {path} is missing\n" in said
+    assert said.splitlines()[-1].endswith(
+        f"-m training.prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
+        f"--prepared-dir {clips.prepared.relative_to(clips.home)}"
+    )
 
 
 @pytest.mark.parametrize(

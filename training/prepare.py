@@ -6,6 +6,7 @@ mistake in what was asked; 130, Ctrl-C (what is prepared is kept, and the same c
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from training import flags, knob_flags, plugins
 from training.command_line import TRAINABLE, Command, Typed, status_of
 from training.config import MAX_BAD_PCT
 from training.values import Knob, UserError, nearest
-from training.words import command
+from training.words import command, place
 
 if TYPE_CHECKING:
     from training.prepared import DataSet
@@ -97,21 +98,25 @@ def prepare(asked: Asked) -> int:
 
 
 def check(data_set: DataSet) -> int:
-    """Compare each shard with its checksum; the exit status."""
+    """Compare each shard with its checksum, and say how to mend what is damaged; the exit status."""
     from training.shards import NotPrepared, checksum_faults
 
     try:
         manifest = data_set.manifest()
         if manifest is None:
             raise NotPrepared(f"{data_set.folder} is not there: it is still to be prepared")
-        faults = checksum_faults(data_set.folder, manifest)
-    except NotPrepared as error:
-        faults = [str(error)]
-    for fault in faults:
+        damaged = checksum_faults(data_set.folder, manifest)
+    except NotPrepared as error:  # which preparing sees by itself
+        print(f"error: {error}\nRemedy     {data_set.command()}", file=sys.stderr)
+        return 1
+    for fault in damaged.values():
         print(f"error: {fault}", file=sys.stderr)
-    if not faults:
-        print(f"whole: {data_set.in_a_line()}")
-    return 1 if faults else 0
+    if damaged:
+        removed = shlex.join(["rm", *(place(path) for path in damaged)])
+        print(f"Remedy     {removed} && {data_set.command()}", file=sys.stderr)
+        return 1
+    print(f"whole: {data_set.in_a_line()}")
+    return 0
 
 
 def parse(arguments: Sequence[str] | None = None) -> Asked:

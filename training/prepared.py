@@ -20,8 +20,8 @@ from training import raw, shards, sources
 from training.config import CannotTrain, Trainable
 from training.raw import Item
 from training.shards import Manifest, NotPrepared
-from training.values import PREPARED_DIR_VARIABLE, Knob, UserError
-from training.words import count, place, size
+from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, UserError
+from training.words import command, count, place, size
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule
@@ -121,6 +121,19 @@ class DataSet:
         rows = ", ".join(f"{manifest.rows(split):,} rows {split}" for split in manifest.splits)
         skipped = len(manifest.about.get("skipped", []))
         return f"{place(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
+
+    def command(self, *more: str) -> str:
+        """What prepares it, to be typed.
+
+        Args:
+            more: arguments behind those that say what it is.
+        """
+        named = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
+        folders = [(flag, folder) for flag, variable in named.items() if (folder := os.environ.get(variable))]
+        knobs = [f"{knob}={value}" for knob, value in self.knobs.items()]
+        where = [text for flag, folder in folders for text in (flag, place(Path(folder)))]
+        params = ["--params", *knobs] if knobs else []
+        return command("training.prepare", self.trainable, *params, *where, *more)
 
     @property
     def _recipe(self) -> list[Any]:

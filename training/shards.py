@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,19 +252,19 @@ def open_shard(
             content = opened.read_buffer()
         file = pq.ParquetFile(pa.BufferReader(content))
     except (OSError, pa.ArrowException) as error:
-        raise NotPrepared(f"{path}: not a shard that can be read ({error})") from None
+        raise _damaged(path, f"not a shard that can be read ({' '.join(str(error).split())})") from None
     if not file.schema_arrow.equals(schema_of(columns)):
         found, wanted = _in_words(file.schema_arrow), _in_words(schema_of(columns))
-        raise NotPrepared(f"{path}: its columns are {found}; those of the data set {wanted}")
+        raise _damaged(path, f"its columns are {found}; those of the data set {wanted}")
     if file.metadata.num_rows != shard.rows:
-        raise NotPrepared(f"{path}: {file.metadata.num_rows:,} rows, the manifest says {shard.rows:,}")
+        raise _damaged(path, f"{file.metadata.num_rows:,} rows, the manifest says {shard.rows:,}")
     return file, np.frombuffer(content, np.uint8)
 
 
-def checksum_faults(folder: Path, manifest: Manifest) -> list[str]:
-    """The shards whose content is not what was written, each in a line. Reads all of it."""
+def checksum_faults(folder: Path, manifest: Manifest) -> dict[Path, str]:
+    """The shards whose content is not what was written, and what is said of each. Reads all of it."""
     all_shards = (shard for shards in manifest.splits.values() for shard in shards)
-    return [fault for shard in all_shards if (fault := checksum_fault(folder, shard))]
+    return {folder / shard.file: fault for shard in all_shards if (fault := checksum_fault(folder, shard))}
 
 
 def checksum_fault(folder: Path, shard: Shard) -> str:
@@ -272,6 +273,12 @@ def checksum_fault(folder: Path, shard: Shard) -> str:
         if hashlib.file_digest(content, "sha256").hexdigest() == shard.sha256:
             return ""
     return f"{folder / shard.file}: damaged, its checksum is another"
+
+
+def _damaged(path: Path, what: str) -> NotPrepared:
+    """Of a shard that is of its size: only one that is missing, or of another, is seen and made anew."""
+    remedy = f"{shlex.join(['rm', str(path)])}, and prepare the data again"
+    return NotPrepared(f"{path}: {what}. To mend it: {remedy} (python -m training.prepare NAME)")
 
 
 def _check_size(path: Path, size_bytes: int) -> None:
