@@ -183,11 +183,28 @@ PREPARED = """
 PREPARE_KNOBS = ("lr",)
 def raw_items(params): ...
 def prepare(item, params): ...
+def build_data(params, prepared): ...
 """
 
 
 def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
     assert registry.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_KNOBS == ("lr",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def build_data(params, folder, loader_workers=0): ...",
+        "def build_data(*args): ...",
+        "def build_data(params, *args, **kwargs): ...",
+        "from functools import partial\nbuild_data = partial(lambda loader, params, prepared: None, 1)",
+        "class build_data:\n    def __init__(self, params, prepared): ...",
+        "build_data = dict.fromkeys",
+    ],
+)
+def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: Write) -> None:
+    own = PREPARED.replace("def build_data(params, prepared): ...", text)
+    assert registry.find("trainable", module(TRAINABLE + own)).PREPARE_KNOBS == ("lr",)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +215,10 @@ def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
         ('("lr",)', '"lr"', "PREPARE_KNOBS 'lr' must be a tuple of names"),
         ('("lr",)', '("lrr",)', "PREPARE_KNOBS: lrr: no such knob of Params. Did you mean 'lr'?"),
         ("def prepare(item, params): ...", "prepare = 1", "prepare must be a function"),
+        ("(params, prepared)", "(params)", "build_data must take two, build_data(params, prepared): "),
+        ("(params, prepared)", "(params, *, prepared)", "build_data must take two, "),
+        ("(params, prepared)", "(params, prepared, more)", "build_data must take two, "),
+        ("def build_data(params, prepared): ...", "build_data = 1", "build_data must take two, "),
     ],
 )
 def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: str, module: Write) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 import traceback
@@ -225,8 +226,26 @@ def _check_preparation(asked: str, module: ModuleType) -> None:
     faults += [
         f"{asked}: {name} must be a function" for name in PREPARES[1:] if not callable(getattr(module, name))
     ]
+    if not _takes(module.build_data, 2):
+        faults.append(
+            f"{asked}: build_data must take two, build_data(params, prepared): where `prepare` is defined it "
+            "gets the folder of the prepared data too"
+        )
     if faults:
         raise UserError("\n".join(faults))
+
+
+def _takes(function: object, count: int) -> bool:
+    """Whether a function can be called with so many values, as far as it says."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # one of native code need not say
+        return True
+    return True
 
 
 TRAINABLE = Kind(
