@@ -169,6 +169,9 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (
         r"(?s)\d raw files? of 10 can't be prepared, and --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
+        r".*\nTo leave out more of them \(N percent\): \S+ -m training\.prepare "
+        rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
+        r"--max-bad-pct N$"
     )
     with pytest.raises(CannotPrepare, match=expected):
         preparation.ensure(look(clips), max_bad_pct=5)

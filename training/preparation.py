@@ -157,7 +157,8 @@ def _refuse_too_many(data_set: DataSet, bad: Mapping[Item, str], allowed: int, m
         return
     raise CannotPrepare(
         f"{count(len(bad), 'raw file')} of {len(data_set.items):,} can't be prepared, and --max-bad-pct "
-        f"{max_bad_pct:g} allows {allowed:,}. What is prepared is kept.\n{_listed(bad)}"
+        f"{max_bad_pct:g} allows {allowed:,}. What is prepared is kept.\n{_listed(bad)}\n"
+        f"To leave out more of them (N percent): {data_set.command('--max-bad-pct', 'N')}"
     )
 
 
