@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from training import durable, plugins, shards
+from training import durable, shards
 from training.shards import Column
-from training.values import Knob
 
 BLOCK_BYTES = 64 * 2**20
 """Of a block that travels from a worker, at most (if a row is not larger)."""
@@ -54,39 +53,6 @@ def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
             has_rows = True
     if not has_rows:
         raise BadRows("prepare yields no row")
-
-
-def worked(batch: Mapping[str, Any], module: str, knobs: Mapping[str, Knob]) -> Iterator[dict[str, Any]]:
-    """One raw file to its blocks, and a last message without one; where it is corrupt, why. On any PC.
-
-    Args:
-        batch: one row, of `part` and `path`.
-        module: the trainable's module path.
-        knobs: those that prepared rows depend on.
-    """
-    part, path = str(batch["part"][0]), Path(str(batch["path"][0]))
-    number = 0
-    try:
-        trainable = plugins.load(module)
-        for block, rows in encoded(trainable.prepare(path, trainable.Params(**knobs))):
-            yield _message(part, number, rows=rows, payload=block)
-            number += 1
-        yield _message(part, number, is_last=True)
-    except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
-        yield _message(part, number, error=reason_of(error, "prepare"))
-
-
-def _message(
-    part: str, number: int, *, rows: int = 0, is_last: bool = False, error: str = "", payload: bytes = b""
-) -> dict[str, Any]:
-    return {
-        "part": [part],
-        "number": [number],
-        "rows": [rows],
-        "is_last": [is_last],
-        "error": [error],
-        "payload": pa.array([payload], pa.large_binary()),
-    }
 
 
 class PartWriter:

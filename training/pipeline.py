@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from training import parts, plugins, prepared, ray_settings, sources
+from training import parts, plugins, ray_settings, sources
 from training.bar import Bar
 from training.config import CannotPrepare
 from training.parts import PartWriter
-from training.prepared import DataSet, UndeclaredKnob
+from training.prepared import DataSet, Declared, UndeclaredKnob
 from training.raw import Item
 from training.values import Knob, UserError
 
@@ -108,7 +108,7 @@ def worked(batch: Mapping[str, Any], module: str, knobs: Mapping[str, Knob]) -> 
     number = 0
     try:
         trainable = plugins.load(module)
-        params = prepared.params_of(trainable.Params, knobs, "prepare")
+        params = Declared(trainable.Params(**knobs), tuple(knobs), "prepare")
         for block, rows in parts.encoded(trainable.prepare(path, params)):
             yield _message(part, number, rows=rows, payload=block)
             number += 1

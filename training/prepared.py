@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import inspect
@@ -11,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,27 @@ KEY_LENGTH = 12
 
 class UndeclaredKnob(UserError):
     """`prepare` or `raw_items` reads a knob that PREPARE_KNOBS does not name."""
+
+
+class Declared:
+    """A trainable's Params of which PREPARE_KNOBS alone can be read: data is not known by the others.
+
+    Args:
+        params: with its methods and properties.
+        knobs: names of those that can be read.
+        reader: the function that gets it, for the message of `UndeclaredKnob`.
+    """
+
+    def __init__(self, params: Any, knobs: tuple[str, ...], reader: str) -> None:
+        hidden = {field.name for field in dataclasses.fields(params)} - set(knobs)
+        self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pickle asks before there is anything
+            raise AttributeError(name)
+        if name in self._hidden:
+            raise UndeclaredKnob(f"{self._reader} reads the knob {name}: add it to PREPARE_KNOBS")
+        return getattr(self._params, name)
 
 
 @dataclass(frozen=True)
@@ -181,57 +201,11 @@ def look(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> DataSet:
     all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_KNOBS})
     knobs = {knob: getattr(all_params, knob) for knob in module.PREPARE_KNOBS}
     try:
-        items = raw.find(asked, module.raw_items, params_of(module.Params, knobs, "raw_items"))
+        items = raw.find(asked, module.raw_items, Declared(module.Params(**knobs), tuple(knobs), "raw_items"))
     except UndeclaredKnob as error:
         raise UserError(f"{asked}: {error}") from None
     items = raw.with_checksums(items, root() / CHECKSUMS_FILE)
     return DataSet(asked, module.__name__, knobs, tuple(items), _code_of(module.prepare, module))
-
-
-def params_of(params_class: Any, knobs: Mapping[str, Knob], reader: str) -> Any:
-    """A Params of these knobs alone: the others are not in the key of the data, and can't be read.
-
-    Args:
-        params_class: the trainable's Params.
-        knobs: PREPARE_KNOBS with their values.
-        reader: the function that gets it, for the message of `UndeclaredKnob`.
-    """
-    params = params_class(**knobs)
-    alone = _class_of(params_class, tuple(knobs), reader)
-    for field in dataclasses.fields(params_class):
-        if field.name not in knobs:
-            with contextlib.suppress(AttributeError):  # the class has it in a way of its own
-                object.__delattr__(params, field.name)  # frozen, mostly; `vars` does not show it either
-    object.__setattr__(params, "__class__", alone)
-    return params
-
-
-@cache
-def _class_of(params_class: Any, names: tuple[str, ...], reader: str) -> type[Any]:
-    """Params, its methods too, whose fields of other names raise where they are read."""
-    hidden = {field.name for field in dataclasses.fields(params_class)} - set(names)
-
-    def get(params: Any, name: str) -> Any:  # a default stands in the class too, where __getattr__ is late
-        if name in hidden:
-            raise UndeclaredKnob(f"{reader} reads the knob {name}: add it to PREPARE_KNOBS")
-        return params_class.__getattribute__(params, name)
-
-    def knobs(params: Any) -> dict[str, Knob]:
-        return {name: getattr(params, name) for name in names}
-
-    def described(params: Any) -> str:
-        return f"{params_class.__qualname__}({', '.join(f'{k}={v!r}' for k, v in knobs(params).items())})"
-
-    content = {
-        "__slots__": (),
-        "__module__": params_class.__module__,
-        "__getattribute__": get,
-        "__eq__": lambda params, other: type(params) is type(other) and knobs(params) == knobs(other),
-        "__hash__": lambda params: hash(tuple(knobs(params).items())),
-        "__repr__": described,
-        "__reduce__": lambda params: (params_of, (params_class, knobs(params), reader)),
-    }
-    return type(params_class.__name__, (params_class,), content)
 
 
 def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
