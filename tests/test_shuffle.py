@@ -98,7 +98,7 @@ def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None
     written = list(shuffle.shuffled(tmp_path, "train", [tmp_path / "a.arrow"], columns, (0,)))
     assert [shard.rows for shard in written] == [5000, 5000]
     Manifest(columns=columns, splits={"train": written}).write(tmp_path)
-    assert shards.checksum_faults(tmp_path, Manifest.read(tmp_path)) == []
+    assert shards.checksum_faults(tmp_path, Manifest.read(tmp_path)) == {}
 
 
 def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
