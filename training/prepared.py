@@ -15,11 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from training import raw, shards, sources
+from training import flags, raw, shards, sources
 from training.config import CannotTrain, Trainable
 from training.raw import Item
 from training.shards import Manifest, NotPrepared
-from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, UserError
+from training.values import PREPARED_DIR_VARIABLE, Knob, UserError
 from training.words import command, count, place, size
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ class DataSet:
         Args:
             more: arguments behind those that say what it is.
         """
-        named = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
-        folders = [(flag, folder) for flag, variable in named.items() if (folder := os.environ.get(variable))]
+        named = flags.OF_THE_MACHINE.items()
+        folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
         knobs = [f"{knob}={value}" for knob, value in self.knobs.items()]
-        where = [text for flag, folder in folders for text in (flag, place(Path(folder)))]
+        where = [text for name, folder in folders for text in (name, place(Path(folder)))]
         params = ["--params", *knobs] if knobs else []
         return command("training.prepare", self.trainable, *params, *where, *more)
 
