@@ -198,7 +198,7 @@ class Record:
             seed: the seed that the trial trains with.
         """
         params, fixed = dict(point.params), dict(point.fixed)
-        trial = TrialRow(len(self.trials), params, seed, time.time(), fixed, point.trainable)
+        trial = TrialRow(len(self.trials), params, seed, time.time(), fixed, point.trainable, words)
         template = create_trial(
             state=TrialState.RUNNING,
             params=dict(words.params),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Sweep:
     """A row per trial; see `trials_table`."""
     epochs: pa.Table
     """A row per reported epoch; see `epochs_table`."""
+    record: Record = field(repr=False)
+    """What both are made of: trials with their epochs, as objects."""
 
 
 def load(folder: str | Path) -> Sweep:
@@ -46,7 +48,7 @@ def load(folder: str | Path) -> Sweep:
         FileNotFoundError: the folder holds no sweep.
     """
     record = Record.read(Path(folder))
-    return Sweep(Path(folder), record.about, trials_table(record), epochs_table(record))
+    return Sweep(Path(folder), record.about, trials_table(record), epochs_table(record), record)
 
 
 def trials_table(record: Record) -> pa.Table:

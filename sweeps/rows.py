@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeps.points import Point
+from sweeps.points import Point, Told
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -50,6 +50,8 @@ class TrialRow:
     """Knobs that stood still; with the swept ones, all that the trial trains with."""
     trainable: str = ""
     """What it trained, as it was named to the sweep."""
+    told: Told = field(default_factory=Told)
+    """What was tried as Optuna has it, ranges too: knobs by the names that the space asks for."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -88,6 +90,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         fixed=attributes.get("fixed", {}),
         trainable=attributes.get("trainable", trainable),
         seed=attributes["seed"],
+        told=Told(frozen.params, frozen.distributions),
         start=_seconds(frozen.datetime_start) or 0.0,
         end=_seconds(frozen.datetime_complete),
         status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",
