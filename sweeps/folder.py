@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+from sweeps import lock
 from sweeps.config import CONFIG_FILE, to_yaml
 from sweeps.identity import identity
 from sweeps.journal import RecordLost, RecordUnreadable
@@ -18,8 +16,6 @@ from sweeps.record import Record
 from training.durable import sync, write
 from training.values import UserError
 from training.words import command, place
-
-LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
@@ -36,7 +32,7 @@ def opened(plan: Plan) -> Iterator[Record]:
         try:
             if not resumes:
                 _create(plan)
-            stack.enter_context(_locked(plan.folder))
+            stack.enter_context(lock.held(plan.folder))
             record = Record.reopen(plan.folder)
         except (OSError, RecordUnreadable) as error:
             raise UserError(f"{'--resume ' if resumes else ''}{place(plan.folder)}: {error}") from None
@@ -77,19 +73,3 @@ def _create(plan: Plan) -> None:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The kernel's lock: it is gone when its process is, however that ended."""
-    with (folder / LOCK_FILE).open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise UserError(f"{folder}: this sweep is running already, in process {lock.read()}") from None
-        with contextlib.suppress(OSError):  # a full disk: who holds it is not known then, and that is all
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-        yield

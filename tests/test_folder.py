@@ -16,7 +16,8 @@ import pytest
 
 from sweeps import flags, resume
 from sweeps.config import CONFIG_FILE, JOURNAL, SweepConfig
-from sweeps.folder import LOCK_FILE, opened
+from sweeps.folder import opened
+from sweeps.lock import LOCK_FILE
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from tests.conftest import propose
@@ -177,9 +178,9 @@ def test_a_folder_that_is_gone_is_a_mistake_and_is_not_made(plan: Plan) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from sweeps.folder import _locked
+from sweeps import lock
 from tests.conftest import propose
-with _locked(Path(sys.argv[1])):
+with lock.held(Path(sys.argv[1])):
     print("open", flush=True)
     sys.stdin.read()
 """
