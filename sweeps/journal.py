@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
 
@@ -82,6 +83,23 @@ class Journal(JournalFileBackend):
         if self._lost is not None:
             why = self._lost.strerror or self._lost
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
+
+
+def replay(path: Path) -> tuple[Journal, JournalStorage]:
+    """The file and what it holds. A last line that is torn is left out: it may be being written.
+
+    Raises:
+        RecordUnreadable: it is damaged, and where.
+    """
+    try:
+        return (journal := Journal(str(path))), JournalStorage(journal)
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        torn = path.stat().st_size - whole_bytes(path)
+        if torn:
+            why = f"its last {torn:,} bytes are damaged; the sweep's --resume cuts them off, and goes on"
+        else:
+            why = f"damaged ({error})"
+        raise RecordUnreadable(f"{path}: {why}") from None
 
 
 def mend(path: Path) -> int:

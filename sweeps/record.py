@@ -23,7 +23,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config import JOURNAL
-from sweeps.journal import Journal, RecordUnreadable, mend, whole_bytes
+from sweeps.journal import Journal, RecordUnreadable, mend, replay
 from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
 from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of
@@ -97,11 +97,7 @@ class Record:
         path = folder / JOURNAL
         if not path.is_file():
             raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is missing")
-        try:
-            storage = JournalStorage(journal := Journal(str(path)))
-        except (ValueError, LookupError, TypeError) as error:
-            whole_bytes(path)  # says which line is damaged, if one is
-            raise RecordUnreadable(f"{path}: damaged ({error})") from None
+        journal, storage = replay(path)
         studies = storage.get_all_studies()
         if not studies:
             raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is empty")
@@ -113,7 +109,10 @@ class Record:
                 f"{path}: of a newer version of this program (format {about['format']}; "
                 f"this one knows {FORMAT}): upgrade it"
             )
-        return cls(folder, journal, storage, storage.get_study_id_from_name(studies[0].study_name))
+        try:
+            return cls(folder, journal, storage, storage.get_study_id_from_name(studies[0].study_name))
+        except (LookupError, TypeError) as error:  # each line reads, and they do not belong together
+            raise RecordUnreadable(f"{path}: lines are missing ({type(error).__name__}: {error})") from None
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:
