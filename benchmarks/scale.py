@@ -123,7 +123,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
     from sweeps import plan as planning
     from sweeps.config import SweepConfig
     from sweeps.record import Record
-    from sweeps.results import write_tables
+    from sweeps.tables import write_tables
 
     costs: dict[str, Any] = {"trials": trials}
     with tempfile.TemporaryDirectory(prefix="scale-") as base:

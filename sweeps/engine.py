@@ -19,9 +19,9 @@ from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.plan import Plan
 from sweeps.progress import SweepReporter
 from sweeps.record import Record
-from sweeps.results import write_tables
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
+from sweeps.tables import write_tables
 from sweeps.trial import Job, SweepTrial
 from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig

@@ -22,9 +22,9 @@ from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.record import Record
-from sweeps.results import write_tables
 from sweeps.rows import Status
 from sweeps.stopping import End
+from sweeps.tables import write_tables
 from sweeps.trial import DISK_IS_FULL, FAULT_FILE
 from training import checkpoints
 from training.words import count

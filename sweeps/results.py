@@ -1,44 +1,82 @@
-"""The record as Arrow tables, written as Parquet; load a sweep that runs, ended or broke off.
+"""Look at sweeps that run, ended or broke off: `python -m sweeps.results results/*`
 
-from sweeps import results
-sweep = results.load("results/NAME")
-sweep.trials.to_pandas()
+In Python:
+
+    from sweeps import results
+
+    sweep = results.load("results/NAME")
+    sweep.trials.to_pandas()
+    model = sweep.best().model()
+    results.compare([sweep, "results/OTHER"]).to_pandas()
+
+Exit status of the command: 0, at least one sweep was read; 2, none; 130, Ctrl-C.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from sweeps.config import JOURNAL
+from training import flags
+from training.command_line import status_of
+from training.single import SETTINGS_FILE
+from training.values import UserError, nearest
+from training.words import count, place
 
-from sweeps.record import Record
-from sweeps.rows import TrialRow
-from training.costs import COSTS, mean_costs
+if TYPE_CHECKING:  # `--help` answers at once
+    import pyarrow as pa
 
-TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
-_TIME = pa.timestamp("ms", tz="UTC")
+    from sweeps.best import Best
+    from sweeps.record import Record
+
+COMMAND = "python -m sweeps.results"
+RESULTS = "results"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep to look at."""
+    """A sweep to look at, as far as it had come when it was loaded."""
 
-    folder: Path
-    about: Mapping[str, Any]
-    """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed),
-    outcome (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores)."""
-    trials: pa.Table
-    """A row per trial; see `trials_table`."""
-    epochs: pa.Table
-    """A row per reported epoch; see `epochs_table`."""
     record: Record = field(repr=False)
-    """What both are made of: trials with their epochs, as objects."""
+    """What all else is made of: trials with their epochs, as objects."""
+
+    @property
+    def folder(self) -> Path:
+        return self.record.folder
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed), outcome
+        (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores)."""
+        return self.record.about
+
+    @cached_property
+    def trials(self) -> pa.Table:
+        """A row per trial; see `tables.trials_table`."""
+        from sweeps import tables
+
+        return tables.trials_table(self.record)
+
+    @cached_property
+    def epochs(self) -> pa.Table:
+        """A row per reported epoch; see `tables.epochs_table`."""
+        from sweeps import tables
+
+        return tables.epochs_table(self.record)
+
+    def best(self) -> Best | None:
+        """The best trial that ended well; while none has, the best one of those that train. None without a
+        finite score."""
+        from sweeps import best
+
+        return best.best_of(self.record)
 
 
 def load(folder: str | Path) -> Sweep:
@@ -46,144 +84,103 @@ def load(folder: str | Path) -> Sweep:
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
+        RecordUnreadable: its record is damaged, or of a newer version.
     """
-    record = Record.read(Path(folder))
-    return Sweep(Path(folder), record.about, trials_table(record), epochs_table(record), record)
+    from sweeps.record import Record
+
+    return Sweep(Record.read(Path(folder)))
 
 
-def trials_table(record: Record) -> pa.Table:
-    """A row per trial.
+def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:
+    """Sweeps side by side, a row each; see `comparison.table`.
 
-    Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
-    checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
-    `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
-    pc, pid, gpu, start, end (UTC), seed. A knob that a trial did not have is null.
+    Raises:
+        FileNotFoundError, RecordUnreadable: as `load`.
     """
-    metrics = _metric_names(record)
-    swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
-    knobs = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
-    rows = [_trial_row(trial, record.mode, knobs, metrics) for trial in record.trials]
-    types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in knobs}
-    for name in (name for name, kind in types.items() if pa.types.is_string(kind)):
-        for row in rows:  # of mixed types: 64 and "all"
-            value = row[f"params_{name}"]
-            row[f"params_{name}"] = None if value is None else str(value)
-    fields = [
-        pa.field("id", pa.int64()),
-        *([pa.field("trainable", pa.string())] if isinstance(record.about.get("trainable"), list) else []),
-        pa.field("status", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("log", pa.string()),
-        pa.field("notices", pa.string()),
-        *(pa.field(f"params_{name}", kind) for name, kind in types.items()),
-        pa.field("epochs", pa.int64()),
-        pa.field("best_epoch", pa.int64()),
-        *(
-            pa.field(f"{which}_{name}", pa.float64())
-            for which in ("best", "last")
-            for name in metrics.values()
-        ),
-        *(pa.field(name, pa.float64()) for name in ("seconds", *COSTS)),
-        pa.field("pc", pa.string()),
-        pa.field("pid", pa.int64()),
-        pa.field("gpu", pa.string()),
-        pa.field("start", _TIME),
-        pa.field("end", _TIME),
-        pa.field("seed", pa.int64()),
-    ]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+    from sweeps import comparison
+
+    loaded = (sweep if isinstance(sweep, Sweep) else load(sweep) for sweep in sweeps)
+    return comparison.table(sweep.record for sweep in loaded)
 
 
-def epochs_table(record: Record) -> pa.Table:
-    """A row per reported epoch: id (of the trial), epoch, every logged metric, seconds, costs, time (UTC).
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: show(*parse(arguments)))
 
-    Costs are percentages of the epoch's time (data_wait_pct, transfer_pct, forward_pct, backward_pct,
-    optimizer_pct, checkpoint_pct), how busy it kept its devices (cpu_busy_pct, gpu_util_pct) and the memory
-    that it held (memory_gb, gpu_memory_gb); null where there is no GPU, or in a record of an older version.
+
+def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
+    """The folders to look into, and whether to answer in JSON.
+
+    Raises:
+        UserError: there is no such flag, or no folder.
+        SystemExit: after `--help` (status 0).
     """
-    metrics = _metric_names(record)
-    fields = [
-        pa.field("id", pa.int64()),
-        pa.field("epoch", pa.int64()),
-        *(pa.field(name, pa.float64()) for name in metrics.values()),
-        *(pa.field(name, pa.float64()) for name in ("seconds", *COSTS)),
-        pa.field("time", _TIME),
-    ]
-    rows = [
-        {
-            "id": trial.number,
-            "trainable": trial.trainable,
-            "epoch": epoch,
-            **{column: row.metrics.get(name) for name, column in metrics.items()},
-            "seconds": row.seconds,
-            **row.costs,
-            "time": _moment(row.time),
-        }
-        for trial in record.trials
-        for epoch, row in sorted(trial.epochs.items())
-    ]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    flags.refuse_unknown(tokens, ["--json"], COMMAND)
+    parser = flags.Parser(
+        prog=COMMAND,
+        usage="%(prog)s [FOLDER ...] [--json]",
+        description="Sweeps side by side, oldest first: name, date, trainable, status, trials, best, hours "
+        "(of the sweep, by the clock), parent (the sweeps that it was refined from).",
+    )
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help=f"Of sweeps (default: {RESULTS}/*).")
+    parser.add_argument("--json", action="store_true", help="A list of JSON, with more columns.")
+    asked = parser.values_of(tokens, {})
+    folders = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
+    if not folders:
+        raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {COMMAND} results/*")
+    return folders, bool(asked.json)
 
 
-def write_tables(record: Record, folder: Path) -> None:
-    """Both tables as Parquet, written beside and renamed."""
-    for name, table in ((TRIALS_FILE, trials_table(record)), (EPOCHS_FILE, epochs_table(record))):
-        partial = folder / f".{name}.part"
-        pq.write_table(table, partial)
-        partial.replace(folder / name)
+def show(folders: Sequence[Path], as_json: bool = False) -> int:
+    """Print all sweeps, oldest first; say in a line each what is none. The exit status."""
+    import pyarrow.compute as pc
+
+    from sweeps import comparison
+
+    rows = comparison.table(_read(folders))
+    if not rows.num_rows:
+        raise UserError(f"no sweep in {count(len(folders), 'place')}")
+    rows = rows.take(pc.sort_indices(rows["date"]))
+    if as_json:
+        print(json.dumps(rows.to_pylist(), default=str, indent=1))
+        return 0
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(comparison.printed(rows, width))
+    return 0
 
 
-def _trial_row(
-    trial: TrialRow, mode: str, knobs: Iterable[str], metrics: Mapping[str, str]
-) -> dict[str, Any]:
-    best_epoch = trial.best_epoch(mode)
-    best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
-    last = trial.epochs[max(trial.epochs)].metrics if trial.epochs else {}
-    params = {**trial.fixed, **trial.params}
-    return {
-        "id": trial.number,
-        "trainable": trial.trainable,
-        "status": trial.status,
-        "reason": trial.reason,
-        "log": trial.log,
-        "notices": "; ".join(trial.notices),
-        **{f"params_{name}": params.get(name) for name in knobs},
-        "epochs": len(trial.epochs),
-        "best_epoch": best_epoch,
-        **{f"best_{column}": best.get(name) for name, column in metrics.items()},
-        **{f"last_{column}": last.get(name) for name, column in metrics.items()},
-        "seconds": math.fsum(row.seconds for row in trial.epochs.values()),
-        **mean_costs((row.seconds, row.costs) for row in trial.epochs.values()),
-        "pc": trial.place.get("pc"),
-        "pid": trial.place.get("pid"),
-        "gpu": trial.place.get("gpu"),
-        "start": _moment(trial.start),
-        "end": None if trial.end is None else _moment(trial.end),
-        "seed": trial.seed,
-    }
+def _read(folders: Sequence[Path]) -> Iterator[Record]:
+    """The records there are, one in memory at a time."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from sweeps.journal import RecordUnreadable
+    from sweeps.record import Record
+
+    screen = Console(stderr=True)
+    shown = track(folders, "Reading", console=screen, transient=True, disable=not screen.is_terminal)
+    for folder in shown:
+        try:
+            yield Record.read(folder)
+        except (OSError, RecordUnreadable) as error:
+            why = _no_such(folder) or str(error)
+            screen.print(why, markup=False, highlight=False, soft_wrap=True)
 
 
-def _metric_names(record: Record) -> dict[str, str]:
-    """Logged name to column, also of a record without an epoch; a metric called like a column of ours
-    gets `_logged` behind it."""
-    judged = [record.about["metric"]] if "metric" in record.about else []
-    logged = (name for trial in record.trials for row in trial.epochs.values() for name in row.metrics)
-    names = dict.fromkeys([*judged, *logged])
-    ours = {"id", "epoch", "seconds", "time", *COSTS}
-    return {name: f"{name}_logged" if name in ours else name for name in names}
+def _no_such(folder: Path) -> str | None:
+    """What is there in place of a sweep's folder; None where that is the record's to say."""
+    if not folder.exists():
+        known = [str(path) for path in folder.parent.glob("[!.]*")] if folder.parent.is_dir() else []
+        return f"{place(folder)}: no such folder.{nearest(str(folder), known)}"
+    if not folder.is_dir():
+        return f"{place(folder)}: not a folder"
+    if (folder / SETTINGS_FILE).is_file():
+        return f"{place(folder)}: a run of training.fit, no sweep"
+    if any(folder.glob(f"[!.]*/{JOURNAL}")):
+        return f"{place(folder)}: no sweep, but a folder of sweeps: give {place(folder)}/*"
+    return None
 
 
-def _type_of(values: Iterable[Any]) -> pa.DataType:
-    """The narrowest Arrow type that holds all values."""
-    kinds = {type(value) for value in values if value is not None}
-    if not kinds:
-        return pa.null()
-    if kinds <= {bool}:
-        return pa.bool_()
-    if kinds <= {int}:
-        return pa.int64()
-    return pa.float64() if kinds <= {int, float} else pa.string()
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+if __name__ == "__main__":
+    sys.exit(main())

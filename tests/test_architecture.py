@@ -43,6 +43,10 @@ def none_of(allowed: Names) -> Names:
 
 
 VOCABULARY = ("sweeps.config", "sweeps.settings")
+RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison")
+"""Rooms that look at sweeps."""
+OF_A_FOLDER = ("sweeps.lock", "sweeps.config.JOURNAL")
+"""What else they know of a sweep's folder."""
 LIGHT = tuple(
     f"training.{name}"
     for name in (
@@ -97,8 +101,8 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         outside("ray.tune", "optuna", "__future__"),
     ),
     "results know the record alone": (
-        inside("sweeps.results"),
-        but(inside("sweeps"), "sweeps.record", "sweeps.rows"),
+        inside(*RESULTS),
+        but(inside("sweeps"), "sweeps.record", "sweeps.rows", "sweeps.journal", *RESULTS, *OF_A_FOLDER),
     ),
     "config, flags, registry are light": (
         inside("sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.registry", *LIGHT),
@@ -284,14 +288,15 @@ def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
 FIT_HELP = (
     "from training.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
 )
+RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PREPARE_HELP = "from training.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
 
 
 @pytest.mark.parametrize(
     "statement",
-    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP],
-    ids=["import", "--help", "fit --help", "prepare --help"],
+    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP, "import sweeps.results", RESULTS_HELP],
+    ids=["import", "--help", "fit --help", "prepare --help", "import results", "results --help"],
 )
 def test_the_program_starts_light(statement: str) -> None:
     assert heavy_after(statement, ROOT) == []

@@ -14,7 +14,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rich.console import Console
 
-from sweeps import registry, results
+from sweeps import registry, tables
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.identity import changes, identity
@@ -282,7 +282,7 @@ def test_the_table_has_the_model_and_nulls_for_the_knobs_of_another(tmp_path: Pa
     plan = planned(tmp_path)
     record = new_record(plan)
     play(plan, record, 10)
-    rows = results.trials_table(Record.read(plan.folder)).to_pylist()
+    rows = tables.trials_table(Record.read(plan.folder)).to_pylist()
     assert list(rows[0])[:3] == ["id", "trainable", "status"]
     for row, trial in zip(rows, record.trials, strict=True):
         assert row["trainable"] == trial.trainable

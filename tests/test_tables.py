@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps import results
+from sweeps import results, tables
 from sweeps.record import Record
 from tests.conftest import propose
 from training.costs import COSTS
@@ -33,7 +33,7 @@ def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
 
 
 def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
-    schema = results.trials_table(sample(tmp_path)).schema
+    schema = tables.trials_table(sample(tmp_path)).schema
     assert {field.name: str(field.type) for field in schema} == {
         "id": "int64",
         "status": "string",
@@ -61,7 +61,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
 
 
 def test_best_columns_are_of_the_best_epoch_and_last_columns_of_the_last(tmp_path: Path) -> None:
-    row = results.trials_table(sample(tmp_path)).to_pylist()[0]
+    row = tables.trials_table(sample(tmp_path)).to_pylist()[0]
     expected = {
         "epochs": 3,
         "best_epoch": 2,
@@ -83,35 +83,35 @@ def test_costs_are_columns_of_epochs_and_of_trials(tmp_path: Path) -> None:
     record.report(0, 1, 0.5, {"acc": 0.5}, 1.0, {"data_wait_pct": 10.0, "memory_gb": 2.0})
     record.report(0, 2, 0.5, {"acc": 0.5}, 3.0, {"data_wait_pct": 50.0, "memory_gb": 1.0})
     for known in (record, Record.read(tmp_path)):
-        epochs = results.epochs_table(known)
+        epochs = tables.epochs_table(known)
         assert epochs["data_wait_pct"].to_pylist() == [10.0, 50.0]
         assert epochs["gpu_util_pct"].to_pylist() == [None, None]
-        (row,) = results.trials_table(known).to_pylist()
+        (row,) = tables.trials_table(known).to_pylist()
         assert (row["data_wait_pct"], row["memory_gb"], row["gpu_util_pct"]) == (40.0, 2.0, None)
 
 
 def test_a_failed_trial_is_a_row_with_its_reason_and_no_score(tmp_path: Path) -> None:
-    row = results.trials_table(sample(tmp_path)).to_pylist()[1]
+    row = tables.trials_table(sample(tmp_path)).to_pylist()[1]
     assert (row["status"], row["reason"], row["log"]) == ("failed", "ValueError: no", "logs/trial_0001.log")
     assert (row["epochs"], row["best_epoch"], row["best_acc"], row["last_acc"]) == (0, None, None, None)
     assert row["params_lr"] == 0.2
 
 
 def test_a_trial_that_still_trains_is_a_row_without_an_end(tmp_path: Path) -> None:
-    row = results.trials_table(sample(tmp_path)).to_pylist()[2]
+    row = tables.trials_table(sample(tmp_path)).to_pylist()[2]
     assert (row["status"], row["end"], row["epochs"], row["best_epoch"]) == ("unfinished", None, 1, None)
     assert math.isnan(row["last_acc"])
     assert row["last_loss"] is None  # never logged by this trial
 
 
 def test_knobs_that_stood_still_are_columns_too(tmp_path: Path) -> None:
-    table = results.trials_table(sample(tmp_path))
+    table = tables.trials_table(sample(tmp_path))
     assert table["params_width"].to_pylist() == [8, 8, 8]
     assert table["params_bias"].to_pylist() == [True, True, True]
 
 
 def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> None:
-    table = results.epochs_table(sample(tmp_path))
+    table = tables.epochs_table(sample(tmp_path))
     assert {field.name: str(field.type) for field in table.schema} == {
         "id": "int64",
         "epoch": "int64",
@@ -144,7 +144,7 @@ def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> 
 def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
     values: list[Any], kind: str, expected: list[Any], tmp_path: Path
 ) -> None:
-    column = results.trials_table(sample(tmp_path, [{"knob": value} for value in values]))["params_knob"]
+    column = tables.trials_table(sample(tmp_path, [{"knob": value} for value in values]))["params_knob"]
     assert str(column.type) == kind
     assert column.to_pylist() == expected
 
@@ -152,22 +152,22 @@ def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
 def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     propose(record, {"lr": 0.1}, fixed={"depth": None})
-    assert results.trials_table(record)["params_depth"].to_pylist() == [None]
+    assert tables.trials_table(record)["params_depth"].to_pylist() == [None]
 
 
 def test_an_empty_record_makes_empty_tables(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
-    results.write_tables(record, tmp_path)
+    tables.write_tables(record, tmp_path)
     sweep = results.load(tmp_path)
     assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (0, 0)
     assert {"id", "status", "epochs"} <= set(sweep.trials.column_names)
 
 
 def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:
-    results.write_tables(sample(tmp_path), tmp_path)
+    tables.write_tables(sample(tmp_path), tmp_path)
     sweep = results.load(str(tmp_path))
     assert sweep.about["metric"] == "acc"
-    for name, table in ((results.TRIALS_FILE, sweep.trials), (results.EPOCHS_FILE, sweep.epochs)):
+    for name, table in ((tables.TRIALS_FILE, sweep.trials), (tables.EPOCHS_FILE, sweep.epochs)):
         written = pq.read_table(tmp_path / name)
         assert written.schema.equals(table.schema)
         assert written.num_rows == table.num_rows
@@ -181,12 +181,7 @@ def test_load_sees_a_sweep_that_is_still_running(tmp_path: Path) -> None:
     assert results.load(tmp_path).epochs.num_rows == 5
 
 
-def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"no sweep in {tmp_path}"):
-        results.load(tmp_path)
-
-
 def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
-    table = results.trials_table(sample(tmp_path))
+    table = tables.trials_table(sample(tmp_path))
     assert pa.Table.from_pandas(table.to_pandas()).num_rows == table.num_rows
