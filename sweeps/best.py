@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from training import checkpoints, knobs, plugins
+from training.single import BEST
 from training.values import Knob, UserError, load_yaml
 from training.words import place
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from sweeps.record import Record
 
-FOLDER, PARAMS_FILE, WEIGHTS_FILE = "best", "params.yaml", "weights.pt"
+PARAMS_FILE, WEIGHTS_FILE = "params.yaml", "weights.pt"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Best:
         return model.eval()
 
     def _weights(self) -> Path:
-        crowned = self.folder / FOLDER
+        crowned = self.folder / BEST
         if _trial_in(crowned) == self.number and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
         newest, faults = checkpoints.newest(checkpoints.folder_of(self.folder, self.number), self.params)
@@ -78,8 +79,8 @@ class Best:
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = _trial_in(self.folder / FOLDER)
-        there = f"{FOLDER}/ is of trial {of}" if of is not None else f"it has no {FOLDER}/"
+        of = _trial_in(self.folder / BEST)
+        there = f"{BEST}/ is of trial {of}" if of is not None else f"it has no {BEST}/"
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
         return f"{place(self.folder)}: no weights of trial {self.number}, the best one: {there}, and {why}"
 

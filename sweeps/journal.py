@@ -85,21 +85,48 @@ class Journal(JournalFileBackend):
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
 
 
-def replay(path: Path) -> tuple[Journal, JournalStorage]:
-    """The file and what it holds. A last line that is torn is left out: it may be being written.
+def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:
+    """The journal of a record, what is in it, and the id of its study.
+
+    A last line that is torn is left out: it may be being written.
+
+    Args:
+        path: of the file.
+        newest_format: of a record, that this version knows.
 
     Raises:
-        RecordUnreadable: it is damaged, and where.
+        FileNotFoundError: there is none.
+        RecordUnreadable: it is damaged, or of a newer version.
     """
+    if not path.is_file():
+        raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is missing")
     try:
-        return (journal := Journal(str(path))), JournalStorage(journal)
+        storage = JournalStorage(journal := Journal(str(path)))
     except (ValueError, LookupError, TypeError, AssertionError) as error:
-        torn = path.stat().st_size - whole_bytes(path)
-        if torn:
-            why = f"its last {torn:,} bytes are damaged; the sweep's --resume cuts them off, and goes on"
-        else:
-            why = f"damaged ({error})"
-        raise RecordUnreadable(f"{path}: {why}") from None
+        raise RecordUnreadable(f"{path}: {_damage(path) or f'damaged ({error})'}") from None
+    studies = storage.get_all_studies()
+    if not studies:
+        raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is empty")
+    about = studies[0].user_attrs
+    if "mode" not in about:
+        raise RecordUnreadable(f"{path}: an Optuna journal, but not the record of a sweep")
+    if about.get("format", 0) > newest_format:
+        raise RecordUnreadable(
+            f"{path}: of a newer version of this program (format {about['format']}; "
+            f"this one knows {newest_format}): upgrade it"
+        )
+    return journal, storage, storage.get_study_id_from_name(studies[0].study_name)
+
+
+def _damage(path: Path) -> str:
+    """What is wrong with the end of a record; "" when its lines are whole.
+
+    Raises:
+        RecordUnreadable: as `whole_bytes`.
+    """
+    torn = path.stat().st_size - whole_bytes(path)
+    how = "the sweep's --resume cuts them off, and goes on"
+    return f"its last {torn:,} bytes are damaged; {how}" if torn else ""
 
 
 def mend(path: Path) -> int:

@@ -23,7 +23,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config import JOURNAL
-from sweeps.journal import Journal, RecordUnreadable, mend, replay
+from sweeps.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
 from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of
@@ -94,25 +94,11 @@ class Record:
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or of a newer version.
         """
-        path = folder / JOURNAL
-        if not path.is_file():
-            raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is missing")
-        journal, storage = replay(path)
-        studies = storage.get_all_studies()
-        if not studies:
-            raise FileNotFoundError(f"no sweep in {folder}: {JOURNAL} is empty")
-        about = studies[0].user_attrs
-        if "mode" not in about:
-            raise RecordUnreadable(f"{path}: an Optuna journal, but not the record of a sweep")
-        if about.get("format", 0) > FORMAT:
-            raise RecordUnreadable(
-                f"{path}: of a newer version of this program (format {about['format']}; "
-                f"this one knows {FORMAT}): upgrade it"
-            )
         try:
-            return cls(folder, journal, storage, storage.get_study_id_from_name(studies[0].study_name))
+            return cls(folder, *open_study(folder / JOURNAL, FORMAT))
         except (LookupError, TypeError) as error:  # each line reads, and they do not belong together
-            raise RecordUnreadable(f"{path}: lines are missing ({type(error).__name__}: {error})") from None
+            why = f"lines are missing ({type(error).__name__}: {error})"
+            raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:

@@ -12,7 +12,6 @@ import yaml
 from ray.exceptions import RayError
 
 from sweeps import cluster
-from sweeps.best import FOLDER, PARAMS_FILE
 from sweeps.engine import job_of
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
@@ -21,6 +20,8 @@ from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from sweeps.trial import test_winner
 from training import checkpoints, durable
+
+FOLDER, PARAMS_FILE = "best", "params.yaml"
 
 
 def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dict[str, float]:
