@@ -1,0 +1,197 @@
+"""The same again: trials rerun with other seeds, and the sweeps that this one came from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+from sweeps.analysis import look
+from sweeps.journal import RecordUnreadable
+from sweeps.record import Record
+from sweeps.results import Sweep
+from training.words import short
+
+MOST_GENERATIONS = 8
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A trial and its reruns."""
+
+    number: int
+    scores: Mapping[int, float]
+    """Best score of each run, by the number of its trial; the first one is the trial itself."""
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores.values())
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the seeds."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else math.nan
+
+
+def confirmed(sweep: Sweep) -> list[Confirmed]:
+    """Trials that were rerun with other seeds, the best mean first."""
+    record = sweep.record
+    runs: dict[int, dict[int, float]] = defaultdict(dict)
+    for trial in record.trials:
+        original, score = getattr(trial, "confirms", None), trial.best_score(record.mode)
+        if original is None or score is None or trial.status != "finished":
+            continue
+        first = record.trials[original].best_score(record.mode)
+        if first is not None:
+            runs[original].setdefault(original, first)
+        runs[original][trial.number] = score
+    sign = -1 if record.mode == "max" else 1
+    found = [Confirmed(number, scores) for number, scores in runs.items()]
+    return sorted(found, key=lambda one: (sign * one.mean, one.number))
+
+
+def seeds(sweep: Sweep) -> go.Figure:
+    """How much the score depends on the seed: trials that were rerun, a point per seed."""
+    title, found = "Spread over seeds", confirmed(sweep)
+    if not found:
+        return look.blank(title, "No trial was rerun with another seed.")
+    figure = go.Figure()
+    names = [f"trial {one.number}" for one in found]
+    points = [(name, of, score) for name, one in zip(names, found, strict=True) for of, score in one.scores.items()]
+    figure.add_trace(
+        go.Scatter(
+            x=[name for name, _, _ in points],
+            y=[score for _, _, score in points],
+            text=[f"run as trial {of}" for _, of, _ in points],
+            mode="markers",
+            name="a seed",
+            marker={"color": look.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}},
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=names,
+            y=[one.mean for one in found],
+            error_y={"array": [0.0 if math.isnan(one.spread) else one.spread for one in found]},
+            mode="markers",
+            name="mean and standard deviation",
+            marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
+        )
+    )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
+    return look.dress(figure, title, "Each trial by its best epoch, with each seed that it was given.")
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A sweep that this one came from, or this one itself."""
+
+    name: str
+    generation: int
+    """0 is this sweep, 1 those that it came from."""
+    child: str
+    """Which sweep came from it; "" for this one."""
+    best: str
+    """Its best score with the name of its metric; "" where its folder is gone."""
+
+
+def ancestors(sweep: Sweep) -> list[Ancestor]:
+    """This sweep, those that it came from, those that they came from, as far as their folders are there."""
+    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", _best(sweep.record))]
+    seen = {sweep.folder.resolve()}
+    following = [(parent, sweep, 1) for parent in sweep.about.get("parents", [])]
+    while following:
+        parent, child, generation = following.pop(0)
+        name, folder = str(parent.get("name", "?")), _folder(parent, child.folder)
+        record = None if folder is None else _read(folder)
+        of = _name(child.about, child.folder)
+        found.append(Ancestor(name, generation, of, "" if record is None else _best(record)))
+        if record is None or folder is None or generation == MOST_GENERATIONS or folder.resolve() in seen:
+            continue
+        seen.add(folder.resolve())
+        parents = record.about.get("parents", [])
+        following += [(one, record, generation + 1) for one in parents]
+    return found
+
+
+def lineage(sweep: Sweep) -> go.Figure:
+    """Which sweeps this one came from, with the best of each."""
+    title, found = "Lineage", ancestors(sweep)
+    if len(found) == 1:
+        return look.blank(title, "This sweep was started from no other.")
+    columns: dict[int, list[Ancestor]] = defaultdict(list)
+    for one in found:
+        columns[one.generation].append(one)
+    places = {
+        one.name: (-generation, place - (len(column) - 1) / 2)
+        for generation, column in columns.items()
+        for place, one in enumerate(column)
+    }
+    figure = go.Figure()
+    for one in found:
+        if one.child in places:
+            (x0, y0), (x1, y1) = places[one.name], places[one.child]
+            line = {"color": look.GREY, "width": 2}
+            marker = {"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10}
+            figure.add_trace(
+                go.Scatter(x=[x0, x1], y=[y0, y1], mode="lines+markers", line=line, marker=marker, hoverinfo="skip")
+            )
+    figure.add_trace(
+        go.Scatter(
+            x=[places[one.name][0] for one in found],
+            y=[places[one.name][1] for one in found],
+            text=[f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}" for one in found],
+            mode="markers+text",
+            textposition="top center",
+            marker={
+                "size": 16,
+                "color": look.BLUE,
+                "symbol": ["star" if one.generation == 0 else "circle" for one in found],
+            },
+            hoverinfo="skip",
+        )
+    )
+    oldest = max(columns)
+    most = max(map(len, columns.values()))
+    figure.update_xaxes(visible=False, range=[-oldest - 0.5, 0.5])
+    figure.update_yaxes(visible=False, range=[-most / 2 - 0.2, most / 2 + 0.5])
+    says = "An arrow leads from a sweep to the one that was started with its record; the star is this one."
+    figure = look.dress(figure, title, says, height=130 + 110 * most, min_width=220 * (oldest + 1))
+    return figure.update_layout(showlegend=False)
+
+
+def _folder(parent: Mapping[str, Any], child: Path) -> Path | None:
+    """Where a parent is: as it was named then, or, where all were moved, beside its child."""
+    named = [Path(str(parent["folder"]))] if parent.get("folder") else []
+    beside = [child.parent / str(parent["name"])] if parent.get("name") else []
+    return next((folder for folder in [*named, *beside] if folder.is_dir()), None)
+
+
+def _read(folder: Path) -> Record | None:
+    try:
+        return Record.read(folder)
+    except (OSError, RecordUnreadable):
+        return None
+
+
+def _best(record: Record) -> str:
+    best = record.best()
+    if best is None:
+        return "no trial ended well"
+    return f"{record.about.get('metric', 'score')} {short(best.best_score(record.mode))}"
+
+
+def _name(about: Mapping[str, Any], folder: Path) -> str:
+    return str(about.get("sweep", folder.name))
+
+
+def _escaped(text: str) -> str:
+    """Plotly's texts know some tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,169 @@
+"""The trials of a sweep at one fidelity, as a study of Optuna's: what its figures and importances are made of.
+
+With early stopping few trials are complete, and those that are were chosen. So a study is made of the scores
+at one epoch, the highest that enough trials reached: scores of different epochs are never compared.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import TrialState, create_trial
+
+from sweeps.results import Sweep
+from sweeps.rows import TrialRow
+from training.values import Knob
+from training.words import count
+
+ENOUGH = 20
+"""Trials that a fidelity needs. Of fewer, the best quarter has fewer than 5, which is the least that Optuna's
+PED-ANOVA is said to need above its quantile."""
+ENOUGH_SHARE = 0.1
+"""Of all trials, likewise: of many, the few that came to the end are all alike."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What trials tried, by the names that the space asks for."""
+
+    params: Mapping[int, Mapping[str, Knob]]
+    """Of each trial, by its number."""
+    ranges: Mapping[str, BaseDistribution]
+    """Of each knob that has more than one value, over all trials."""
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Trials with their scores at one epoch."""
+
+    epoch: int
+    scores: Mapping[int, float]
+    """Trial number to score."""
+    tried: Tried
+    mode: str
+    trials: int
+    """How many there are in all."""
+
+    @property
+    def words(self) -> str:
+        """Which scores, and of how many trials."""
+        return f"scores at epoch {self.epoch}, of {len(self.scores):,} of {count(self.trials, 'trial')}"
+
+    @property
+    def best_first(self) -> list[int]:
+        """Numbers of the trials."""
+        sign = -1 if self.mode == "max" else 1
+        return sorted(self.scores, key=lambda number: (sign * self.scores[number], number))
+
+    def study(self, most: int | None = None) -> optuna.Study:
+        """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
+
+        Args:
+            most: of more, the best quarter of so many is in it, and the others evenly.
+        """
+        kept = self.best_first if most is None else _evenly(self.best_first, most)
+        trials = [self._trial(number) for number in reversed(kept)]
+        study = optuna.create_study(direction="maximize" if self.mode == "max" else "minimize")
+        study.add_trials(trials)
+        return study
+
+    def _trial(self, number: int) -> optuna.trial.FrozenTrial:
+        params = {name: v for name, v in self.tried.params[number].items() if name in self.tried.ranges}
+        ranges = {name: self.tried.ranges[name] for name in params}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a value between two steps: it was tried all the same
+            return create_trial(
+                state=TrialState.COMPLETE,
+                value=self.scores[number],
+                params=params,
+                distributions=ranges,
+                user_attrs={"number": number},
+            )
+
+
+def searched(sweep: Sweep) -> list[TrialRow]:
+    """Trials that were proposed, without those that repeat one with another seed."""
+    return [trial for trial in sweep.record.trials if getattr(trial, "confirms", None) is None]
+
+
+def fidelity(sweep: Sweep) -> Fidelity | None:
+    """The highest epoch that enough trials reached, or else as many as any; None while there is no score."""
+    trials = searched(sweep)
+    reached = Counter(e for trial in trials for e, row in trial.epochs.items() if math.isfinite(row.score))
+    if not reached:
+        return None
+    enough = min(max(ENOUGH, math.ceil(ENOUGH_SHARE * len(trials))), max(reached.values()))
+    epoch = max(epoch for epoch, times in reached.items() if times >= enough)
+    scores = {
+        trial.number: trial.epochs[epoch].score
+        for trial in trials
+        if epoch in trial.epochs and math.isfinite(trial.epochs[epoch].score)
+    }
+    return Fidelity(epoch, scores, tried(trials), sweep.record.mode, len(trials))
+
+
+def tried(trials: Sequence[TrialRow]) -> Tried:
+    """What trials tried, and the ranges of that.
+
+    A knob that Optuna has no word for (`sample_from`, a normal distribution) has the range of its values.
+    """
+    params = {trial.number: _named(trial) for trial in trials}
+    told: dict[str, list[BaseDistribution]] = {}
+    for trial in trials:
+        for name, distribution in trial.told.distributions.items():
+            if distribution not in (known := told.setdefault(name, [])):
+                known.append(distribution)
+    values: dict[str, dict[Knob, None]] = {}
+    for of_trial in params.values():
+        for name, value in of_trial.items():
+            values.setdefault(name, {})[value] = None
+    varied = {name: list(of_knob) for name, of_knob in values.items() if len(of_knob) > 1}
+    return Tried(
+        params, {name: _range(told.get(name, []), of_knob) for name, of_knob in sorted(varied.items())}
+    )
+
+
+def _named(trial: TrialRow) -> dict[str, Knob]:
+    """Its swept knobs as the space names them (of several trainables: `fashion_cnn.lr`)."""
+    named = dict(trial.told.params)
+    prefix = f"{trial.trainable}." if "trainable" in named and "trainable" not in trial.params else ""
+    return named | {
+        f"{prefix}{name}": value
+        for name, value in trial.params.items()
+        if name not in named and f"{trial.trainable}.{name}" not in named
+    }
+
+
+def _range(told: Sequence[BaseDistribution], values: Sequence[Knob]) -> BaseDistribution:
+    """One range for a knob: of all that it was given, or of its values."""
+    ranges = [d for d in told if isinstance(d, FloatDistribution | IntDistribution)]
+    if ranges and len(ranges) == len(told):
+        low, high, log = min(r.low for r in ranges), max(r.high for r in ranges), any(r.log for r in ranges)
+        if all(isinstance(r, IntDistribution) for r in ranges):
+            return IntDistribution(int(low), int(high), log=log)
+        return FloatDistribution(low, high, log=log)
+    if not told and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        numbers: list[Any] = list(values)
+        return FloatDistribution(float(min(numbers)), float(max(numbers)))
+    listed = [c for d in told if isinstance(d, CategoricalDistribution) for c in d.choices]
+    return CategoricalDistribution(list(dict.fromkeys([*listed, *values])))
+
+
+def _evenly(numbers: Sequence[int], most: int) -> list[int]:
+    if len(numbers) <= most:
+        return list(numbers)
+    best, others = numbers[: most // 4], numbers[most // 4 :]
+    step = len(others) / (most - len(best))
+    return [*best, *(others[int(index * step)] for index in range(most - len(best)))]

@@ -1,0 +1,116 @@
+"""How all figures look: one template, marks that need no colour to be told apart, words for an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from sweeps.rows import Status, TrialRow
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8A8A"
+PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
+"""Told apart whatever colours one sees: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
+PATTERNS = ("", "/", "x", ".", "-", "\\", "|", "+")
+"""Fillings of bars, as plotly calls them."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How what is of one kind is drawn."""
+
+    color: str
+    symbol: str
+    dash: str
+    pattern: str
+
+
+MARKS: dict[Status, Mark] = {
+    "finished": Mark(BLUE, "circle", "solid", ""),
+    "pruned": Mark(SKY, "line-ns-open", "dot", "/"),
+    "failed": Mark(VERMILLION, "x", "dash", "x"),
+    "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
+    "unfinished": Mark(GREEN, "circle-open", "longdash", "-"),
+}
+TEMPLATE = go.layout.Template(
+    layout={
+        "colorway": PALETTE,
+        "colorscale": {"sequential": "Cividis"},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a1a1a"},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "margin": {"l": 56, "r": 16, "t": 64, "b": 48},
+        "xaxis": {"gridcolor": "#e6e6e6", "linecolor": "#777", "zeroline": False, "automargin": True},
+        "yaxis": {"gridcolor": "#e6e6e6", "linecolor": "#777", "zeroline": False, "automargin": True},
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+        "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
+        "hovermode": "closest",
+    }
+)
+
+
+def dress(figure: go.Figure, title: str, says: str = "", height: int = 420, min_width: int = 0) -> go.Figure:
+    """A figure in the common look.
+
+    Args:
+        figure: to be dressed; it is changed.
+        title: what it shows.
+        says: what one must know to read it right.
+        height: pixels.
+        min_width: pixels below which it can't be read: a narrow page scrolls it.
+    """
+    subtitle = {"text": says, "font": {"size": 12, "color": "#444"}}
+    figure.update_layout(
+        template=TEMPLATE,
+        title={"text": title, "subtitle": subtitle, "y": None, "yanchor": None, "yref": None},
+        height=height,
+        width=None,
+        autosize=True,
+        margin_t=110 if figure.layout.showlegend is not False and len(figure.data) > 1 else 70,
+        meta={"min_width": min_width},
+    )
+    return figure
+
+
+def blank(title: str, why: str) -> go.Figure:
+    """A figure of nothing, with the reason on it."""
+    figure = go.Figure()
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(text=why, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    dress(figure, title, height=160)
+    figure.update_layout(meta={"why": why})
+    return figure
+
+
+def why_blank(figure: go.Figure) -> str:
+    """Why there is nothing on a figure; "" where there is something."""
+    return str((figure.layout.meta or {}).get("why", ""))
+
+
+def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int] = ()) -> list[TrialRow]:
+    """At most so many trials: those numbered in `first`, and the others evenly."""
+    if len(trials) <= most:
+        return list(trials)
+    kept = set(first[: most // 4])
+    others = [trial for trial in trials if trial.number not in kept]
+    chosen = np.linspace(0, len(others) - 1, most - len(kept)).round().astype(int)
+    kept |= {others[index].number for index in chosen}
+    return [trial for trial in trials if trial.number in kept]
+
+
+def span(values: Sequence[float]) -> list[float] | None:
+    """An axis that shows what is usual; None, all of it, where nothing lies far out."""
+    if not len(values):
+        return None
+    low, first, third, high = np.percentile(values, [0, 25, 75, 100])
+    reach = 4 * (third - first)
+    if reach == 0 or (low >= first - reach and high <= third + reach):
+        return None
+    bottom, top = max(low, first - reach), min(high, third + reach)
+    return [bottom - 0.05 * (top - bottom), top + 0.05 * (top - bottom)]

@@ -1,0 +1,265 @@
+"""What the search found: the best over time, and which knobs it hung on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+import plotly.graph_objects as go
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_param_importances, plot_slice
+from plotly.subplots import make_subplots
+
+from sweeps.analysis import look
+from sweeps.analysis.fidelity import ENOUGH, Fidelity, fidelity, searched
+from sweeps.results import Sweep
+from sweeps.rows import TrialRow
+from training.words import count
+
+TOP_TRIALS = 5
+"""That PED-ANOVA is to have above its quantile."""
+MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
+"""Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
+MOST_KNOBS, MOST_PAIRED = 10, 3
+"""Knobs with a slice, and knobs of which each two have a contour."""
+
+
+def history(sweep: Sweep) -> go.Figure:
+    """The best score so far, against trials that ended and against epochs spent."""
+    title = f"Best {_metric(sweep)} so far"
+    ended = sorted((t for t in searched(sweep) if t.end is not None), key=lambda t: (t.end, t.number))
+    if not any(trial.best_score(sweep.record.mode) is not None for trial in searched(sweep)):
+        return look.blank(title, "No epoch has been reported yet.")
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
+    _add_ended(figure, sweep, ended)
+    spent, scores = _by_epochs(sweep)
+    figure.add_trace(_steps("best of all epochs", spent, scores, "dash"), row=2, col=1)
+    figure.update_xaxes(title_text="trials ended", row=1, col=1)
+    figure.update_xaxes(title_text="epochs trained, of all trials together", row=2, col=1)
+    figure.update_yaxes(title_text=_metric(sweep))
+    figure.update_yaxes(range=look.span([point for trace in figure.data for point in trace.y]))
+    says = "Above, each trial by the best of its epochs. Below, what that took."
+    return look.dress(figure, title, says, height=640)
+
+
+def parallel_coordinates(sweep: Sweep) -> go.Figure:
+    """A line per trial through its score and its knobs."""
+    found, title = fidelity(sweep), "Parallel coordinates"
+    if found is None or not found.tried.ranges or len(found.scores) < 2:
+        return look.blank(title, _why_not(found, trials=2, knobs=1))
+    figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
+    for note in figure.layout.annotations:
+        note.font.size = 11
+    shown = _shown(found, MOST_LINES, "lines")
+    says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
+    width = 110 * (len(found.tried.ranges) + 1)
+    return look.dress(figure, title, says, height=460, min_width=min(width, 1400))
+
+
+def slices(sweep: Sweep) -> go.Figure:
+    """The score against each knob by itself, the most important knobs first."""
+    found, title = fidelity(sweep), "Each knob by itself"
+    if found is None or not found.tried.ranges or len(found.scores) < 2:
+        return look.blank(title, _why_not(found, trials=2, knobs=1))
+    knobs = _ranked(found)[:MOST_KNOBS]
+    study = found.study(MOST_POINTS)
+    figure = make_subplots(rows=math.ceil(len(knobs) / 2), cols=2, vertical_spacing=0.36 / len(knobs))
+    for place, knob in enumerate(knobs):
+        row, column = place // 2 + 1, place % 2 + 1
+        _take_over(figure, plot_slice(study, [knob], target_name=_metric(sweep)), row, column)
+        if column == 2:
+            figure.update_yaxes(title_text=None, row=row, col=column)
+    for trace in figure.data:
+        trace.marker = {"color": look.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
+    figure.update_yaxes(range=look.span(list(found.scores.values())))
+    left_out = len(found.tried.ranges) - len(knobs)
+    more = f"; {count(left_out, 'knob')} of less weight left out" if left_out else ""
+    says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}."
+    figure = look.dress(figure, title, says, height=130 + 270 * math.ceil(len(knobs) / 2))
+    return figure.update_layout(showlegend=False)
+
+
+def contour(sweep: Sweep) -> go.Figure:
+    """The score over each two of the most important knobs."""
+    found, title = fidelity(sweep), "Knobs two by two"
+    if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
+        return look.blank(title, _why_not(found, trials=5, knobs=2))
+    study = found.study(MOST_CELLS)
+    known = {name: {trial.params.get(name) for trial in study.trials} for name in _ranked(found)}
+    knobs = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
+    pairs = [
+        pair
+        for pair in itertools.combinations(knobs, 2)
+        if sum(set(pair) <= set(trial.params) for trial in study.trials) >= 5
+    ]
+    if not pairs:
+        return look.blank(title, "No two knobs were tried together in 5 trials.")
+    figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
+    for row, pair in enumerate(pairs, start=1):
+        part = plot_contour(study, list(pair), target_name=_metric(sweep))
+        part.data[0].showscale = row == 1
+        _take_over(figure, part, row, 1)
+    shared = [value for trace in figure.data if trace.type == "contour" for line in trace.z for value in line]
+    finite = [value for value in shared if value is not None and math.isfinite(value)]
+    if finite:
+        figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
+    says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}."
+    figure = look.dress(figure, title, says, height=110 + 360 * len(pairs))
+    return figure.update_layout(showlegend=False)
+
+
+def importance(sweep: Sweep) -> go.Figure:
+    """How much each knob decided whether a trial was among the best, by PED-ANOVA.
+
+    Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional knobs
+    https://arxiv.org/abs/2601.20800.
+    """
+    found, title = fidelity(sweep), "Importance of the knobs"
+    if why := why_no_importance(found):
+        return look.blank(title, why)
+    assert found is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a condition that few trials met: the words say how many there are
+        figure = plot_param_importances(found.study(), evaluator=_evaluator(found))
+    figure.update_traces(marker={"color": look.BLUE})
+    figure.update_xaxes(title_text="share of what all knobs decide")
+    figure.update_yaxes(title_text=None)
+    says = (
+        f"How much each knob decided whether a trial came among the best {_top(found):.0%} "
+        f"(PED-ANOVA): {found.words}."
+    )
+    figure = look.dress(figure, title, says, height=150 + 34 * len(found.tried.ranges))
+    return figure.update_layout(showlegend=False)
+
+
+def why_no_importance(found: Fidelity | None) -> str:
+    """Why no importance can be told; "" where it can."""
+    if found is None or len(found.scores) < ENOUGH:
+        reached = 0 if found is None else len(found.scores)
+        return (
+            f"Importance needs {ENOUGH} trials with a score at one epoch; there are {reached}. "
+            "With fewer it would be chance."
+        )
+    if len(set(found.scores.values())) == 1:
+        return f"All {len(found.scores)} trials have the same score: no knob decided anything."
+    if len(found.tried.ranges) < 2:
+        return "Importance compares knobs; here fewer than two were varied."
+    return ""
+
+
+def importances(sweep: Sweep) -> dict[str, float]:
+    """Knob to its share of what all decide, the largest first; {} where it can't be told."""
+    found = fidelity(sweep)
+    return {} if found is None or why_no_importance(found) else _importances(found)
+
+
+def _importances(found: Fidelity) -> dict[str, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return get_param_importances(found.study(), evaluator=_evaluator(found))
+
+
+def _evaluator(found: Fidelity) -> PedAnovaImportanceEvaluator:
+    return PedAnovaImportanceEvaluator(target_quantile=_top(found))
+
+
+def _top(found: Fidelity) -> float:
+    """The share of trials that count as the best: a tenth, or more where that is too few."""
+    return max(0.1, TOP_TRIALS / len(found.scores))
+
+
+def _ranked(found: Fidelity) -> list[str]:
+    """Knobs that trials at this fidelity have, by importance where that can be told."""
+    there = {name for number in found.scores for name in found.tried.params[number]}
+    knobs = [name for name in found.tried.ranges if name in there]
+    if why_no_importance(found):
+        return knobs
+    weight = _importances(found)
+    return sorted(knobs, key=lambda name: -weight.get(name, 0.0))
+
+
+def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> None:
+    mode = sweep.record.mode
+    scored = [(place, t, t.best_score(mode)) for place, t in enumerate(ended, start=1)]
+    points = [(place, trial, score) for place, trial, score in scored if score is not None]
+    for status, mark in look.MARKS.items():
+        of_status = [(place, trial, score) for place, trial, score in points if trial.status == status]
+        if of_status:
+            figure.add_trace(
+                go.Scatter(
+                    x=[place for place, _, _ in of_status],
+                    y=[score for _, _, score in of_status],
+                    text=[f"trial {trial.number}" for _, trial, _ in of_status],
+                    mode="markers",
+                    name=status,
+                    marker={"color": mark.color, "symbol": mark.symbol, "size": 8, "line": {"width": 1.5}},
+                ),
+                row=1,
+                col=1,
+            )
+    well = [(place, s) for place, t, s in points if t.status in ("finished", "pruned")]
+    if well:
+        places, bests = [place for place, _ in well], _running([score for _, score in well], mode)
+        figure.add_trace(_steps("best that ended well", places, bests, "solid"), row=1, col=1)
+
+
+def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
+    """Epochs spent by all trials until the best score rose, and that score."""
+    reports = sorted(
+        (row.time, row.score if trial.status not in ("failed", "diverged") else math.nan)
+        for trial in searched(sweep)
+        for row in trial.epochs.values()
+    )
+    sign = 1 if sweep.record.mode == "max" else -1
+    spent, scores = [], []
+    best = math.nan
+    for epochs, (_, score) in enumerate(reports, start=1):
+        if math.isfinite(score) and not sign * score <= sign * best:
+            best = score
+            spent.append(epochs)
+            scores.append(best)
+    return ([*spent, len(reports)], [*scores, best]) if spent else ([], [])
+
+
+def _running(scores: Sequence[float], mode: str) -> list[float]:
+    return list(itertools.accumulate(scores, max if mode == "max" else min))
+
+
+def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
+    line = {"shape": "hv", "color": look.BLACK, "width": 2.5, "dash": dash}
+    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)
+
+
+def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
+    """Put a figure of Optuna's, which has one pair of axes, into a place of another."""
+    for trace in part.data:
+        figure.add_trace(trace, row=row, col=column)
+    kept = ("title", "type", "range", "categoryorder", "categoryarray")
+    for axis, update in (("xaxis", figure.update_xaxes), ("yaxis", figure.update_yaxes)):
+        said: dict[str, Any] = part.layout[axis].to_plotly_json()
+        update(row=row, col=column, **{name: said[name] for name in kept if name in said})
+
+
+def _metric(sweep: Sweep) -> str:
+    return str(sweep.about.get("metric", "score"))
+
+
+def _shown(found: Fidelity, most: int, what: str) -> str:
+    """That not all are drawn."""
+    return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
+
+
+def _why_not(found: Fidelity | None, trials: int, knobs: int) -> str:
+    if found is None:
+        return "No epoch has been reported yet."
+    if len(found.tried.ranges) < knobs:
+        varied = "No knob was varied" if not found.tried.ranges else "Only one knob was varied"
+        return f"{varied}; this needs {count(knobs, 'knob')}."
+    return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
+
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
