@@ -1,0 +1,127 @@
+"""The range of a knob on its own scale: where in it values lie, and how it becomes narrower or wider."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+Side = Literal["low", "high"]
+WIDER = 0.25
+"""Of a range, on its scale: how far it is widened at once."""
+LEAST_MARGIN = 0.05
+"""Of a range, on its scale: how much is left at least around the values that are kept."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included."""
+
+    low: float
+    high: float
+    is_log: bool = False
+    step: float | None = None
+    """None where it is continuous; 1 of whole numbers."""
+    is_whole: bool = False
+
+    def share(self, value: float) -> float:
+        """Where a value lies: 0 at the low end, 1 at the high end."""
+        low, high = self._bent(self.low), self._bent(self.high)
+        return 0.5 if high == low else (self._bent(value) - low) / (high - low)
+
+    def at(self, share: float) -> float:
+        """The value that lies there; what is behind an end, too."""
+        low, high = self._bent(self.low), self._bent(self.high)
+        bent = low + share * (high - low)
+        return math.exp(bent) if self.is_log else bent
+
+    def around(self, values: Sequence[float]) -> Range:
+        """The hull of some values and a margin: the mean gap between them, which is by how much the hull of
+        a few draws falls short of the range that they are from."""
+        shares = sorted(self.share(value) for value in values)
+        gap = (shares[-1] - shares[0]) / max(1, len(shares) - 1)
+        margin = max(gap, LEAST_MARGIN)
+        low, high = (self.at(min(1.0, max(0.0, end))) for end in (shares[0] - margin, shares[-1] + margin))
+        return self._outward(low, high).within(self)
+
+    def wider(self, side: Side) -> Range:
+        """A quarter more on one side. It never crosses zero, and one that lies between 0 and 1 (a rate, a
+        share) goes half of the way to 1 at most."""
+        step = self.step or 0.0
+        if side == "high":
+            high = self.at(1 + WIDER) if self.is_log else max(self.at(1 + WIDER), self.high + step)
+            if not self.is_log and not self.is_whole and self.low >= 0 and self.high <= 1:
+                high = min(high, (self.high + 1) / 2)
+            return replace(self._outward(self.low, high), low=self.low)
+        low = self.at(-WIDER) if self.is_log else min(self.at(-WIDER), self.low - step)
+        if self.low >= 0:
+            low = max(low, min(1.0, self.low) if self.is_whole else 0.0)
+        low = self._outward(low, self.high).low
+        return self if self.is_log and low <= 0 else replace(self, low=low)
+
+    def within(self, other: Range) -> Range:
+        """What of it lies in another, of which it keeps scale and steps; the other where nothing does."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return other if low > high else replace(other, low=low, high=high)
+
+    def values(self) -> int | None:
+        """How many there are; None where it is continuous."""
+        return None if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def __str__(self) -> str:
+        by = f" in steps of {self.step:g}" if self.step not in (None, 1) else ""
+        return f"{self.low:.4g} to {self.high:.4g}{by}{', log scale' if self.is_log else ''}"
+
+    def _bent(self, value: float) -> float:
+        return math.log(value) if self.is_log else value
+
+    def _outward(self, low: float, high: float) -> Range:
+        """Two digits, or whole steps, which leave nothing out."""
+        if self.step is None:
+            width = None if self.is_log else high - low
+            return replace(self, low=_rounded(low, math.floor, width), high=_rounded(high, math.ceil, width))
+        low, high = (
+            math.floor(low / self.step + 1e-9) * self.step,
+            math.ceil(high / self.step - 1e-9) * self.step,
+        )
+        if self.is_whole:
+            return replace(self, low=round(low), high=round(high))
+        digits = max(0, 3 - math.floor(math.log10(self.step)))
+        return replace(self, low=round(low, digits), high=round(high, digits))
+
+
+def range_of(words: Iterable[BaseDistribution]) -> Range | None:
+    """All that these distributions hold together; None where they are choices."""
+    found: list[Any] = list(words)
+    if not found or any(isinstance(word, CategoricalDistribution) for word in found):
+        return None
+    first = found[0]
+    is_whole = type(first).__name__.startswith("Int")
+    low, high = min(word.low for word in found), max(word.high for word in found)
+    return Range(low, high, bool(first.log), first.step, is_whole)
+
+
+def choices_of(words: Iterable[BaseDistribution]) -> list[Any]:
+    """All choices that these distributions hold together, in their order; [] where they are ranges."""
+    found = [word.choices for word in words if isinstance(word, CategoricalDistribution)]
+    return list(dict.fromkeys(value for choices in found for value in choices))
+
+
+def are_ordered(values: Sequence[Any]) -> bool:
+    """Whether these are at least three numbers, each larger than the one before."""
+    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return are_numbers and len(values) >= 3 and list(values) == sorted(set(values))
+
+
+def _rounded(value: float, to: Callable[[float], int], width: float | None) -> float:
+    """Two digits: of the value, or of the range that it ends."""
+    size = abs(value) if width is None else width
+    if size == 0 or not math.isfinite(size):
+        return value
+    places = 1 - math.floor(math.log10(size))
+    scaled = value * 10.0**places
+    whole = round(scaled) if abs(scaled - round(scaled)) < 1e-6 else to(scaled)
+    return round(whole / 10.0**places, max(places, 0))
