@@ -24,7 +24,7 @@ class Bracket:
     """Trials that are judged against each other."""
 
     first: int
-    """Number of its first trial; the others follow it."""
+    """Which of the searched trials is its first, from 0; the others follow it."""
     size: int
     """Trials that it has when all are proposed."""
     rungs: tuple[int, ...]
@@ -52,28 +52,28 @@ def band(config: SweepConfig) -> list[tuple[int, tuple[int, ...]]]:
     ]
 
 
-def bracket_of(config: SweepConfig, planned_trials: Sequence[int], number: int) -> Bracket:
+def bracket_of(config: SweepConfig, planned_trials: Sequence[int], nth: int) -> Bracket:
     """The bracket that a trial is in.
 
     Args:
         config: max_epochs, grace_epochs and reduction_factor.
         planned_trials: of the sweep's runs, each number larger than the one before. Where it was
             raised, a new band begins: a bracket that was decided is not opened again.
-        number: of the trial.
+        nth: which of the searched trials it is, from 0.
     """
-    first, last = 0, number + 1
+    first, last = 0, nth + 1
     for last in planned_trials:
-        if number < last:
+        if nth < last:
             break
         first = last
     whole = band(config)
     width = sum(size for size, _ in whole)
-    first += (number - first) // width * width
+    first += (nth - first) // width * width
     for size, judged in whole:
-        if number < first + size:
-            return Bracket(first, min(size, max(last, number + 1) - first), judged)
+        if nth < first + size:
+            return Bracket(first, min(size, max(last, nth + 1) - first), judged)
         first += size
-    raise AssertionError(f"trial {number} is in no bracket of {whole}")
+    raise AssertionError(f"trial {nth} is in no bracket of {whole}")
 
 
 def verdict(
@@ -88,7 +88,7 @@ def verdict(
         epoch: its last one.
         score: what it reported, when the record does not have it yet.
     """
-    bracket = bracket_of(config, record.planned_trials, number)
+    bracket = bracket_of(config, record.planned_trials, record.nth(number))
     if epoch not in bracket.rungs:
         return "goes on"
 
@@ -110,10 +110,10 @@ def _decide(
     score_at: Callable[[int, int], float | None],
 ) -> list[int] | None:
     """The trials that go on behind a rung; None while some have not come to it."""
-    if bracket.first + bracket.size > len(record.trials):
+    if bracket.first + bracket.size > len(record.searched):
         return None
     sign = -1.0 if record.mode == "max" else 1.0
-    entrants = list(range(bracket.first, bracket.first + bracket.size))
+    entrants = [t.number for t in record.searched[bracket.first : bracket.first + bracket.size]]
     for rung, kept in zip(bracket.rungs, bracket.kept(config.reduction_factor)[1:], strict=True):
         decided = record.halvings.get((bracket.first, rung))
         if decided is None:
@@ -133,13 +133,13 @@ def _decide(
 
 def expected_epochs(config: SweepConfig) -> int:
     """Epochs that all brackets train when no trial fails."""
-    total = number = 0
-    while number < (planned := config.num_trials or 0):
-        bracket = bracket_of(config, [planned], number)
+    total = nth = 0
+    while nth < (planned := config.num_trials or 0):
+        bracket = bracket_of(config, [planned], nth)
         before = 0
         kept = bracket.kept(config.reduction_factor)
         for epoch, trials in zip((*bracket.rungs, config.max_epochs), kept, strict=True):
             total += trials * (epoch - before)
             before = epoch
-        number = bracket.first + bracket.size
+        nth = bracket.first + bracket.size
     return total

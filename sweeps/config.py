@@ -79,6 +79,12 @@ class SweepConfig:
     address: str | None = None
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
 
+    confirm: int = 0
+    """New seeds with which the best trials are trained again when the search has ended; their mean says which
+    is the best. 0: none."""
+    confirm_top: int = 3
+    """How many of the best trials --confirm trains again."""
+
     max_failures: int = 0
     """Times that a trial which raised is tried again before it counts as failed."""
     checkpoint_epochs: int | None = None
@@ -127,6 +133,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What to train": ("name", "trainable", "search_space", "params", "precision", "strategy", "compile"),
     "Search": ("searcher", "num_trials", "metric", "mode", "seed"),
     "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
+    "Confirmation": ("confirm", "confirm_top"),
     "Resources": (
         "cpus_per_trial",
         "gpus_per_trial",
@@ -142,13 +149,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
 OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})
 """Settings of one call, not of the sweep: never in sweep.yaml."""
 
-MOST = {"seed": 2**32 - 1, "num_trials": 1_000_000}
+MOST = {"seed": 2**32 - 1, "num_trials": 1_000_000, "confirm": 1_000}
 MINIMUM: dict[str, float] = {
     "num_trials": 1,
     "seed": 0,
     "max_epochs": 1,
     "grace_epochs": 1,
     "reduction_factor": 2,
+    "confirm": 0,
+    "confirm_top": 1,
     "cpus_per_trial": 1,
     "gpus_per_trial": 0,
     "max_concurrent": 1,

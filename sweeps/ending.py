@@ -6,7 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from sweeps import confirm, export
 from sweeps.config import CONFIG_FILE
+from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
@@ -31,11 +33,15 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
         _say_failure(record)
     else:
         _say_best(plan, record, test_scores)
-    unfinished = len(record.live)
+    reruns = len(confirm.unfinished(record))
+    unfinished = count(len(record.live) - reruns, "trial")
+    if confirm.is_pending(record) and end.outcome != "finished":
+        to_come = len(confirm.to_come(record))
+        unfinished += f"; of its confirmation {count(reruns, 'rerun')} unfinished, {to_come} to come"
     if end.outcome == "lost":
         print(f"The sweep broke off: {end.error}. What was recorded is whole.")
     elif end.outcome != "finished":
-        print(f"The sweep was {_called(end.outcome)}; {count(unfinished, 'trial')} unfinished.")
+        print(f"The sweep was {_called(end.outcome)}; {unfinished}.")
     print(f"All of it  {place(plan.folder)}")
     print(_what_next(plan, record, end))
     if end.outcome == "interrupted":
@@ -58,17 +64,44 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     assert best is not None
     score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
     model = f" ({best.trainable})" if len(plan.models) > 1 else ""
-    ended = ", of those that ended" if record.live else ""
-    print(f"\nBest       trial {best.number}{model}: {plan.config.metric} {score} in epoch {epoch}{ended}")
+    print(f"\nBest       trial {best.number}{model}: {plan.config.metric} ", end="")
+    if confirmed := record.confirmed():
+        _say_confirmed(record, confirmed)
+    else:
+        ended = ", of those that ended" if record.live else ""
+        print(f"{score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         print(f"Test       {words} (rows that no trial has seen, scored once)")
-    if (plan.folder / "best").is_dir():
-        print(f"Weights    {place(plan.folder / 'best')}")
+    if (plan.folder / export.FOLDER).is_dir():
+        print(f"Weights    {place(plan.folder / export.FOLDER)}")
+        fit_again = command("training.fit", *export.again(plan, best), *flags.machine_given())
+        print(f"Train it again  {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
         print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(failed)}")
+
+
+def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:
+    """The rest of the line of the best one, and a line for each that was trained again."""
+    first = confirmed[0]
+    if not first.scores:
+        best = record.best()
+        score = "" if best is None else short(best.best_score(record.mode))
+        print(f"{score} in the search; no rerun with another seed ended well")
+    else:
+        print(f"{_mean(first)} with new seeds")
+    for trial in confirmed:
+        searched = short(record.trials[trial.number].best_score(record.mode))
+        failures = f", {count(trial.failures, 'rerun')} failed or diverged" if trial.failures else ""
+        words = f"{_mean(trial)} ({', '.join(map(short, trial.scores))})" if trial.scores else "no score"
+        print(f"Confirmed  trial {trial.number}: {words}{failures}; {searched} in the search")
+
+
+def _mean(trial: Confirmed) -> str:
+    spread = "" if trial.std is None else f" +/- {short(trial.std)}"
+    return f"{short(trial.mean)}{spread}, mean of {len(trial.scores)}"
 
 
 def _say_failure(record: Record) -> None:

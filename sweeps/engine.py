@@ -6,23 +6,27 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import cluster, data
+from sweeps import cluster, confirm, data
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.plan import Plan
-from sweeps.progress import SweepReporter
+from sweeps.progress import RerunReporter, SweepReporter
 from sweeps.record import Record
+from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
 from sweeps.tables import write_tables
 from sweeps.trial import Job, SweepTrial
+from training import checkpoints
 from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
 
@@ -56,54 +60,71 @@ def job_of(plan: Plan) -> Job:
 def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
-    slots = cluster.slots(config, offered.pcs)
     end = End(config.time_budget_hours, record.elapsed_s)
-    disk = Disk(plan.folder, config.min_free_gb, slots)
+    disk = Disk(plan.folder, config.min_free_gb, cluster.slots(config, offered.pcs))
     for trial in record.live:
         disk.measure(trial.number)
-    reporter = SweepReporter(plan, record, disk)
-    to_train = (config.num_trials or 0) - (len(record.trials) - len(record.live))
-    if to_train > 0:
-        shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
+    ended = [trial for trial in record.searched if trial.status != "unfinished"]
+    if len(ended) < (config.num_trials or 0):
         searcher = plan.searcher.build(config, plan.space, record)
-        searcher.slots, searcher.waits = slots, plan.waits(record)
-        ends_at = getattr(plan.scheduler, "ends_at", None)
-        keeper = RecordKeeper(
-            config, record, plan.folder, end, disk, reporter.say, ends_at, searcher.begin_again
-        )
-        tuner = _tuner(plan, record, offered, searcher, keeper, reporter)
-        with _max_pending(slots), stops_on_signals(end, reporter.say):
-            try:
-                with contextlib.closing(keeper):
-                    tuner.fit()
-            except Exception as error:  # Tune wraps what a callback raises
-                if (why := _why_lost(error, plan.folder)) is None:
-                    raise
-                end.stop("lost", why)
-            finally:
-                reporter.close()
+        searcher.waits = plan.waits(record)
+        reporter = SweepReporter(plan, record, disk)
+        _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
+    if end.outcome == "finished" and confirm.is_due(record):
+        for number in confirm.give_up_others(record):
+            checkpoints.remove(checkpoints.folder_of(plan.folder, number))
+        searcher = confirm.RerunSearcher(config, plan.space, record)
+        reporter = RerunReporter(plan, record, disk)
+        reporter.say(f"\nConfirming {confirm.describe(config)}")
+        _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
     try:
         write_tables(record, plan.folder)
     except OSError as error:
-        reporter.say(f"The tables can't be written: {error}")
+        print(f"The tables can't be written: {error}", flush=True)
     return end
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of a sweep that is one run of Tune: the search, or the reruns of its best."""
+
+    searcher: RecordSearcher
+    scheduler: ModuleType
+    reporter: SweepReporter
+
+
+def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
+    """One run of Tune, to its end; how it ended is in `end`."""
+    searcher, reporter = phase.searcher, phase.reporter
+    searcher.slots = cluster.slots(plan.config, offered.pcs)
+    shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
+    ends_at = getattr(phase.scheduler, "ends_at", None)
+    keeper = RecordKeeper(
+        plan.config, record, plan.folder, end, disk, reporter.say, ends_at, searcher.begin_again
+    )
+    tuner = _tuner(plan, record, offered, phase, keeper)
+    with _max_pending(searcher.slots), stops_on_signals(end, reporter.say):
+        try:
+            with contextlib.closing(keeper):
+                tuner.fit()
+        except Exception as error:  # Tune wraps what a callback raises
+            if (why := _why_lost(error, plan.folder)) is None:
+                raise
+            end.stop("lost", why)
+        finally:
+            reporter.close()
+
+
 def _tuner(
-    plan: Plan,
-    record: Record,
-    offered: cluster.Cluster,
-    searcher: RecordSearcher,
-    keeper: RecordKeeper,
-    reporter: SweepReporter,
+    plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, keeper: RecordKeeper
 ) -> tune.Tuner:
     config = plan.config
     resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(
-            search_alg=searcher,
-            scheduler=plan.scheduler.build(config, record),
+            search_alg=phase.searcher,
+            scheduler=phase.scheduler.build(config, record),
             num_samples=-1,  # the searcher counts: Tune ends idle processes once it has all trials
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -114,7 +135,7 @@ def _tuner(
             storage_path=str(plan.folder),
             stop=keeper.end,
             callbacks=[keeper],
-            progress_reporter=reporter,
+            progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
             # The keeper says who saves at the end; a trial that failed has nothing to save. Tune's own
             # folders of them are empty: to bound their number, Tune would write its whole state again

@@ -27,9 +27,10 @@ WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
+        *("confirm", "confirm_top"),
     }
 )
-"""Where a sweep runs, and what it keeps there: no result depends on it."""
+"""Where a sweep runs, what it keeps there, what comes after the search: its results do not depend on it."""
 
 
 def identity(plan: Plan) -> Identity:

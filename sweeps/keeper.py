@@ -18,6 +18,7 @@ from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from sweeps import keeping
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -90,7 +91,7 @@ class RecordKeeper(Callback):
                 if not result["has_test"]:
                     self._record.note_without_test(self._record.trials[number].trainable)
         if result["done"] and result.get("status") in (None, "finished"):
-            result[SHOULD_CHECKPOINT] = self._record.would_lead(number, self._config.keep_checkpoints)
+            result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
@@ -124,7 +125,7 @@ class RecordKeeper(Callback):
                 return
             status, reason = "failed", f"its weights can't be saved: {fault}"
         log = self._write_log(number, result.pop("traceback", None))
-        before = self._record.leaders(self._config.keep_checkpoints)
+        before = keeping.kept(self._config, self._record, self._folder)
         self._record.end(number, status, reason, log)
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
@@ -173,10 +174,13 @@ class RecordKeeper(Callback):
     def _lacks_weights(self, number: int) -> bool:
         """Whether it is among the best and has no checkpoint of its best epoch."""
         best = self._record.trials[number].best_epoch(self._record.mode)
-        if best is None or not self._record.would_lead(number, self._config.keep_checkpoints):
+        if best is None or not self._is_to_stay(number):
             return False
         there = checkpoints.all_of(checkpoints.folder_of(self._folder, number))
         return not there or checkpoints.epoch_of(there[0]) < best
+
+    def _is_to_stay(self, number: int) -> bool:
+        return keeping.would_be_kept(self._config, self._record, self._folder, number)
 
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
@@ -198,11 +202,11 @@ class RecordKeeper(Callback):
         return str(log)
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
-        """Of trials that ended: all but the newest one of each that leads."""
-        leaders = self._record.leaders(self._config.keep_checkpoints)
+        """Of trials that ended: all but the newest one of each whose weights stay."""
+        staying = keeping.kept(self._config, self._record, self._folder)
         for number in numbers:
             of_trial = checkpoints.folder_of(self._folder, number)
-            if number in leaders:
+            if number in staying:
                 checkpoints.keep_newest(of_trial, 1)
             else:
                 checkpoints.remove(of_trial)

@@ -60,6 +60,9 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
     score = None if best is None else best.best_score(record.mode)
     leads = "no trial ended well"
     if best is not None:
+        confirmed = record.confirmed()
+        if confirmed and confirmed[0].scores:
+            score = confirmed[0].mean
         of_those = ", of those that ended" if record.live else ""
         leads = f"best {metric} {short(score)} (trial {best.number}{of_those})"
     return {

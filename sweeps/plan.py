@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, data, models, registry
+from sweeps import cluster, confirm, data, models, registry
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
@@ -53,7 +53,9 @@ class Plan:
 
         def waits(trial: TrialRow) -> bool:
             last = max(trial.epochs, default=0)
-            return bool(self.scheduler.waits_at(self.config, record, trial.number, last))
+            return trial.confirms is None and bool(
+                self.scheduler.waits_at(self.config, record, trial.number, last)
+            )
 
         return waits
 
@@ -102,6 +104,7 @@ def describe(plan: Plan) -> str:
         ("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
         ("epochs", f"about {plan.expected_epochs:,} expected, {epochs_to_end:,} without pruning"),
+        *([("confirm", confirm.describe(config))] if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", place(plan.folder)),
     ]

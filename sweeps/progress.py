@@ -6,7 +6,9 @@ On a terminal one table that is redrawn in place; into a file or a pipe, a few l
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune import CLIReporter
@@ -15,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sweeps import confirm
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.plan import Plan
@@ -54,8 +57,7 @@ class SweepReporter(CLIReporter):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:
-        status = summary(self._record, self._config, self._expected_epochs, self._waits)
-        status += f"; {self._disk.in_words}"
+        status = f"{self._summary()}; {self._disk.in_words}"
         view = Group(Text(status), self._table(whole=done))
         if not self.console.is_terminal:
             self.console.print(view if done else Text(status), soft_wrap=True)
@@ -67,6 +69,14 @@ class SweepReporter(CLIReporter):
         if done:
             self.close()
 
+    def _summary(self) -> str:
+        return summary(self._record, self._config, self._expected_epochs, self._waits)
+
+    @property
+    def _trials(self) -> Sequence[TrialRow]:
+        """Those to show."""
+        return self._record.searched
+
     def close(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
@@ -75,7 +85,8 @@ class SweepReporter(CLIReporter):
 
     def _table(self, whole: bool) -> Table:
         table = Table(box=None, pad_edge=False)
-        table.add_column("trial", justify="right")
+        for title in self._first_columns():
+            table.add_column(title, justify="right")
         table.add_column("status")
         if len(self._config.trainables) > 1:
             table.add_column("trainable")
@@ -90,10 +101,13 @@ class SweepReporter(CLIReporter):
         for trial in rows:
             word = trial.status if whole else _word(trial, self._waits)
             table.add_row(*self._cells(trial, word, knobs), style="bold" if trial is best else None)
-        hidden = len(self._record.trials) - table.row_count
+        hidden = len(self._trials) - table.row_count
         if hidden > 0:
             table.caption, table.caption_justify = f"and {hidden} more", "left"
         return table
+
+    def _first_columns(self) -> dict[str, Callable[[TrialRow], str]]:
+        return {"trial": lambda trial: str(trial.number)}
 
     def _rows(self, whole: bool) -> list[TrialRow]:
         """Those that train, then the others from best to worst, as many as the screen holds."""
@@ -103,14 +117,14 @@ class SweepReporter(CLIReporter):
             score = trial.best_score(str(self._config.mode))
             return trial.status != "unfinished", score is None, sign * (score or 0.0)
 
-        trials = sorted(self._record.trials, key=rank)
+        trials = sorted(self._trials, key=rank)
         room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
         return trials[:room]
 
     def _cells(self, trial: TrialRow, word: str, knobs: list[str]) -> list[Text | str]:
         last = trial.epochs[max(trial.epochs)].score if trial.epochs else None
         return [
-            str(trial.number),
+            *(cell(trial) for cell in self._first_columns().values()),
             Text(word, style=_COLOURS.get(word, "")),
             *([trial.trainable] if len(self._config.trainables) > 1 else []),
             str(max(trial.epochs, default=0)),
@@ -118,6 +132,21 @@ class SweepReporter(CLIReporter):
             short(trial.best_score(str(self._config.mode))),
             *(short(trial.params.get(name)) for name in knobs),
         ]
+
+
+class RerunReporter(SweepReporter):
+    """The same while the best trials are trained again with new seeds."""
+
+    def _summary(self) -> str:
+        return summary_of_reruns(self._record, self._config)
+
+    @property
+    def _trials(self) -> Sequence[TrialRow]:
+        return [trial for trial in self._record.trials if trial.confirms is not None]
+
+    def _first_columns(self) -> dict[str, Callable[[TrialRow], str]]:
+        columns = {"reruns": lambda trial: str(trial.confirms), "seed": lambda trial: str(trial.seed)}
+        return {**super()._first_columns(), **columns}
 
 
 def _word(trial: TrialRow, waits: Waits | None) -> str:
@@ -140,7 +169,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     epochs = saved = ended_epochs = 0
     best: TrialRow | None = None
-    for trial in record.trials:
+    for trial in record.searched:
         counts[_word(trial, waits)] += 1
         epochs += len(trial.epochs)
         if trial.status not in ("failed", "diverged") and _is_better(trial, best, record.mode):
@@ -149,9 +178,10 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
             ended_epochs += len(trial.epochs)
         if trial.status == "pruned":
             saved += config.max_epochs - len(trial.epochs)
-    ended = len(record.trials) - len(record.live)
+    live = counts["training"] + counts["waiting"]
+    ended = len(record.searched) - live
     left_s = None
-    if ended and epochs and config.num_trials and len(record.live):
+    if ended and epochs and config.num_trials and live:
         # Those that end first have trained least, so what has ended alone would promise too much.
         expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
         left_s = max(0.0, expected - epochs) * elapsed_s / epochs
@@ -164,4 +194,29 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
     return (
         f"trials {ended}/{config.num_trials} ended ({states}); best {config.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} gone{time_left}"
+    )
+
+
+def summary_of_reruns(record: Record, config: SweepConfig) -> str:
+    """Two lines on the reruns of the top, as `summary` has them of the search."""
+    reruns = {number: record.reruns.of(number) for number in record.reruns.numbers}
+    begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
+    ended = [rerun for rerun in begun if rerun.status != "unfinished"]
+    means = []
+    for number, of_trial in reruns.items():
+        scores = [rerun.best_score(record.mode) for rerun in of_trial if rerun.status == "finished"]
+        if finite := [score for score in scores if score is not None]:
+            means.append(f"trial {number} {short(statistics.fmean(finite))} of {len(finite)}")
+    epochs = sum(len(rerun.epochs) for rerun in begun)
+    seconds = sum(row.seconds for rerun in begun for row in rerun.epochs.values())
+    to_train = (len(begun) + len(confirm.to_come(record)) - len(ended)) * config.max_epochs
+    to_train -= sum(len(rerun.epochs) for rerun in begun if rerun.status == "unfinished")
+    training = sum(rerun.status == "unfinished" for rerun in begun)
+    time_left = ""
+    if training and epochs:
+        time_left = f", about {duration(to_train * seconds / epochs / training)} left"
+    return (
+        f"reruns {len(ended)}/{len(begun) + len(confirm.to_come(record))} ended; "
+        f"mean {config.metric} {', '.join(means) or 'none yet'}\n"
+        f"epochs {epochs:,} trained again; {duration(record.elapsed_s)} gone{time_left}"
     )

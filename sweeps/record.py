@@ -8,6 +8,7 @@ optuna-dashboard package opens it as it is.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 import math
@@ -20,20 +21,21 @@ from typing import Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.config import JOURNAL
+from sweeps.confirmed import Confirmed, Reruns
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
-from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of
+from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of, template_of
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
 
-FORMAT = 2
+FORMAT, WITHOUT_RERUNS = 3, 2
 """Of the record: a number that grows when older programs would misread it. 1: all trials are of one
-trainable, named once."""
+trainable, named once. 2: each names its own. 3: some are reruns of others (from the first of them on)."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -63,10 +65,12 @@ class Record:
         self.cut_bytes = 0
         """Of the end of the file that was torn, when it was opened to go on."""
         self.trials: list[TrialRow] = []
-        about = storage.get_study_user_attrs(study_id)
-        self.about: dict[str, Any] = dict(about)
-        """sweep, metric, mode, seed, fixed, started, runs; later outcome and test."""
+        self.searched: list[TrialRow] = []
+        """Those of them that the search has proposed: all but reruns."""
+        self.about: dict[str, Any] = dict(storage.get_study_user_attrs(study_id))
+        """sweep, metric, mode, seed, fixed, started, runs, confirm; later outcome and test."""
         self._leaders = Leaders(self.mode)
+        self.reruns = Reruns(self.mode)
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
             self._take_in(frozen)
         reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
@@ -74,7 +78,7 @@ class Record:
             self._rank_epoch(trial, epoch)
             self._last_report = moment
         said = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
-        self._elapsed_before_s: float = max([*said, about.get("elapsed_s", 0.0)])
+        self._elapsed_before_s: float = max([*said, self.about.get("elapsed_s", 0.0)])
 
     @classmethod
     def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
@@ -82,7 +86,7 @@ class Record:
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
-        for key, value in {**about, "mode": mode, "format": FORMAT, "started": time.time()}.items():
+        for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
         return cls(folder, journal, storage, study_id)
 
@@ -133,7 +137,7 @@ class Record:
         return list(self._live.values())
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
-        """Trial number to finite score, of every trial that reported this epoch, first come first."""
+        """Number to finite score of each searched trial that reported this epoch, first come first."""
         return self._scores.get(epoch, {})
 
     @property
@@ -150,7 +154,7 @@ class Record:
 
     def propose_no_more(self) -> None:
         """Write that the space has no trial that is new: there will be no more than there are."""
-        there = len(self.trials)
+        there = len(self.searched)
         runs = [
             {**run, "num_trials": min(run["num_trials"], there)} if "num_trials" in run else run
             for run in self.about.get("runs", [])
@@ -162,36 +166,48 @@ class Record:
         self._run_began = time.monotonic()
 
     def best(self) -> TrialRow | None:
-        """The best trial that ended well (finished or pruned), by its best epoch; earliest wins ties."""
+        """The trial whose reruns are the best where the top is confirmed, else the first of the leaders."""
+        confirmed = self.confirmed()
+        if confirmed and confirmed[0].scores:
+            return self.trials[confirmed[0].number]
         leaders = self.leaders(1)
         return self.trials[leaders[0]] if leaders else None
 
+    def confirmed(self) -> list[Confirmed]:
+        """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
+        asked = self.about.get("confirm")
+        return self.reruns.standing(asked, self.leaders(asked["top"]) if asked else [])
+
+    def nth(self, number: int) -> int:
+        """Which of the searched trials one is, from 0; its number, where nothing was rerun before it."""
+        return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
+
     def leaders(self, count: int) -> list[int]:
-        """Numbers of the best trials that ended well, the best one first."""
+        """Numbers of the best searched trials that ended well (finished or pruned), by their best epochs, the
+        best one first; the earlier one wins a tie."""
         return self._leaders.first(count)
 
     def would_lead(self, number: int, count: int = 1) -> bool:
         """Whether a trial, if it ended well now, would be among so many best."""
         return self._leaders.would_lead(self.trials[number], count)
 
-    def begin(self, point: Point, words: Told, seed: int) -> TrialRow:
+    def begin(self, point: Point, words: Told, seed: int, confirms: int | None = None) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
 
         Args:
             point: what it trains with.
             words: the same as Optuna is told of it; the dashboards show that.
             seed: the seed that the trial trains with.
+            confirms: number of the trial that it reruns.
         """
+        if confirms is not None and self.about.get("format") != FORMAT:
+            self.note("format", FORMAT)
         params, fixed = dict(point.params), dict(point.fixed)
-        trial = TrialRow(len(self.trials), params, seed, time.time(), fixed, point.trainable, words)
-        template = create_trial(
-            state=TrialState.RUNNING,
-            params=dict(words.params),
-            distributions=dict(words.distributions),
-            user_attrs={"trainable": point.trainable, "params": params, "fixed": fixed, "seed": seed},
-        )
+        number, now = len(self.trials), time.time()
+        trial = TrialRow(number, params, seed, now, fixed, point.trainable, words, confirms)
+        template = template_of(trial)
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
-        self.trials.append(trial)
+        self._list(trial)
         self._live[trial.number] = trial
         return trial
 
@@ -264,17 +280,25 @@ class Record:
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         score = trial.epochs[epoch].score
-        if math.isfinite(score):
+        if trial.confirms is None and math.isfinite(score):
             self._scores.setdefault(epoch, {})[trial.number] = score
+
+    def _list(self, trial: TrialRow) -> None:
+        self.trials.append(trial)
+        if trial.confirms is None:
+            self.searched.append(trial)
+        else:
+            self.reruns.add(trial)
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        self._leaders.add(trial)
+        if trial.confirms is None:
+            self._leaders.add(trial)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
         trial = row_of(frozen, self.about.get("trainable", ""))
         self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
-        self.trials.append(trial)
+        self._list(trial)
         if trial.status == "unfinished":
             self._live[trial.number] = trial
         else:

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import winner
+from sweeps import confirm, keeping, winner
 from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
@@ -76,6 +76,8 @@ def begin_run(plan: Plan, record: Record) -> None:
         record.note("identity", now)
     durable.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
+    if confirm.is_other(plan.config, record):
+        record.note("confirm", confirm.asked(plan.config))
     record.start_clock()
     _write_ends(plan, record)
     _order_checkpoints(plan, record)
@@ -103,7 +105,7 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
 
 def _is_finished(record: Record, config: SweepConfig) -> bool:
     asked = record.about["identity"]["settings"]["num_trials"]
-    has_more = (config.num_trials or 0) > asked
+    has_more = (config.num_trials or 0) > asked or confirm.is_other(config, record)
     return record.about.get("outcome") == "finished" and not has_more
 
 
@@ -124,22 +126,29 @@ def _refuse_used_up(config: SweepConfig, record: Record) -> None:
 
 
 def _finished(plan: Plan, record: Record) -> str:
-    ended = len(record.trials) - len(record.live)
+    ended = len(record.searched)
     text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. It is in {place(plan.folder)}."
+    if record.best() is not None and not plan.config.confirm:
+        sure = ("--resume", place(plan.folder), "--confirm", "3")
+        text += f"\nTo see its best trials with other seeds: {command('sweeps.run', *sure)}"
     if ended >= plan.space.size():
         return f"{text}\nIts space has no more points."
-    more = ("--resume", place(plan.folder), "--num-trials", str(2 * len(record.trials)))
+    more = ("--resume", place(plan.folder), "--num-trials", str(2 * ended))
     return f"{text}\nFor more trials: {command('sweeps.run', *more)}"
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     unfinished = [trial for trial in record.live if _how_it_ended(plan, record, trial) is None]
-    ended = len(record.trials) - len(unfinished)
+    searched = [trial for trial in unfinished if trial.confirms is None]
+    ended = len(record.searched) - len(searched)
     wanted = min(plan.config.num_trials or 0, plan.space.size())
+    to_come = max(0, round(wanted - len(record.searched)))
     lines = [
-        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {len(unfinished)} unfinished, "
-        f"{max(0, round(wanted - len(record.trials)))} to come"
+        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {len(searched)} unfinished, "
+        f"{to_come} to come"
     ]
+    if plan.config.confirm:
+        lines.append(f"  then {confirm.describe(plan.config)}")
     if record.cut_bytes:
         lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
     lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in unfinished]
@@ -170,10 +179,12 @@ def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, 
         return None
     if not math.isfinite(score := trial.epochs[last].score):
         return "diverged", why_diverged(str(config.metric), last, score)
-    if record.would_lead(trial.number, config.keep_checkpoints):
+    if keeping.would_be_kept(config, record, plan.folder, trial.number):
         return None
     if last == config.max_epochs:
         return "finished", ""
+    if trial.confirms is not None:
+        return None
     return ("pruned", "") if plan.scheduler.ends_at(config, record, trial.number, last) else None
 
 
@@ -188,13 +199,13 @@ def _order_checkpoints(plan: Plan, record: Record) -> None:
     """Remove those that nobody needs, and what the record does not know: it is an older copy, then, and
     what will be tried under these numbers is something else."""
     checkpoints.tidy(plan.folder)
-    leaders = record.leaders(plan.config.keep_checkpoints)
+    staying = keeping.kept(plan.config, record, plan.folder)
     known = {checkpoints.folder_of(plan.folder, trial.number): trial for trial in record.trials}
     for of_trial in sorted((plan.folder / checkpoints.FOLDER).glob("trial_*")):
         trial = known.get(of_trial)
         if trial is None:
             print(f"{of_trial.name} is not in the record: its checkpoints are removed", flush=True)
-        if trial is None or (trial.status != "unfinished" and trial.number not in leaders):
+        if trial is None or (trial.status != "unfinished" and trial.number not in staying):
             checkpoints.remove(of_trial)
             continue
         for path in checkpoints.all_of(of_trial):

@@ -52,6 +52,8 @@ class TrialRow:
     """What it trained, as it was named to the sweep."""
     told: Told = field(default_factory=Told)
     """What was tried as Optuna has it, ranges too: knobs by the names that the space asks for."""
+    confirms: int | None = None
+    """Number of the trial that it reruns with another seed; None: it is one of the search."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -81,6 +83,23 @@ class TrialRow:
         return None if epoch is None else self.epochs[epoch].score
 
 
+def template_of(trial: TrialRow) -> FrozenTrial:
+    """A trial that begins, as Optuna's journal is told of it."""
+    from optuna.trial import TrialState, create_trial
+
+    attributes = {
+        "trainable": trial.trainable,
+        "params": trial.params,
+        "fixed": trial.fixed,
+        "seed": trial.seed,
+        **({} if trial.confirms is None else {"confirms": trial.confirms}),
+    }
+    params, distributions = dict(trial.told.params), dict(trial.told.distributions)
+    return create_trial(
+        state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
+    )
+
+
 def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
     """A trial as Optuna's journal has it; `trainable` where a record of one names it once."""
     attributes = frozen.user_attrs
@@ -90,6 +109,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         fixed=attributes.get("fixed", {}),
         trainable=attributes.get("trainable", trainable),
         seed=attributes["seed"],
+        confirms=attributes.get("confirms"),
         told=Told(frozen.params, frozen.distributions),
         start=_seconds(frozen.datetime_start) or 0.0,
         end=_seconds(frozen.datetime_complete),

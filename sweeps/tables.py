@@ -25,7 +25,8 @@ def trials_table(record: Record) -> pa.Table:
     Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
     checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
     `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
-    pc, pid, gpu, start, end (UTC), seed. A knob that a trial did not have is null.
+    pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was trained again with
+    this seed). A knob that a trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
@@ -58,6 +59,7 @@ def trials_table(record: Record) -> pa.Table:
         pa.field("start", _TIME),
         pa.field("end", _TIME),
         pa.field("seed", pa.int64()),
+        pa.field("confirms", pa.int64()),
     ]
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
@@ -128,6 +130,7 @@ def _trial_row(
         "start": _moment(trial.start),
         "end": None if trial.end is None else _moment(trial.end),
         "seed": trial.seed,
+        "confirms": trial.confirms,
     }
 
 

@@ -262,15 +262,19 @@ class SweepTrial(tune.Trainable):
             self._memory.free()
 
 
-def test_winner(job: Job, point: Point, weights: str) -> dict[str, float]:
-    """Score a checkpoint's weights on the test rows, in a process with the resources of a trial."""
+def test_winner(job: Job, point: Point, seed: int, weights: str) -> dict[str, float]:
+    """Score a checkpoint's weights on the test rows, in a process with the resources of a trial.
+
+    With the seed that trained them: a data module that draws its split at random draws the same one.
+    """
     with imports.uncollected():
         import training.trainer
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)
-    scores: dict[str, float] = training.trainer.test(module, params, job.fit, Path(weights), prepared=data)
+    fit = dataclasses.replace(job.fit, seed=seed)
+    scores: dict[str, float] = training.trainer.test(module, params, fit, Path(weights), prepared=data)
     return scores
 
 

@@ -57,6 +57,7 @@ LIGHT = tuple(
         "knobs",
         "knob_flags",
         "command_line",
+        "recipe",
         "durable",
         "launch",
         "single",

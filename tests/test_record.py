@@ -348,8 +348,8 @@ def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_pa
 def test_a_record_of_a_newer_program_is_refused(
     opened: Callable[[Path], Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    new_record(tmp_path, trials=1).note("format", FORMAT + 1)
     monkeypatch.setattr(module, "FORMAT", FORMAT + 1)
-    new_record(tmp_path, trials=1)
     assert len(opened(tmp_path).trials) == 1
     monkeypatch.setattr(module, "FORMAT", FORMAT)
     newer = rf"newer version of this program \(format {FORMAT + 1}; this one knows {FORMAT}\): upgrade it"

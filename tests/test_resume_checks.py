@@ -303,7 +303,7 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
 
 
 def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_module, "FORMAT", record_module.FORMAT - 1)
+    monkeypatch.setattr(record_module, "FORMAT", record_module.WITHOUT_RERUNS - 1)
     sweep.refuses(
         r"--resume .*: of a newer version of this program \(format 2; this one knows 1\)", force=True
     )

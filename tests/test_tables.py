@@ -57,6 +57,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
         "start": "timestamp[ms, tz=UTC]",
         "end": "timestamp[ms, tz=UTC]",
         "seed": "int64",
+        "confirms": "int64",
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from training import flags, knob_flags, plugins
 from training.config import CannotPrepare, CannotTrain
 from training.durable import DiskIsFull
+from training.recipe import Recipe
 from training.values import Knob, UserError
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
@@ -91,6 +92,8 @@ class Command:
     ]
     """Knobs of it that have a meaning here."""
     knobs_are: str = "Knobs of {name}"
+    recipe_settings: Collection[str] = ()
+    """Of its own flags, those that `--params FILE` may give a value."""
 
     def read(self, arguments: Sequence[str] | None) -> Typed:
         """What was typed.
@@ -105,13 +108,22 @@ class Command:
             raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
         module = None if name is None else self.find(name)
         knobs = [] if module is None else self._knobs(module)
-        tokens, of_files, typed = knob_flags.take(tokens, knobs)
+        tokens, recipes, typed = knob_flags.take(tokens, knobs)
         flags.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
+        for recipe in recipes:
+            _refuse_other(recipe, name, module)
+        # The files first: jsonargparse lets the later one win.
+        tokens = [*(token for recipe in recipes for token in self._tokens_of(recipe)), *tokens]
         settings = self._parser(name, module, knobs).values_of(tokens, self.settings, ONE)
         assert name is not None
         assert module is not None
         flags.use_machine(settings)
+        of_files = {knob: value for recipe in recipes for knob, value in recipe.params.items()}
         return Typed(name, module, settings, typed, of_files)
+
+    def _tokens_of(self, recipe: Recipe) -> list[str]:
+        mine = {name: value for name, value in recipe.fit.items() if name in self.recipe_settings}
+        return dataclasses.replace(recipe, fit=mine).tokens()
 
     def _knobs(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
@@ -134,3 +146,15 @@ class Command:
         self.add(parser)
         flags.add_machine(parser, *self.aliases)
         return parser
+
+
+def _refuse_other(recipe: Recipe, name: str | None, module: ModuleType | None) -> None:
+    """Refuse a file of another trainable: a knob of the same name means something else there."""
+    if not recipe.trainable or name is None or module is None or recipe.trainable == name:
+        return
+    try:
+        is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # by another of its names
+    except UserError:
+        is_same = False
+    if not is_same:
+        raise UserError(f"--params {recipe.path}: is of trainable {recipe.trainable}, not of {name}")

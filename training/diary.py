@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from tqdm import tqdm
 
-from training import checkpoints, durable, flags, weights
+from training import checkpoints, durable, flags, recipe, weights
 from training.checkpoints import Pace
 from training.config import CannotTrain, FitConfig, is_better
 from training.costs import mean_costs, verdict, where_time_went
@@ -263,13 +262,11 @@ class Diary:
     def _epochs(self) -> Path:
         return self._run.folder / EPOCHS_FILE
 
-    def _about_best(self) -> dict[str, Any]:
-        return {
-            "trainable": self._run.trainable,
-            "params": self._run.params,
-            self._config.metric: self._best[0],
-            "epoch": self._best[1],
-        }
+    def _about_best(self) -> str:
+        (score, epoch), config = self._best, self._config
+        head = [f"{config.metric} {score} in epoch {epoch}"]
+        found = {"score": score, "epoch": epoch}
+        return recipe.write(self._run.trainable, self._run.params, config, found, head)
 
     def _read_epochs(self) -> None:
         """Keep the lines of the epochs that are in the checkpoint; those after it are trained again."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from training import flags, knobs
-from training.values import Knob, UserError, field_docs, load_yaml
+from training import flags, knobs, recipe
+from training.recipe import Recipe
+from training.values import Knob, field_docs
 from training.values import knob as value_of
 
 
@@ -28,23 +26,21 @@ def add(parser: flags.Parser, title: str, params_class: Any, names: Sequence[str
         flags.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
 
 
-def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, Knob], dict[str, Knob]]:
-    """Tokens without knobs, the knobs of files, and those that were typed: what is typed later wins.
+def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[Recipe], dict[str, Knob]]:
+    """Tokens without knobs, the files of `--params`, and the knobs that were typed: the later one wins.
 
     Args:
         tokens: what was typed.
         names: knobs with a flag of their own.
     """
     files, tokens = _params_files(tokens)
-    of_files: dict[str, Knob] = {}
-    for path in files:
-        of_files |= _read_params(path)
+    recipes = [recipe.read(path) for path in files]
     tokens, typed = flags.take_params(tokens)
     for name in names:
         values, tokens = flags.take_all(tokens, flags.flag(name), "a value")
         if values:
             typed[name] = value_of(f"{flags.flag(name)} {values[-1]}", values[-1])
-    return tokens, of_files, typed
+    return tokens, recipes, typed
 
 
 def checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
@@ -61,18 +57,11 @@ def _params_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
     """`--params best/params.yaml`, and the other tokens."""
     files, others = [], []
     for number, token in enumerate(tokens):
-        follows = number > 0 and tokens[number - 1] == "--params"
-        if follows and "=" not in token and token.endswith((".yaml", ".yml")):
-            files.append(token)
+        is_first = token.startswith("--params=")
+        follows = is_first or (number > 0 and tokens[number - 1] == "--params")
+        path = token.removeprefix("--params=") if is_first else token
+        if follows and "=" not in path and path.endswith((".yaml", ".yml")):
+            files.append(path)
         else:
             others.append(token)
     return files, others
-
-
-def _read_params(path: str) -> Mapping[str, Knob]:
-    try:
-        content = load_yaml(Path(path).expanduser().read_text())
-        params = content.get("params", content)
-        return {str(name): value for name, value in params.items()}
-    except (OSError, yaml.YAMLError, AttributeError) as error:
-        raise UserError(f"--params {path}: no file of knobs ({error})") from None

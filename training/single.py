@@ -13,7 +13,7 @@ from typing import get_type_hints
 
 import yaml
 
-from training import durable, flags, knob_flags, launch, plugins
+from training import durable, flags, knob_flags, launch, plugins, recipe
 from training.command_line import TRAINABLE, Command
 from training.config import FitConfig, Mode, Precision, Strategy
 from training.values import Knob, UserError, field_docs, load_yaml, nearest
@@ -32,7 +32,8 @@ class SingleRun:
     trainable: str
     """What to train: a file of trainables/, or a dotted path such as my_project.model."""
     params: dict[str, Knob] = field(default_factory=dict)
-    """Knobs: name=value, several with a space between, or a file with them (best/params.yaml of a sweep)."""
+    """Knobs: name=value, several with a space between, or a file with them (best/params.yaml of a sweep or of
+    a run, which also says how it was trained); flags win."""
     max_epochs: int = 27
     """Epochs to train."""
     metric: str | None = None
@@ -203,6 +204,7 @@ def _command() -> Command:
         settings={setting: hints[setting] for setting in SETTINGS},
         add=_add_settings,
         others=("--resume",),
+        recipe_settings=recipe.SETTINGS,
     )
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import torch
-import yaml
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from torch import nn
 
-from training import durable
+from training import durable, recipe
 
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
 
 
-def keep(folder: Path, best: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
+def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
     """Leave the weights of the best epoch, and params.yaml beside them, in a new folder that is whole."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -27,7 +25,7 @@ def keep(folder: Path, best: Mapping[str, torch.Tensor], about: Mapping[str, Any
         part.mkdir()
         torch.save(best, part / WEIGHTS_FILE)
         durable.sync(part / WEIGHTS_FILE)
-        durable.write(part / "params.yaml", yaml.safe_dump(about, sort_keys=False))
+        durable.write(part / recipe.FILE, about)
         part.rename(folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ray.tune.search import Searcher
@@ -15,7 +15,7 @@ from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
 
 Propose = Callable[[int], Iterator[Point]]
-"""Trial number to candidates, best first; the first that is new is taken."""
+"""How many trials were proposed before to candidates, best first; the first that is new is taken."""
 
 
 class RecordSearcher(Searcher):
@@ -26,7 +26,7 @@ class RecordSearcher(Searcher):
     Args:
         record: what was tried, and how it went.
         space: the checked space.
-        propose: candidates for the trial of a number.
+        propose: candidates for the next trial.
         config: the seed that every trial trains with, and how many trials there are to be.
     """
 
@@ -44,8 +44,8 @@ class RecordSearcher(Searcher):
         self._most = config.num_trials or math.inf
         self._space = space
         self._has_finished = False
-        self._to_begin = [trial.number for trial in record.live]
-        self._seen = {trial.point.key for trial in record.trials}
+        self._to_begin = [trial.number for trial in self._live]
+        self._seen = {trial.point.key for trial in record.searched}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
@@ -54,19 +54,24 @@ class RecordSearcher(Searcher):
         if (begun_before := self._next_to_begin()) is not None:
             self._to_begin.remove(begun_before)
             return _config(self._record, begun_before)
-        number = len(self._record.trials)
-        for point in self._propose(number) if number < self._most else ():
+        if (begun := self._begin_new()) is not None:
+            return _config(self._record, begun.number)
+        # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
+        self._has_finished = not (self.waits and self._live)
+        return Searcher.FINISHED if self._has_finished else None
+
+    def _begin_new(self) -> TrialRow | None:
+        """Begin the next trial of the search; None when there is none."""
+        nth = len(self._record.searched)
+        for point in self._propose(nth) if nth < self._most else ():
             if point.key not in self._seen:
                 self._seen.add(point.key)
                 with contextlib.suppress(LookupError, ValueError):  # what only now shows to be no point
-                    self._record.begin(point, told(self._space, point), self._config.seed)
-                    return _config(self._record, number)
-        if number < self._most:  # the space has no more
-            self._most = number
+                    return self._record.begin(point, told(self._space, point), self._config.seed)
+        if nth < self._most:  # the space has no more
+            self._most = nth
             self._record.propose_no_more()
-        # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
-        self._has_finished = not (self.waits and self._record.live)
-        return Searcher.FINISHED if self._has_finished else None
+        return None
 
     def begin_again(self, number: int) -> bool:
         """Hand out once more a trial that Tune has given up; False when Tune asks no more."""
@@ -74,10 +79,15 @@ class RecordSearcher(Searcher):
             self._to_begin.append(number)
         return not self._has_finished
 
+    @property
+    def _live(self) -> Sequence[TrialRow]:
+        """Unfinished ones of those that it hands out."""
+        return [trial for trial in self._record.live if trial.confirms is None]
+
     def _taken(self) -> int:
         """Slots of trials that train or are about to."""
         to_begin = set(self._to_begin)
-        return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._record.live)
+        return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._live)
 
     def _next_to_begin(self) -> int | None:
         trials = self._record.trials

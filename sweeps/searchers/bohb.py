@@ -76,7 +76,7 @@ def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, Knob], 
     sign = -1.0 if record.mode == "max" else 1.0
     scores = record.scores_at(fidelity)
     reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
-    diverged = [(t.params, math.inf) for t in record.trials if t.status == "diverged"]
+    diverged = [(t.params, math.inf) for t in record.searched if t.status == "diverged"]
     return [*reached, *diverged]
 
 

@@ -40,7 +40,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     if config.num_trials is not None and config.num_trials < len(points):
         order = random.Random(config.seed).sample(range(len(points)), len(points))
         points = [points[position] for position in sorted(order[: config.num_trials])]
-    tried = {trial.point.key: trial.point for trial in record.trials}
+    tried = {trial.point.key: trial.point for trial in record.searched}
     points = [*tried.values(), *(point for point in points if point.key not in tried)]
 
     def propose(number: int) -> Iterator[Point]:

@@ -48,8 +48,8 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            replayed.extend(_replay(space, trial) for trial in record.trials[len(replayed) :])
-            both = zip(record.trials, replayed, strict=True)
+            replayed.extend(_replay(space, trial) for trial in record.searched[len(replayed) :])
+            both = zip(record.searched, replayed, strict=True)
             past = [as_told(trial, fidelity, words) for trial, words in both if words is not None]
             yield from _draws(space, past, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)

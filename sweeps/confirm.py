@@ -1,0 +1,98 @@
+"""Confirmation: when the search has ended, its best trials are trained again, from scratch, with new seeds.
+
+Reruns are trials of the record like others, but none of the search: rungs, searchers and leaders do not know
+them. What is to be done follows from the record alone, so a sweep that was stopped here goes on here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweeps.config import SweepConfig
+from sweeps.confirmed import seeds
+from sweeps.points import Space
+from sweeps.record import Record
+from sweeps.rows import TrialRow
+from sweeps.searchers._searcher import RecordSearcher
+from training.words import count
+
+
+def asked(config: SweepConfig) -> dict[str, int] | None:
+    """What is asked for, as the record keeps it: how many of the top, with how many new seeds."""
+    return {"top": config.confirm_top, "seeds": config.confirm} if config.confirm else None
+
+
+def is_other(config: SweepConfig, record: Record) -> bool:
+    """Whether something else is asked for than the record has been told."""
+    return asked(config) != record.about.get("confirm")
+
+
+def describe(config: SweepConfig) -> str:
+    """What it will cost, for the plan."""
+    top = min(config.confirm_top, config.num_trials or config.confirm_top)
+    runs = top * config.confirm
+    which = f"the best {count(top, 'trial')}" if top > 1 else "the best trial"
+    each = " each" if top > 1 else ""
+    return (
+        f"{which} again with {count(config.confirm, 'new seed')}{each}: "
+        f"{runs} x {config.max_epochs} = {runs * config.max_epochs:,} epochs more"
+    )
+
+
+def to_come(record: Record) -> list[tuple[int, int]]:
+    """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short has
+    seen all of the top about equally often."""
+    wanted = record.about.get("confirm")
+    if not wanted:
+        return []
+    begun = {(number, rerun.seed) for number in record.reruns.numbers for rerun in record.reruns.of(number)}
+    each = seeds(int(record.about.get("seed", 0)), wanted["seeds"])
+    runs = ((number, seed) for seed in each for number in record.leaders(wanted["top"]))
+    return [run for run in runs if run not in begun]
+
+
+def unfinished(record: Record) -> list[TrialRow]:
+    """Reruns that have begun and not ended."""
+    return [trial for trial in record.live if trial.confirms is not None]
+
+
+def is_pending(record: Record) -> bool:
+    """Whether the winner is still to be found among the top."""
+    return bool(record.about.get("confirm") and (to_come(record) or unfinished(record)))
+
+
+def is_due(record: Record) -> bool:
+    """Whether the search is over, and there is something to rerun."""
+    return len(record.live) == len(unfinished(record)) and is_pending(record)
+
+
+def give_up_others(record: Record) -> list[int]:
+    """End the reruns of trials that are among the top no more, since the search went on; their numbers."""
+    wanted = record.about.get("confirm")
+    if not wanted:
+        return []
+    each = seeds(int(record.about.get("seed", 0)), wanted["seeds"])
+    top = record.leaders(wanted["top"])
+    given_up = [r.number for r in unfinished(record) if r.confirms not in top or r.seed not in each]
+    for number in given_up:
+        record.end(number, "pruned", f"trial {record.trials[number].confirms} is no longer to be confirmed")
+    return given_up
+
+
+class RerunSearcher(RecordSearcher):
+    """Hands out the reruns, those that were begun before first."""
+
+    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
+        super().__init__(record, space, lambda nth: iter(()), config)
+        self._to_come = to_come(record)
+
+    @property
+    def _live(self) -> Sequence[TrialRow]:
+        return unfinished(self._record)
+
+    def _begin_new(self) -> TrialRow | None:
+        if not self._to_come:
+            return None
+        number, seed = self._to_come.pop(0)
+        trial = self._record.trials[number]
+        return self._record.begin(trial.point, trial.told, seed, confirms=number)
