@@ -78,19 +78,20 @@ def time_spent(sweep: Sweep) -> go.Figure:
     parts = {"start-up": found.start_up_s, **found.parts}
     parts = {name: seconds for name, seconds in parts.items() if seconds > 0}
     whole = sum(parts.values())
+    unit, unit_s = _unit(max(parts.values()))
     figure = go.Figure(
         go.Bar(
-            x=[seconds / 3600 for seconds in parts.values()],
+            x=[seconds / unit_s for seconds in parts.values()],
             y=list(parts),
             orientation="h",
-            text=[f"{seconds / whole:.0%}, {duration(seconds)}" for seconds in parts.values()],
+            text=[f"{100 * seconds / whole:.0f} %, {duration(seconds)}" for seconds in parts.values()],
             marker={"color": [look.GREY if n in ("start-up", "rest") else look.BLUE for n in parts]},
+            textposition="outside",
             cliponaxis=False,
         )
     )
-    figure.update_xaxes(
-        title_text="hours of all trials together", range=[0, 1.25 * max(parts.values()) / 3600]
-    )
+    longest = 1.3 * max(parts.values()) / unit_s
+    figure.update_xaxes(title_text=f"{unit} of all trials together", range=[0, longest])
     figure.update_yaxes(autorange="reversed")
     says = (
         "Start-up: from when a trial was proposed to its first epoch. "
@@ -166,7 +167,7 @@ def timeline(sweep: Sweep) -> go.Figure:
                     hovertemplate="trial %{text}<extra></extra>",
                     marker={
                         "color": mark.color,
-                        "pattern": {"shape": mark.pattern, "fgcolor": "white", "size": 5},
+                        "pattern": look.pattern(mark),
                         "line": {"color": "white", "width": 0.5},
                     },
                 )
@@ -177,7 +178,7 @@ def timeline(sweep: Sweep) -> go.Figure:
     says = "A row is a process that trained, a bar a trial in it, with its number; a gap is no training."
     if left_out > 0:
         says += f" The {left_out:,} shortest bars are left out."
-    return look.dress(figure, title, says, height=min(150 + 34 * len(lanes), 1200))
+    return look.dress(figure, title, says, height=min(150 + 34 * len(lanes), 900))
 
 
 def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
@@ -235,6 +236,13 @@ def _ramp(starts: np.ndarray, weights: np.ndarray, at: np.ndarray) -> np.ndarray
     weight = np.concatenate([[0.0], np.cumsum(weights[order])])[before]
     moment = np.concatenate([[0.0], np.cumsum((weights * starts)[order])])[before]
     return np.asarray(weight * (at - at[0]) - moment)
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    """The unit in which a time is a number that one can read, and its seconds."""
+    if seconds < 120:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 7200 else ("hours", 3600.0)
 
 
 def _lane(trial: TrialRow) -> str:

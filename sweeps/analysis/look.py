@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,8 @@ PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
 """Told apart whatever colours one sees: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
-PATTERNS = ("", "/", "x", ".", "-", "\\", "|", "+")
-"""Fillings of bars, as plotly calls them."""
+FAR_OUT = 10
+"""Times the size of what is usual: a score of 1e6 would leave no room for the others."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,18 @@ class Mark:
 
 MARKS: dict[Status, Mark] = {
     "finished": Mark(BLUE, "circle", "solid", ""),
-    "pruned": Mark(SKY, "line-ns-open", "dot", "/"),
+    "pruned": Mark(ORANGE, "square-open", "dot", "/"),
     "failed": Mark(VERMILLION, "x", "dash", "x"),
     "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
     "unfinished": Mark(GREEN, "circle-open", "longdash", "-"),
+}
+WENT_ON = Mark(GREY, "circle", "solid", "")
+_AXIS = {
+    "gridcolor": "#e6e6e6",
+    "linecolor": "#777",
+    "zeroline": False,
+    "automargin": True,
+    "title": {"font": {"size": 13}, "standoff": 8},
 }
 TEMPLATE = go.layout.Template(
     layout={
@@ -45,8 +54,8 @@ TEMPLATE = go.layout.Template(
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "margin": {"l": 56, "r": 16, "t": 64, "b": 48},
-        "xaxis": {"gridcolor": "#e6e6e6", "linecolor": "#777", "zeroline": False, "automargin": True},
-        "yaxis": {"gridcolor": "#e6e6e6", "linecolor": "#777", "zeroline": False, "automargin": True},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
         "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
         "hovermode": "closest",
@@ -104,13 +113,22 @@ def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int] = ()) ->
     return [trial for trial in trials if trial.number in kept]
 
 
-def span(values: Sequence[float]) -> list[float] | None:
-    """An axis that shows what is usual; None, all of it, where nothing lies far out."""
+def pattern(mark: Mark) -> dict[str, object]:
+    """The filling of a bar."""
+    return {"shape": mark.pattern, "fgcolor": "white", "fillmode": "overlay", "size": 6}
+
+
+def cut(figure: go.Figure, scores: Iterable[float]) -> str:
+    """Let the axes of scores end before what lies far out; the words that say so, "" where nothing does."""
+    values = np.array([score for score in scores if math.isfinite(score)])
     if not len(values):
-        return None
-    low, first, third, high = np.percentile(values, [0, 25, 75, 100])
-    reach = 4 * (third - first)
-    if reach == 0 or (low >= first - reach and high <= third + reach):
-        return None
-    bottom, top = max(low, first - reach), min(high, third + reach)
-    return [bottom - 0.05 * (top - bottom), top + 0.05 * (top - bottom)]
+        return ""
+    first, third = np.percentile(values, [25, 75])
+    reach = FAR_OUT * max(third - first, abs(first), abs(third))
+    shown = values[(values >= first - reach) & (values <= third + reach)]
+    if reach == 0 or len(shown) == len(values):
+        return ""
+    bottom, top = float(shown.min()), float(shown.max())
+    margin = 0.05 * (top - bottom)
+    figure.update_yaxes(range=[bottom - margin, top + margin])
+    return f" Scores far out, beyond {bottom:.3g} to {top:.3g}, are not on it."

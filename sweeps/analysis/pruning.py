@@ -45,9 +45,9 @@ def learning_curves(sweep: Sweep) -> go.Figure:
             x=epoch, y=1, yref="paper", yanchor="bottom", text=f"rung {epoch}", showarrow=False, font_size=11
         )
     figure.update_xaxes(title_text="epoch", rangemode="tozero")
-    scores = [row.score for trial in shown for row in trial.epochs.values() if math.isfinite(row.score)]
-    figure.update_yaxes(title_text=metric, range=look.span(scores))
+    figure.update_yaxes(title_text=metric)
     says = "A curve is a trial; the mark at its end is where it stopped, and how."
+    says += look.cut(figure, (row.score for trial in shown for row in trial.epochs.values()))
     if len(shown) < len(trials):
         says += f" {len(shown)} of {len(trials):,} are drawn: the best ones, and the others evenly."
     figure = look.dress(figure, title, says, height=520)
@@ -68,14 +68,14 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     came = [_came(trials, epoch) for epoch in stages]
     went_on = [*(len(following) for following in came[1:]), 0]
     figure = go.Figure()
-    figure.add_trace(_bar("went on", names, went_on, look.GREY, ""))
+    figure.add_trace(_bar("went on", names, went_on, look.WENT_ON))
     for status, mark in look.MARKS.items():
         ended: list[int] = []
         for here, following in zip(came, [*came[1:], []], strict=True):
             gone = {trial.number for trial in here} - {trial.number for trial in following}
             ended.append(sum(trial.number in gone and trial.status == status for trial in here))
         if any(ended):
-            figure.add_trace(_bar(f"then {status}", names, ended, mark.color, mark.pattern))
+            figure.add_trace(_bar(f"then {status}", names, ended, mark))
     figure.update_layout(barmode="stack")
     figure.update_yaxes(title_text="trials that came so far")
     says = "A bar is all trials that came so far; its parts are what became of them before the next rung."
@@ -86,10 +86,13 @@ def _came(trials: Sequence[TrialRow], epoch: int) -> list[TrialRow]:
     return [trial for trial in trials if max(trial.epochs, default=0) >= epoch]
 
 
-def _bar(name: str, x: Sequence[str], y: Sequence[int], color: str, pattern: str) -> go.Bar:
-    text = [str(number) if number else "" for number in y]
-    marker = {"color": color, "pattern": {"shape": pattern, "fgcolor": "white"}}
-    return go.Bar(name=name, x=x, y=y, text=text, marker=marker, textangle=0)
+def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: look.Mark) -> go.Bar:
+    text = [f"{number:,}" if number else "" for number in y]
+    font = {"color": "white", "shadow": "0 0 3px black, 0 0 3px black"}
+    marker = {"color": mark.color, "pattern": look.pattern(mark)}
+    return go.Bar(
+        name=name, x=x, y=y, text=text, marker=marker, textangle=0, textposition="inside", textfont=font
+    )
 
 
 def _add_curves(figure: go.Figure, trials: Sequence[TrialRow]) -> None:

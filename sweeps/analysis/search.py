@@ -24,8 +24,10 @@ TOP_TRIALS = 5
 """That PED-ANOVA is to have above its quantile."""
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
-MOST_KNOBS, MOST_PAIRED = 10, 3
+MOST_KNOBS, MOST_PAIRED = 8, 3
 """Knobs with a slice, and knobs of which each two have a contour."""
+HEIGHT = 220
+"""Of a row of figures, in pixels: four rows and their words fit on a printed page."""
 
 
 def history(sweep: Sweep) -> go.Figure:
@@ -41,8 +43,8 @@ def history(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="trials ended", row=1, col=1)
     figure.update_xaxes(title_text="epochs trained, of all trials together", row=2, col=1)
     figure.update_yaxes(title_text=_metric(sweep))
-    figure.update_yaxes(range=look.span([point for trace in figure.data for point in trace.y]))
     says = "Above, each trial by the best of its epochs. Below, what that took."
+    says += look.cut(figure, (point for trace in figure.data for point in trace.y))
     return look.dress(figure, title, says, height=640)
 
 
@@ -54,6 +56,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
     for note in figure.layout.annotations:
         note.font.size = 11
+    figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
     shown = _shown(found, MOST_LINES, "lines")
     says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
     width = 110 * (len(found.tried.ranges) + 1)
@@ -67,7 +70,8 @@ def slices(sweep: Sweep) -> go.Figure:
         return look.blank(title, _why_not(found, trials=2, knobs=1))
     knobs = _ranked(found)[:MOST_KNOBS]
     study = found.study(MOST_POINTS)
-    figure = make_subplots(rows=math.ceil(len(knobs) / 2), cols=2, vertical_spacing=0.36 / len(knobs))
+    rows = math.ceil(len(knobs) / 2)
+    figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, knob in enumerate(knobs):
         row, column = place // 2 + 1, place % 2 + 1
         _take_over(figure, plot_slice(study, [knob], target_name=_metric(sweep)), row, column)
@@ -75,11 +79,11 @@ def slices(sweep: Sweep) -> go.Figure:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
         trace.marker = {"color": look.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
-    figure.update_yaxes(range=look.span(list(found.scores.values())))
+    cut = look.cut(figure, found.scores.values())
     left_out = len(found.tried.ranges) - len(knobs)
     more = f"; {count(left_out, 'knob')} of less weight left out" if left_out else ""
-    says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}."
-    figure = look.dress(figure, title, says, height=130 + 270 * math.ceil(len(knobs) / 2))
+    says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
+    figure = look.dress(figure, title, says, height=110 + HEIGHT * rows)
     return figure.update_layout(showlegend=False)
 
 
@@ -108,7 +112,7 @@ def contour(sweep: Sweep) -> go.Figure:
     if finite:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
     says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}."
-    figure = look.dress(figure, title, says, height=110 + 360 * len(pairs))
+    figure = look.dress(figure, title, says, height=110 + (HEIGHT + 40) * len(pairs))
     return figure.update_layout(showlegend=False)
 
 

@@ -1,0 +1,255 @@
+"""The report of a sweep: `python -m sweeps.report results/NAME` writes one HTML file, `report.html`, into it.
+
+The file needs no network and no other file. The sweep may be running or broken off. Exit status: 0; 2, there
+is no sweep to read, or no place to write to.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training import durable, flags
+from training.command_line import status_of
+from training.values import UserError, nearest
+from training.words import place, size
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from sweeps.results import Sweep
+
+FILE = "report.html"
+TEMPLATE = Path(__file__).with_name("report.html")
+NOT_DRAWN = "This figure could not be drawn"
+MOST_TRIALS = 20
+"""In the table of the best."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as the page holds it."""
+
+    name: str
+    title: str
+    says: str
+    why: str
+    """There is none; "" where there is."""
+    height: int = 0
+    min_width: int = 0
+    content: str = ""
+    """JSON that may stand inside a `<script>`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page: sentences, then tables, lines, a command, figures."""
+
+    anchor: str
+    title: str
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    lines: Sequence[str] = ()
+    command: str = ""
+    figures: Sequence[Drawn] = field(default=())
+    is_answer: bool = False
+    """Its first sentence is what most readers came for."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it has a figure to see."""
+        return any(not figure.why for figure in self.figures)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: _report(arguments))
+
+
+def _report(arguments: Sequence[str] | None) -> int:
+    folder, output = parse(arguments)
+    from sweeps import results
+    from sweeps.journal import RecordUnreadable
+
+    try:
+        sweep = results.load(folder)
+    except FileNotFoundError as error:
+        beside = sorted(str(path.parent) for path in folder.parent.glob("[!.]*/record.journal"))
+        there = f" Sweeps there are: {', '.join(beside[-8:])}." if beside else ""
+        raise UserError(f"{error}.{nearest(str(folder), beside)}{there}") from None
+    except (OSError, RecordUnreadable) as error:
+        raise UserError(str(error)) from None
+    try:
+        written = write(sweep, output)
+    except OSError as error:
+        raise UserError(f"{output or folder / FILE}: {error.strerror or error}") from None
+    print(f"Report     {place(written)} ({size(written.stat().st_size)})")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
+    """The sweep's folder, and where the page goes when that was said.
+
+    Raises:
+        UserError: there is no such flag, or no folder was given.
+        SystemExit: after `--help` (status 0).
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    parser = flags.Parser(
+        prog="python -m sweeps.report",
+        usage="%(prog)s results/NAME [flags]",
+        description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
+    )
+    parser.add_argument("folder", type=str, help="Folder of the sweep, as results/NAME.")
+    said = f"File to write (default: {FILE} in that folder)."
+    flags.add(parser, "output", str | None, said, None, metavar="FILE")
+    if not {"-h", "--help"} & set(tokens):
+        flags.refuse_unknown(tokens, {"--output"}, "python -m sweeps.report")
+        if not tokens or tokens[0].startswith("-"):
+            raise UserError("give the folder of a sweep first: python -m sweeps.report results/NAME")
+    values = parser.values_of(tokens, {"output": str}, "; a report is of one sweep")
+    output = None if values.output is None else Path(values.output).expanduser()
+    return Path(values.folder).expanduser(), output
+
+
+def write(sweep: Sweep, output: Path | None = None) -> Path:
+    """Write the page, beside and renamed; where it is.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    path = output or sweep.folder / FILE
+    durable.write(path, page(sweep))
+    return path
+
+
+def page(sweep: Sweep) -> str:
+    """The whole page."""
+    import jinja2
+    import plotly.offline
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        name=sweep.about.get("sweep", sweep.folder.name),
+        made=time.strftime("%Y-%m-%d at %H:%M"),
+        sections=sections(sweep),
+        plotly=plotly.offline.get_plotlyjs(),
+    )
+
+
+def sections(sweep: Sweep) -> list[Section]:
+    """The page's parts, in order."""
+    from sweeps import advice, analysis, findings
+
+    def drawn(*names: str) -> list[Drawn]:
+        return [_drawn(name, analysis.FIGURES[name], sweep) for name in names]
+
+    advised, troubles = advice.advise(sweep), findings.troubles(sweep)
+    return [
+        Section(
+            anchor="found",
+            title="What was found",
+            sentences=[*findings.found(sweep), *findings.sureness(sweep)],
+            tables=_winner(sweep),
+            figures=drawn("seeds") if analysis.again.confirmed(sweep) else [],
+            is_answer=True,
+        ),
+        Section(
+            anchor="asked",
+            title="What was asked",
+            sentences=findings.asked(sweep),
+            tables=[Table("The space", ["knob", "values"], findings.space(sweep))],
+        ),
+        Section(
+            anchor="next",
+            title="What to try next",
+            lines=list(advised.lines),
+            command=advised.command,
+        ),
+        Section(
+            anchor="trials",
+            title="The best trials",
+            tables=[_ranking(sweep)],
+        ),
+        Section(
+            anchor="curves",
+            title="Learning and pruning",
+            sentences=findings.pruning(sweep),
+            figures=drawn("learning_curves", "rung_survival", "history"),
+        ),
+        Section(
+            anchor="knobs",
+            title="What the knobs did",
+            figures=drawn("importance", "slices", "contour", "parallel_coordinates"),
+        ),
+        Section(
+            anchor="cost",
+            title="What it cost",
+            sentences=findings.cost(sweep),
+            figures=drawn("time_spent", "utilization", "timeline"),
+        ),
+        Section(
+            anchor="trouble",
+            title="Trouble",
+            sentences=["Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."],
+            lines=troubles,
+            figures=drawn("failures") if troubles else [],
+        ),
+        Section(
+            anchor="lineage",
+            title="Where it came from",
+            figures=drawn("lineage"),
+        ),
+    ]
+
+
+def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> Drawn:
+    """A figure for the page, its title and words as text of the page, which breaks lines."""
+    try:
+        figure = figure_of(sweep)
+    except Exception as error:  # a fault of ours costs one figure, and not the page
+        return Drawn(name, name.replace("_", " ").capitalize(), "", f"{NOT_DRAWN} ({type(error).__name__}: {error}).")
+    why = (figure.layout.meta or {}).get("why", "")
+    title, says = figure.layout.title.text, figure.layout.title.subtitle.text or ""
+    figure.update_layout(title=None, margin_t=figure.layout.margin.t - 40)
+    content = "" if why else figure.to_json().replace("<", "\\u003c")
+    width = int((figure.layout.meta or {}).get("min_width", 0))
+    return Drawn(name, title, says, why, int(figure.layout.height or 0), width, content)
+
+
+def _winner(sweep: Sweep) -> list[Table]:
+    from training.words import short
+
+    best = sweep.record.best()
+    if best is None:
+        return []
+    rows = [[name, short(value)] for name, value in {**best.params, **best.fixed}.items()]
+    return [Table(f"Params of trial {best.number}", ["knob", "value"], rows)]
+
+
+def _ranking(sweep: Sweep) -> Table:
+    from sweeps import findings
+
+    columns, rows = findings.ranking(sweep, MOST_TRIALS)
+    there = len(sweep.record.trials)
+    some = f"The first {MOST_TRIALS} of {there:,}" if there > MOST_TRIALS else "All trials"
+    return Table(f"{some}, each by its best epoch", columns, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Records of every kind of sweep that a page or a figure must make sense of, written by the real record."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+
+from sweeps.record import Record
+from sweeps.rows import Status
+from tests.conftest import propose
+
+RANGES: dict[str, BaseDistribution] = {
+    "lr": FloatDistribution(1e-4, 1.0, log=True),
+    "momentum": FloatDistribution(0.0, 0.95),
+    "width": CategoricalDistribution([4, 8, 16]),
+}
+COSTS = {"data_wait_pct": 10.0, "forward_pct": 40.0, "backward_pct": 30.0, "cpu_busy_pct": 80.0}
+
+
+def begun(folder: Path, **about: Any) -> Record:
+    """A record without a trial."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {"sweep": folder.name, "trainable": "toy", "metric": "acc", "seed": 0, "max_epochs": 9}
+    return Record.create(folder, folder.name, "max", {**known, **about})
+
+
+def add(
+    record: Record,
+    params: Mapping[str, Any],
+    last: int,
+    status: Status = "finished",
+    reason: str = "",
+    ranges: Mapping[str, BaseDistribution] = RANGES,
+    score: Callable[[int], float] | None = None,
+    **more: Any,
+) -> None:
+    """A trial with `last` epochs."""
+    with record.together():
+        trial = propose(record, params, {name: ranges[name] for name in params if name in ranges}, **more)
+        record.place(trial.number, {"pc": f"pc{trial.number % 2}", "pid": 100 + trial.number % 4, "gpu": ""})
+        for epoch in range(1, last + 1):
+            value = _score(params, epoch) if score is None else score(epoch)
+            record.report(trial.number, epoch, value, {"acc": value}, 1.0, COSTS)
+        if status != "unfinished":
+            record.end(trial.number, status, reason)
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """Params of `RANGES`, at random."""
+    source = random.Random(seed)
+    return {
+        "lr": 10 ** source.uniform(-4, 0),
+        "momentum": source.uniform(0, 0.95),
+        "width": source.choice([4, 8, 16]),
+    }
+
+
+def _score(params: Mapping[str, Any], epoch: int) -> float:
+    """Best at a learning rate of 0.01; the rest hardly counts."""
+    return 1 - abs(math.log10(params.get("lr", 0.1)) + 2) / 4 - 0.3 / epoch + params.get("momentum", 0) / 50
+
+
+def empty(record: Record) -> None:
+    """No trial has begun."""
+
+
+def single(record: Record) -> None:
+    add(record, drawn(0), 9)
+
+
+def one_knob(record: Record) -> None:
+    for number in range(24):
+        add(record, {"lr": drawn(number)["lr"]}, 9)
+
+
+def constant(record: Record) -> None:
+    for number in range(24):
+        add(record, drawn(number), 9, score=lambda epoch: 0.5)
+
+
+def pruned(record: Record) -> None:
+    """As ASHA leaves it: 30 trials, rungs at 1 and 3, 10 and 4 went on."""
+    record.note("outcome", "finished")
+    for number in range(30):
+        last = 1 if number % 3 else 3 if number % 9 else 9
+        add(record, drawn(number), last, "finished" if last == 9 else "pruned")
+
+
+def running(record: Record) -> None:
+    record.note("outcome", "unfinished")
+    for number in range(6):
+        add(record, drawn(number), 3, "pruned")
+    add(record, drawn(6), 2, "unfinished")
+    add(record, drawn(7), 0, "unfinished")
+
+
+def failed_only(record: Record) -> None:
+    for number in range(4):
+        add(record, drawn(number), 0, "failed", f"RuntimeError: out of memory at <step {number}>")
+
+
+def troubled(record: Record) -> None:
+    """All of 10 trials with a rate above 0.12 diverge, and of 30 below none does; one fails."""
+    for number in range(30):
+        add(record, {**drawn(number), "lr": 10 ** (-4 + 3 * number / 30)}, 9)
+    for number in range(10):
+        params = {**drawn(number), "lr": 0.15 + number / 20}
+        values = [0.3, math.nan]
+        add(record, params, 2, "diverged", f"acc was nan in epoch {number + 2}", score=lambda e: values[e - 1])
+    add(record, drawn(0), 1, "failed", "OSError: <no space>")
+
+
+def conditional(record: Record) -> None:
+    """Momentum is a knob of one optimizer alone."""
+    ranges = {**RANGES, "optimizer": CategoricalDistribution(["sgd", "adam"])}
+    for number in range(40):
+        params = {**drawn(number), "optimizer": "sgd" if number % 2 else "adam"}
+        if params["optimizer"] == "adam":
+            del params["momentum"]
+        add(record, params, 9, ranges=ranges)
+
+
+def several(record: Record) -> None:
+    """Two trainables, whose knobs are called alike, told apart as the record tells Optuna."""
+    from sweeps.points import Point, Told
+
+    names = CategoricalDistribution(["cnn", "mlp"])
+    record.note("trainable", ["cnn", "mlp"])
+    for number in range(40):
+        model, params = ("cnn" if number % 2 else "mlp"), drawn(number)
+        words = {f"{model}.{name}": value for name, value in params.items()}
+        ranges = {f"{model}.{name}": RANGES[name] for name in params}
+        told = Told({"trainable": model, **words}, {"trainable": names, **ranges})
+        record.begin(Point(model, params), told, 0)
+        for epoch in (1, 2, 3):
+            record.report(number, epoch, _score(params, epoch), {"acc": 0.5}, 1.0)
+        record.end(number, "finished")
+
+
+def without_words(record: Record) -> None:
+    """Knobs that Optuna has no word for, of mixed types, and names that a page must not take for tags."""
+    record.note("metric", "<b>acc</b>")
+    for number in range(24):
+        params = {"<i>n</i>": [number, "all", True][number % 3], "scale": 1 + number / 7, "ok": number % 2 == 0}
+        add(record, params, 3, "unfinished" if number == 23 else "finished", score=lambda e: e * 1.0)
+
+
+KINDS: dict[str, Callable[[Record], None]] = {
+    kind.__name__: kind
+    for kind in (
+        *(empty, single, one_knob, constant, pruned, running, failed_only, troubled),
+        *(conditional, several, without_words),
+    )
+}
+
+
+def write(kind: str, folder: Path) -> Path:
+    """The record of a kind of sweep, in a new folder; that."""
+    record = begun(folder)
+    with record.together():
+        KINDS[kind](record)
+    return folder
