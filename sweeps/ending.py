@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import confirm, export
+from sweeps import confirm, export, report
 from sweeps.config import CONFIG_FILE
 from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
 from sweeps.record import Record
+from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from training import flags
@@ -43,6 +44,8 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     elif end.outcome != "finished":
         print(f"The sweep was {_called(end.outcome)}; {unfinished}.")
     print(f"All of it  {place(plan.folder)}")
+    if end.outcome != "lost" and record.trials:
+        _report(record)
     print(_what_next(plan, record, end))
     if end.outcome == "interrupted":
         return INTERRUPTED
@@ -57,6 +60,17 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "out of time":
         more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
     return f"Go on      {command('sweeps.run', '--resume', place(plan.folder), *more)}"
+
+
+def _report(record: Record) -> None:
+    """Write the page about the sweep. The sweep is over, and whole: what fails here costs a line."""
+    try:
+        print(f"Report     {place(report.write(Sweep(record)))}")
+    except KeyboardInterrupt:
+        print("Report     not written; Ctrl-C")
+    except Exception as error:
+        again = command("sweeps.report", place(record.folder))
+        print(f"Report     not written, {type(error).__name__}: {error}; again: {again}")
 
 
 def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:

@@ -37,7 +37,8 @@ def asked(sweep: Sweep) -> list[str]:
         if settings.get("scheduler") != "none":
             pruned = f"the scheduler {settings.get('scheduler')} stopped poor ones early"
         first.append(
-            f"The searcher {settings.get('searcher')} proposed {count(settings.get('num_trials') or 0, 'trial')} of at most "
+            f"The searcher {settings.get('searcher')} proposed "
+            f"{count(settings.get('num_trials') or 0, 'trial')} of at most "
             f"{count(about.get('max_epochs', 0), 'epoch')}, and {pruned}; the seed was {about.get('seed')}."
         )
     words = about.get("identity", {}).get("data", {})
@@ -81,26 +82,33 @@ def sureness(sweep: Sweep) -> list[str]:
         scores = _best_scores(sweep)
         lead = ""
         if len(scores) > 1:
-            lead = f" It leads the next one by {short(abs(scores[0] - scores[1]))}."
+            ahead = short(abs(scores[0] - scores[1]))
+            lead = (
+                f" It leads the next one by {ahead}."
+                if scores[0] != scores[1]
+                else " The next one has the same."
+            )
         return [
             f"How sure is that? One seed was seen of each trial, so how much of a lead is luck is not known."
             f"{lead} A sweep with --confirm N trains the best ones again with N new seeds."
         ]
     first = confirmed[0]
     lines = [
-        f"How sure is that? Over {count(len(first.scores), 'seed')} trial {first.number} has {metric} "
-        f"{short(first.mean)} on average, with a standard deviation of {short(first.spread)}."
+        f"How sure is that? Trained again with {count(len(first.scores), 'new seed')}, trial {first.number} "
+        f"has {metric} {short(first.mean)} on average"
+        + ("." if math.isnan(first.spread) else f", with a standard deviation of {short(first.spread)}.")
     ]
     if len(confirmed) > 1:
         second = confirmed[1]
-        lead = abs(first.mean - second.mean)
-        spreads = [one.spread**2 / len(one.scores) for one in (first, second)]
-        error = math.sqrt(sum(spreads))
-        sure = "more than" if lead > 2 * error else "less than"
-        lines.append(
-            f"It leads trial {second.number} by {short(lead)} on average: {sure} twice the standard error of "
-            f"that ({short(error)}){'' if lead > 2 * error else ', so either may be the better one'}."
-        )
+        ahead = abs(first.mean - second.mean)
+        error = math.sqrt(sum(one.spread**2 / len(one.scores) for one in (first, second)))
+        if not math.isnan(error):
+            verdict = "more than" if ahead > 2 * error else "not more than"
+            either = "" if ahead > 2 * error else ": either may be the better one"
+            lines.append(
+                f"It leads trial {second.number} by {short(ahead)} on average, {verdict} twice the standard "
+                f"error of that ({short(error)}){either}."
+            )
     return lines
 
 
@@ -122,8 +130,8 @@ def cost(sweep: Sweep) -> list[str]:
         return ["Nothing was trained yet."]
     whole = took.device_hours + took.saved_hours
     lines = [
-        f"It trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}; the training itself "
-        f"took {_device_time(took.device_hours, took.devices)}."
+        f"It trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}; the training "
+        f"itself took {_device_time(took.device_hours, took.devices)}."
     ]
     if took.saved_epochs:
         lines.append(
@@ -155,7 +163,12 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     trials = sorted(searched(sweep), key=lambda trial: (_worth(trial, mode), trial.number))
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.params))
     several = isinstance(sweep.about.get("trainable"), list)
-    columns = ["trial", *(["trainable"] if several else []), "status", str(sweep.about.get("metric", "score"))]
+    columns = [
+        "trial",
+        *(["trainable"] if several else []),
+        "status",
+        str(sweep.about.get("metric", "score")),
+    ]
     columns += ["in epoch", "epochs", *knobs]
     rows = []
     for trial in trials[:most]:

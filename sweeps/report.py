@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from training import durable, flags
 from training.command_line import status_of
@@ -132,7 +132,11 @@ def write(sweep: Sweep, output: Path | None = None) -> Path:
         OSError: it can't be written.
     """
     path = output or sweep.folder / FILE
-    durable.write(path, page(sweep))
+    try:
+        durable.write(path, page(sweep))
+    except OSError:
+        path.with_name(f".{path.name}.part").unlink(missing_ok=True)  # it took the disk's last space
+        raise
     return path
 
 
@@ -206,7 +210,9 @@ def sections(sweep: Sweep) -> list[Section]:
         Section(
             anchor="trouble",
             title="Trouble",
-            sentences=["Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."],
+            sentences=[
+                "Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."
+            ],
             lines=troubles,
             figures=drawn("failures") if troubles else [],
         ),
@@ -223,7 +229,9 @@ def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> 
     try:
         figure = figure_of(sweep)
     except Exception as error:  # a fault of ours costs one figure, and not the page
-        return Drawn(name, name.replace("_", " ").capitalize(), "", f"{NOT_DRAWN} ({type(error).__name__}: {error}).")
+        return Drawn(
+            name, name.replace("_", " ").capitalize(), "", f"{NOT_DRAWN} ({type(error).__name__}: {error})."
+        )
     why = (figure.layout.meta or {}).get("why", "")
     title, says = figure.layout.title.text, figure.layout.title.subtitle.text or ""
     figure.update_layout(title=None, margin_t=figure.layout.margin.t - 40)

@@ -110,8 +110,8 @@ def troubled(record: Record) -> None:
         add(record, {**drawn(number), "lr": 10 ** (-4 + 3 * number / 30)}, 9)
     for number in range(10):
         params = {**drawn(number), "lr": 0.15 + number / 20}
-        values = [0.3, math.nan]
-        add(record, params, 2, "diverged", f"acc was nan in epoch {number + 2}", score=lambda e: values[e - 1])
+        reason = f"acc was nan in epoch {number + 2}"
+        add(record, params, 2, "diverged", reason, score=lambda epoch: 0.3 if epoch == 1 else math.nan)
     add(record, drawn(0), 1, "failed", "OSError: <no space>")
 
 
@@ -146,7 +146,11 @@ def without_words(record: Record) -> None:
     """Knobs that Optuna has no word for, of mixed types, and names that a page must not take for tags."""
     record.note("metric", "<b>acc</b>")
     for number in range(24):
-        params = {"<i>n</i>": [number, "all", True][number % 3], "scale": 1 + number / 7, "ok": number % 2 == 0}
+        params = {
+            "<i>n</i>": [number, "all", True][number % 3],
+            "scale": 1 + number / 7,
+            "ok": number % 2 == 0,
+        }
         add(record, params, 3, "unfinished" if number == 23 else "finished", score=lambda e: e * 1.0)
 
 

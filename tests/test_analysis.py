@@ -61,7 +61,7 @@ def test_what_can_be_drawn_is_drawn(kind: str, sweeps: dict[str, Sweep]) -> None
 def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep]) -> None:
     found = fidelity.fidelity(sweeps["pruned"])
     assert found is not None
-    assert (found.epoch, len(found.scores)) == (1, 30), "20 are needed, and 10 alone came to epoch 3"
+    assert (found.epoch, len(found.scores)) == (1, 30), "20 are needed, and 10 came to epoch 3"
     record = sweeps["pruned"].record
     assert found.scores == {t.number: t.epochs[1].score for t in record.trials}
     assert found.words == "scores at epoch 1, of 30 of 30 trials"
@@ -69,10 +69,10 @@ def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep])
     assert found.words in said
 
 
-def test_of_few_trials_the_epoch_is_the_last_that_most_reached(sweeps: dict[str, Sweep]) -> None:
+def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dict[str, Sweep]) -> None:
     found = fidelity.fidelity(sweeps["running"])
     assert found is not None
-    assert (found.epoch, sorted(found.scores)) == (2, [0, 1, 2, 3, 4, 5, 6])
+    assert (found.epoch, sorted(found.scores)) == (3, [0, 1, 2, 3, 4, 5])
 
 
 def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> None:
@@ -84,7 +84,7 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("running", "needs 20 trials with a score at one epoch; there are 7"),
+        ("running", "needs 20 trials with a score at one epoch; there are 6"),
         ("empty", "there are 0"),
         ("constant", "All 24 trials have the same score"),
         ("one_knob", "fewer than two were varied"),
@@ -244,8 +244,8 @@ def test_reruns_show_their_spread_and_stay_out_of_the_search(
     for number in (2, 3):
         monkeypatch.setattr(sweep.record.trials[number], "confirms", 0, raising=False)
     (one,) = again.confirmed(sweep)
-    assert one.scores == {0: 0.9, 2: 0.6, 3: 0.7}
-    assert math.isclose(one.mean, 2.2 / 3)
+    assert (one.first, one.scores) == (0.9, {2: 0.6, 3: 0.7})
+    assert math.isclose(one.mean, 0.65), "the score that it was chosen for is not in it"
     assert not analysis.why_blank(analysis.seeds(sweep))
     assert [trial.number for trial in fidelity.searched(sweep)] == [0, 1]
 

@@ -26,11 +26,14 @@ class Confirmed:
     """A trial and its reruns."""
 
     number: int
+    first: float
+    """Its own best score. It was chosen for being high, so it is not in the mean."""
     scores: Mapping[int, float]
-    """Best score of each run, by the number of its trial; the first one is the trial itself."""
+    """Best score of each rerun that ended well, by its number."""
 
     @property
     def mean(self) -> float:
+        """Of the reruns."""
         return statistics.fmean(self.scores.values())
 
     @property
@@ -45,14 +48,11 @@ def confirmed(sweep: Sweep) -> list[Confirmed]:
     runs: dict[int, dict[int, float]] = defaultdict(dict)
     for trial in record.trials:
         original, score = getattr(trial, "confirms", None), trial.best_score(record.mode)
-        if original is None or score is None or trial.status != "finished":
-            continue
-        first = record.trials[original].best_score(record.mode)
-        if first is not None:
-            runs[original].setdefault(original, first)
-        runs[original][trial.number] = score
+        if original is not None and score is not None and trial.status == "finished":
+            runs[original][trial.number] = score
     sign = -1 if record.mode == "max" else 1
-    found = [Confirmed(number, scores) for number, scores in runs.items()]
+    firsts = {number: record.trials[number].best_score(record.mode) for number in runs}
+    found = [Confirmed(number, first, runs[number]) for number, first in firsts.items() if first is not None]
     return sorted(found, key=lambda one: (sign * one.mean, one.number))
 
 
@@ -63,14 +63,16 @@ def seeds(sweep: Sweep) -> go.Figure:
         return look.blank(title, "No trial was rerun with another seed.")
     figure = go.Figure()
     names = [f"trial {one.number}" for one in found]
-    points = [(name, of, score) for name, one in zip(names, found, strict=True) for of, score in one.scores.items()]
+    points = [
+        (name, of, score) for name, one in zip(names, found, strict=True) for of, score in one.scores.items()
+    ]
     figure.add_trace(
         go.Scatter(
             x=[name for name, _, _ in points],
             y=[score for _, _, score in points],
-            text=[f"run as trial {of}" for _, of, _ in points],
+            text=[f"trial {of}" for _, of, _ in points],
             mode="markers",
-            name="a seed",
+            name="a rerun",
             marker={"color": look.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}},
         )
     )
@@ -84,9 +86,19 @@ def seeds(sweep: Sweep) -> go.Figure:
             marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
         )
     )
+    figure.add_trace(
+        go.Scatter(
+            x=names,
+            y=[one.first for one in found],
+            mode="markers",
+            name="in the search",
+            marker={"color": look.ORANGE, "symbol": "star", "size": 11},
+        )
+    )
     figure.update_xaxes(type="category")
     figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
-    return look.dress(figure, title, "Each trial by its best epoch, with each seed that it was given.")
+    says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
+    return look.dress(figure, title, says)
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,9 @@ def ancestors(sweep: Sweep) -> list[Ancestor]:
     """This sweep, those that it came from, those that they came from, as far as their folders are there."""
     found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", _best(sweep.record))]
     seen = {sweep.folder.resolve()}
-    following = [(parent, sweep, 1) for parent in sweep.about.get("parents", [])]
+    following: list[tuple[Mapping[str, Any], Sweep | Record, int]] = [
+        (parent, sweep, 1) for parent in sweep.about.get("parents", [])
+    ]
     while following:
         parent, child, generation = following.pop(0)
         name, folder = str(parent.get("name", "?")), _folder(parent, child.folder)
@@ -141,13 +155,18 @@ def lineage(sweep: Sweep) -> go.Figure:
             line = {"color": look.GREY, "width": 2}
             marker = {"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10}
             figure.add_trace(
-                go.Scatter(x=[x0, x1], y=[y0, y1], mode="lines+markers", line=line, marker=marker, hoverinfo="skip")
+                go.Scatter(
+                    x=[x0, x1], y=[y0, y1], mode="lines+markers", line=line, marker=marker, hoverinfo="skip"
+                )
             )
     figure.add_trace(
         go.Scatter(
             x=[places[one.name][0] for one in found],
             y=[places[one.name][1] for one in found],
-            text=[f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}" for one in found],
+            text=[
+                f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}"
+                for one in found
+            ],
             mode="markers+text",
             textposition="top center",
             marker={

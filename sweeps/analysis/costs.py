@@ -157,7 +157,9 @@ def timeline(sweep: Sweep) -> go.Figure:
             figure.add_trace(
                 go.Bar(
                     base=[_moment(begin) for _, begin, _ in of_status],
-                    x=[1000 * (end - begin) for _, begin, end in of_status],  # milliseconds, on an axis of dates
+                    x=[
+                        1000 * (end - begin) for _, begin, end in of_status
+                    ],  # milliseconds, on an axis of dates
                     y=[_lane(trial) for trial, _, _ in of_status],
                     orientation="h",
                     name=status,

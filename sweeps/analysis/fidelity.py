@@ -1,4 +1,4 @@
-"""The trials of a sweep at one fidelity, as a study of Optuna's: what its figures and importances are made of.
+"""The trials of a sweep at one fidelity, as a study of Optuna's: what figures and importances are made of.
 
 With early stopping few trials are complete, and those that are were chosen. So a study is made of the scores
 at one epoch, the highest that enough trials reached: scores of different epochs are never compared.
@@ -32,6 +32,8 @@ ENOUGH = 20
 PED-ANOVA is said to need above its quantile."""
 ENOUGH_SHARE = 0.1
 """Of all trials, likewise: of many, the few that came to the end are all alike."""
+MOST_SHARE = 2 / 3
+"""Of those that reached any epoch: more are never asked for."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,14 @@ def searched(sweep: Sweep) -> list[TrialRow]:
 
 
 def fidelity(sweep: Sweep) -> Fidelity | None:
-    """The highest epoch that enough trials reached, or else as many as any; None while there is no score."""
+    """The highest epoch that enough trials reached; None while there is no score. In a small sweep two thirds
+    are enough: one trial that broke down early must not decide for all."""
     trials = searched(sweep)
     reached = Counter(e for trial in trials for e, row in trial.epochs.items() if math.isfinite(row.score))
     if not reached:
         return None
-    enough = min(max(ENOUGH, math.ceil(ENOUGH_SHARE * len(trials))), max(reached.values()))
+    enough = max(ENOUGH, math.ceil(ENOUGH_SHARE * len(trials)))
+    enough = min(enough, math.ceil(MOST_SHARE * max(reached.values())))
     epoch = max(epoch for epoch, times in reached.items() if times >= enough)
     scores = {
         trial.number: trial.epochs[epoch].score

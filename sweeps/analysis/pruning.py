@@ -44,7 +44,8 @@ def learning_curves(sweep: Sweep) -> go.Figure:
         figure.add_annotation(
             x=epoch, y=1, yref="paper", yanchor="bottom", text=f"rung {epoch}", showarrow=False, font_size=11
         )
-    figure.update_xaxes(title_text="epoch", rangemode="tozero")
+    last = max(max(trial.epochs) for trial in shown)
+    figure.update_xaxes(title_text="epoch", rangemode="tozero", dtick=1 if last <= 12 else None)
     figure.update_yaxes(title_text=metric)
     says = "A curve is a trial; the mark at its end is where it stopped, and how."
     says += look.cut(figure, (row.score for trial in shown for row in trial.epochs.values()))
@@ -123,7 +124,12 @@ def _add_curves(figure: go.Figure, trials: Sequence[TrialRow]) -> None:
             text=[f"trial {trial.number}, {status}" for trial in trials],
             mode="markers",
             name=f"{status} ({len(trials)})",
-            marker={"color": mark.color, "symbol": mark.symbol, "size": 9, "line": {"width": 2}},
+            marker={
+                "color": mark.color,
+                "symbol": mark.symbol,
+                "size": 9,
+                "line": {"width": 2, "color": mark.color},
+            },
             legendgroup=status,
         )
     )

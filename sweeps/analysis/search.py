@@ -200,7 +200,12 @@ def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> No
                     text=[f"trial {trial.number}" for _, trial, _ in of_status],
                     mode="markers",
                     name=status,
-                    marker={"color": mark.color, "symbol": mark.symbol, "size": 8, "line": {"width": 1.5}},
+                    marker={
+                        "color": mark.color,
+                        "symbol": mark.symbol,
+                        "size": 8,
+                        "line": {"width": 1.5, "color": mark.color},
+                    },
                 ),
                 row=1,
                 col=1,

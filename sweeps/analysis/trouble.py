@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from bisect import bisect_left
@@ -160,7 +161,7 @@ def _halves(
             continue
         low, high = sorted(float(v) for v in mine), sorted(float(v) for v in theirs)
         edges = sorted({*low, *high})
-        for before, after in zip(edges, edges[1:], strict=False):
+        for before, after in itertools.pairwise(edges):
             middle = math.sqrt(before * after) if of_knob.log else (before + after) / 2
             edge = _rounded(before, middle, after)
             below_bad, below_others = bisect_left(low, edge), bisect_left(high, edge)

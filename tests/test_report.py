@@ -1,0 +1,260 @@
+"""The page about a sweep: whole in one file, of every kind of sweep, and drawn by a real browser."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweeps import analysis, report, results
+from sweeps.record import Record
+from tests import kinds
+from tests.kinds import KINDS, add, begun, drawn
+
+OUTSIDE = re.compile(r"""(?:src|href|action|data)\s*=\s*["']?(?!#)[^"'\s>]+|@import|url\(""", re.IGNORECASE)
+"""What would be fetched: an address in an attribute, or in a style."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A sweep of each kind."""
+    place = tmp_path_factory.mktemp("kinds")
+    return {kind: kinds.write(kind, place / kind) for kind in KINDS}
+
+
+def page_of(folder: Path) -> str:
+    """The page, without plotly's own program: nothing of that is of the sweep."""
+    return without_program(report.page(results.load(folder)))
+
+
+def without_program(page: str) -> str:
+    scripts = re.findall(r"<script>.*?</script>", page, flags=re.S)
+    assert len(scripts) == 2, "plotly, and what draws"
+    assert len(max(scripts, key=len)) > 2_000_000
+    return page.replace(max(scripts, key=len), "")
+
+
+def words_of(page: str) -> str:
+    """What is read on it."""
+    seen = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", seen)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: dict[str, Path]) -> None:
+    page = page_of(folders[kind])
+    assert report.NOT_DRAWN not in page
+    markup = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
+    assert [found for found in OUTSIDE.findall(markup) if not found.startswith("data-")] == []
+    assert "<iframe" not in markup
+    assert "<link" not in markup
+    assert "default-src 'none'" in page, "and what was missed is forbidden"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("empty", ["no trial has begun", "No trial has ended well so far.", "Nothing was trained yet."]),
+        ("single", ["is the best: acc", "One seed was seen of each trial", "1 trial with a score"]),
+        ("one_knob", ["Only one knob was varied"]),
+        ("constant", ["All 24 trials have the same score", "The next one has the same."]),
+        ("running", ["It is still running, or it broke off", "2 unfinished", "6 at epoch 3"]),
+        ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),
+        ("pruned", ["It is finished: 30 trials (26 pruned, 4 finished)", "Stopping early saved 196 epochs"]),
+        ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
+        ("several", ["It trained cnn and mlp", "trial trainable status acc"]),
+    ],
+)
+def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders: dict[str, Path]) -> None:
+    said = words_of(page_of(folders[kind]))
+    for word in words:
+        assert word in said
+
+
+def test_what_to_try_next_is_what_the_advice_is(folders: dict[str, Path]) -> None:
+    from sweeps import advice
+
+    advised = advice.advise(results.load(folders["pruned"]))
+    said = words_of(page_of(folders["pruned"]))
+    assert advised.lines
+    for line in [*advised.lines, advised.command]:
+        assert re.sub(r"\s+", " ", line) in said
+
+
+def test_names_and_reasons_are_no_tags(folders: dict[str, Path], tmp_path: Path) -> None:
+    page = page_of(folders["without_words"])
+    assert "&lt;b&gt;acc&lt;/b&gt;" in page
+    assert "<b>acc" not in page
+    record = begun(tmp_path, sweep="</title><script>alert(1)</script>")
+    add(record, drawn(0), 0, "failed", "<img src=x onerror=alert(2)>")
+    page = page_of(tmp_path)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.01}, 3, fixed={"rows": 600})
+    record.note("test", {"trial": 0, "test_acc": 0.8765})
+    said = words_of(page_of(tmp_path))
+    assert "it scored test_acc 0.8765" in said
+    assert "lr 0.01 rows 600" in said
+
+
+def test_reruns_say_how_sure_the_first_place_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = begun(tmp_path)
+    for score in (0.9, 0.89, 0.8, 0.82, 0.7, 0.72):
+        add(record, drawn(len(record.trials)), 1, score=lambda epoch, s=score: s)  # type: ignore[misc]
+    sweep = results.load(tmp_path)
+    for number, original in ((2, 0), (3, 0), (4, 1), (5, 1)):
+        monkeypatch.setattr(sweep.record.trials[number], "confirms", original, raising=False)
+    said = words_of(without_program(report.page(sweep)))
+    assert "Trained again with 2 new seeds, trial 0 has acc 0.81 on average" in said
+    assert "leads trial 1 by 0.1 on average, more than twice the standard error" in said
+    assert "One seed was seen" not in said
+
+
+def test_a_figure_that_fails_costs_a_sentence(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(sweep: object) -> None:
+        raise ZeroDivisionError("of <this>")
+
+    monkeypatch.setattr(analysis, "FIGURES", {**analysis.FIGURES, "history": broken})
+    page = page_of(folders["pruned"])
+    assert f"{report.NOT_DRAWN} (ZeroDivisionError: of &lt;this&gt;)." in page
+    assert 'id="learning_curves"' in page
+
+
+def test_the_command_writes_into_the_folder_and_says_where(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report.main([str(folders["pruned"])]) == 0
+    written = folders["pruned"] / "report.html"
+    assert f"{written} (" in capsys.readouterr().out
+    assert 'id="learning_curves"' in written.read_text()
+    assert report.main([str(folders["empty"]), "--output", str(tmp_path / "page.html")]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]
+    assert not (folders["empty"] / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give the folder of a sweep first"),
+        (["{kinds}/prunde"], "Did you mean '{kinds}/pruned'?"),
+        (["{kinds}"], "no sweep in {kinds}: record.journal is missing"),
+        (["{kinds}/pruned", "--outptu", "x"], "--outptu: no such flag. Did you mean '--output'?"),
+        (
+            ["{kinds}/pruned", "--output", "{kinds}/none/x.html"],
+            "{kinds}/none/x.html: No such file or directory",
+        ),
+        (["{kinds}/pruned", "--output", "{kinds}/pruned"], "{kinds}/pruned: Is a directory"),
+        (["{kinds}/pruned", "{kinds}/single"], "{kinds}/single: not a flag; a report is of one sweep"),
+    ],
+)
+def test_a_mistake_is_answered_in_a_line(
+    arguments: list[str], words: str, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(folders["pruned"].parent)
+    assert report.main([word.format(kinds=place) for word in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert words.format(kinds=place) in said
+    assert not list(Path(place).rglob(".*.part"))
+
+
+def test_a_damaged_record_is_named(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folders["pruned"], tmp_path / "sweep")
+    journal = tmp_path / "sweep" / "record.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:40], lines[40][:9] + b"\n", *lines[41:]]))
+    assert report.main([str(tmp_path / "sweep")]) == 2
+    assert "line 41" in capsys.readouterr().err
+
+
+def test_a_record_that_is_cut_in_its_last_line_has_a_page(folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["pruned"], tmp_path / "sweep")
+    journal = tmp_path / "sweep" / "record.journal"
+    os.truncate(journal, journal.stat().st_size - 7)
+    assert report.main([str(tmp_path / "sweep")]) == 0
+
+
+def test_a_disk_without_room_keeps_no_half_a_page(
+    small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds.write("single", small_disk / "sweep")
+    assert report.main([str(small_disk / "sweep")]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert sorted(path.name for path in (small_disk / "sweep").iterdir()) == ["record.journal"]
+
+
+WATCH = """<script>
+const said = [];
+addEventListener("error", event => said.push("error: " + event.message));
+addEventListener("securitypolicyviolation", event => said.push("forbidden: " + event.blockedURI));
+for (const name of ["error", "warn"]) console[name] = (...words) => said.push(name + ": " + words.join(" "));
+addEventListener("load", () => setTimeout(() => {
+  const fetched = performance.getEntriesByType("resource").map(entry => entry.name);
+  const figures = [...document.querySelectorAll("figure")];
+  const drawn = figures.filter(one => one.querySelector(".main-svg") && one.querySelector("path"));
+  document.body.dataset.seen = JSON.stringify([figures.length, drawn.length, said, fetched]);
+}, 500));
+</script>"""
+"""Put at the head of a page, it leaves what the browser saw in an attribute."""
+
+
+@pytest.mark.parametrize("kind", ["pruned", "troubled", "without_words"])
+def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
+    kind: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium is installed (apt-get install chromium)")
+    page = report.page(results.load(folders[kind]))
+    watched = tmp_path / "page.html"
+    watched.write_text(page.replace("<head>", f"<head>{WATCH}", 1))
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [
+            *(program, *flags, "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=20000"),
+            *("--dump-dom", watched.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    seen = re.search(r'<body[^>]*data-seen="([^"]*)"', done.stdout)
+    assert seen, done.stderr
+    figures = page.count("<figure ")
+    assert figures > 5
+    assert html.unescape(seen[1]) == f"[{figures},{figures},[],[]]"
+
+
+def test_a_sweep_leaves_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sweeps import ending
+
+    record = Record.read(kinds.write("pruned", tmp_path / "sweep"))
+    ending._report(record)
+    assert f"Report     {tmp_path / 'sweep' / 'report.html'}" in capsys.readouterr().out
+    assert (tmp_path / "sweep" / "report.html").is_file()
+
+
+def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweeps import ending
+
+    record = Record.read(kinds.write("single", tmp_path / "sweep"))
+    (tmp_path / "sweep" / "report.html").mkdir()
+    ending._report(record)
+    said = capsys.readouterr().out
+    assert said.startswith("Report     not written, IsADirectoryError: ")
+    assert said.count("\n") == 1
