@@ -99,7 +99,7 @@ def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
             "results-dir": job.folder, "name": "sweep",
         }  # fmt: skip
         words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-        return [[*python, "sweeps.run", *words, "--no-dashboard"]]
+        return [[*python, "sweeps.run", *words, "--no-ray-dashboard"]]
     if arm in ("b", "c"):
         return [[*python, "benchmarks._tune", job.folder, "reuse" if arm == "c" else "new"]]
     workers = map(str, range(job.workers))

@@ -63,7 +63,7 @@ def one_sweep(trials: int) -> Run:
             "cpus-per-trial": 1, "results-dir": base, "name": "sweep",
         }  # fmt: skip
         words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-        command = [sys.executable, "-m", "sweeps.run", *words, "--no-dashboard"]
+        command = [sys.executable, "-m", "sweeps.run", *words, "--no-ray-dashboard"]
         began, sizes = time.perf_counter(), []
         with (Path(base) / "output.log").open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

@@ -75,7 +75,7 @@ class Cluster:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
         if self.dashboard_url:
             hint = " (asks for the token in ~/.ray/auth_token)" if _has_token() else ""
-            lines.append(f"dashboard  http://{self.dashboard_url}{hint}")
+            lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
         return "\n".join(lines) + "\n"
 
 
@@ -122,7 +122,7 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
                 # A local Ray's workers inherit this environment: no runtime_env, no slow start.
                 runtime_env=ray_settings.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
                 num_cpus=None if config.address else this_pc().cpus,
-                include_dashboard=config.dashboard if config.address is None else None,
+                include_dashboard=config.ray_dashboard if config.address is None else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )

@@ -101,8 +101,10 @@ class SweepConfig:
 
     results_dir: str = "results"
     """Folder that holds the folders of the sweeps."""
-    dashboard: bool = True
-    """Ray's dashboard in the browser."""
+    dashboard: bool = False
+    """The sweep's trials in the browser while it runs (afterwards: python -m sweeps.dashboard)."""
+    ray_dashboard: bool = True
+    """Ray's dashboard in the browser: its nodes and logs."""
     notify_command: str | None = None
     """Shell command to run when the sweep has ended, however it did; told of it by $SWEEP_TEXT and others
     (default: none)."""
@@ -143,7 +145,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
     "Going on after a stop": ("resume", "force"),
-    "Output": ("results_dir", "dashboard", "notify_command", "dry_run"),
+    "Output": ("results_dir", "dashboard", "ray_dashboard", "notify_command", "dry_run"),
 }
 
 OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})
@@ -238,7 +240,7 @@ def to_yaml(config: SweepConfig) -> str:
 
 def flag(name: str) -> str:
     """The flag of a field: `num_trials` is `--num-trials`."""
-    return "--no-dashboard" if name == "dashboard" else "--" + name.replace("_", "-")
+    return "--no-ray-dashboard" if name == "ray_dashboard" else "--" + name.replace("_", "-")
 
 
 @cache

@@ -15,7 +15,10 @@ from training import flags
 from training.values import UserError
 
 COMMAND = "python -m sweeps.run"
-OTHER_FLAGS = ("--config", "--print-config", "--dashboard", "--no-dry-run", "--no-force")
+OTHER_FLAGS = (
+    *("--config", "--print-config"),
+    *("--no-dashboard", "--ray-dashboard", "--no-dry-run", "--no-force"),
+)
 SEVERAL = ("trainable", "search_space")
 """Settings that are a name, or several with a space between."""
 

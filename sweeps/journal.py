@@ -85,6 +85,33 @@ class Journal(JournalFileBackend):
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
 
 
+class ReadOnlyJournal(JournalFileBackend):
+    """The journal of a sweep that another process may be writing: what is whole of it, and nothing is added.
+
+    Optuna's reader takes a torn last line for the end of the file, until its rest is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path, self._seen = path, path.stat()
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Refuse.
+
+        Raises:
+            PermissionError: always.
+        """
+        raise PermissionError(f"{self._path} is its sweep's alone to write")
+
+    def goes_on(self) -> bool:
+        """Whether the file is the one that was read so far, and has lost nothing of it.
+
+        A resume cuts off a torn end; a new sweep may have the name of one that was deleted.
+        """
+        before, self._seen = self._seen, self._path.stat()
+        return before.st_ino == self._seen.st_ino and before.st_size <= self._seen.st_size
+
+
 def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:
     """The journal of a record, what is in it, and the id of its study.
 

@@ -86,6 +86,8 @@ class Record:
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
+        if "metric" in about:  # what `Study.set_metric_names` writes, and warns of: it is experimental
+            storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
         for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
         return cls(folder, journal, storage, study_id)
@@ -253,8 +255,9 @@ class Record:
         trial = self.trials[number]
         if trial.status != "unfinished":
             return
-        best = trial.best_score(self.mode)
-        values = [best] if status == "finished" and best is not None else None
+        # Of a pruned one Optuna's own `tell` keeps the last score: its dashboard plots no trial without one.
+        value = {"finished": trial.best_score(self.mode), "pruned": trial.last_score}.get(status)
+        values = None if value is None else [value]
         with self.together():
             self._attribute(number, "status", status)
             for key, text in (("reason", reason), ("log", log)):

@@ -71,6 +71,11 @@ class TrialRow:
         """What was tried."""
         return Point(self.trainable, self.params, self.fixed)
 
+    @property
+    def last_score(self) -> float | None:
+        """The score of the last epoch."""
+        return self.epochs[max(self.epochs)].score if self.epochs else None
+
     def best_epoch(self, mode: str) -> int | None:
         """The epoch with the best finite score."""
         sign = 1 if mode == "max" else -1

@@ -45,7 +45,7 @@ def sweep(config: SweepConfig) -> int:
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
-        from sweeps import data, ending, engine, environment, folder, notify, resume, winner
+        from sweeps import dashboard, data, ending, engine, environment, folder, notify, resume, winner
         from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
@@ -61,7 +61,11 @@ def sweep(config: SweepConfig) -> int:
         print(
             "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
         )
-        with notify.at_the_end(plan, record) as notice, cluster.connect(plan.config, code) as offered:
+        with (
+            notify.at_the_end(plan, record) as notice,
+            dashboard.beside(plan),
+            cluster.connect(plan.config, code) as offered,
+        ):
             print(offered.describe(), flush=True)
             data.prepare(plan.models)
             environment.note(plan.folder, offered)

@@ -15,7 +15,7 @@ from tests.conftest import Command
 def test_a_trial_trains_with_the_knobs_that_it_has(sweep: Command, tmp_path: Path) -> None:
     folder = tmp_path / "s"
     done = sweep(
-        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.branches", "--no-dashboard"),
+        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.branches", "--no-ray-dashboard"),
         *("--num-trials", "14", "--max-epochs", "3", "--grace-epochs", "1", "--seed", "1"),
         *("--name", folder.name, "--results-dir", str(folder.parent)),
     )

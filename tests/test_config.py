@@ -47,7 +47,8 @@ CHANGED = SweepConfig(
     resume="results/again",
     force=True,
     results_dir="/tmp/elsewhere",
-    dashboard=False,
+    dashboard=True,
+    ray_dashboard=False,
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
     dry_run=True,
 )
@@ -179,10 +180,10 @@ def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
 
 
 def test_a_flag_is_the_field_with_dashes() -> None:
-    assert (flag("num_trials"), flag("seed"), flag("dashboard")) == (
+    assert (flag("num_trials"), flag("dashboard"), flag("ray_dashboard")) == (
         "--num-trials",
-        "--seed",
-        "--no-dashboard",
+        "--dashboard",
+        "--no-ray-dashboard",
     )
 
 

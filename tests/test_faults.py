@@ -17,7 +17,7 @@ from sweeps.rows import TrialRow
 from tests.conftest import ROOT, Command, told
 from tests.faulty import toy
 
-TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--searcher", "grid", "--scheduler", "none")
+TOY = ("--trainable", "tests.faulty.toy", "--no-ray-dashboard", "--searcher", "grid", "--scheduler", "none")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.006"),
-        *("--no-dashboard", *_into(tmp_path)),
+        *("--no-ray-dashboard", *_into(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ended by --time-budget-hours" in done.stdout
@@ -196,7 +196,7 @@ def test_ctrl_c_leaves_a_whole_record(
 ) -> None:
     arguments = [
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-dashboard", *_into(tmp_path)),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-ray-dashboard", *_into(tmp_path)),
     ]
     process = subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *arguments],

@@ -37,20 +37,27 @@ def test_without_flags_all_is_as_the_dataclass_has_it() -> None:
 def test_a_flag_sets_its_field_in_its_type() -> None:
     typed = ["--num-trials", "5", "--gpus-per-trial=0.5", "--mode", "min", "--name", "7"]
     expected = SweepConfig(
-        num_trials=5, gpus_per_trial=0.5, mode="min", name="7", dashboard=False, dry_run=True
+        num_trials=5, gpus_per_trial=0.5, mode="min", name="7", ray_dashboard=False, dry_run=True
     )
-    assert parse([*typed, "--no-dashboard", "--dry-run"]) == expected
+    assert parse([*typed, "--no-ray-dashboard", "--dry-run"]) == expected
 
 
 def test_a_flag_of_yes_or_no_may_be_taken_back() -> None:
-    taken_back = ["--dry-run", "--no-dry-run", "--no-dashboard", "--dashboard", "--force", "--no-force"]
+    taken_back = [
+        "--dry-run",
+        "--no-dry-run",
+        "--no-ray-dashboard",
+        "--ray-dashboard",
+        "--force",
+        "--no-force",
+    ]
     assert parse(taken_back) == SweepConfig()
 
 
 def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
-    path = yaml_file(tmp_path, "num_trials: 5\ndashboard: false\n")
-    assert parse(["--config", path]) == SweepConfig(num_trials=5, dashboard=False)
-    assert parse([f"--config={path}"]) == SweepConfig(num_trials=5, dashboard=False)
+    path = yaml_file(tmp_path, "num_trials: 5\nray_dashboard: false\n")
+    assert parse(["--config", path]) == SweepConfig(num_trials=5, ray_dashboard=False)
+    assert parse([f"--config={path}"]) == SweepConfig(num_trials=5, ray_dashboard=False)
 
 
 @pytest.mark.parametrize("order", ["file first", "flag first"])
@@ -192,7 +199,7 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("print_config: true\n", "print_config: no such key."),
         ("data_dir: /data\n", "data_dir: no such key."),
         ("num_trials: many\n", "--num-trials many: must be a whole number"),
-        ("dashboard: 3\n", "dashboard 3: must be true or false"),
+        ("ray_dashboard: 3\n", "ray_dashboard 3: must be true or false"),
         ("resume: results/s\n", "resume: of one call: give --resume"),
         ("force: true\n", "force: of one call: give --force"),
         ("trainable: 3\n", "--trainable 3: must be text"),
@@ -245,7 +252,16 @@ def test_without_a_data_folder_the_environment_stays_as_it_was() -> None:
 
 
 def test_print_config_prints_yaml_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--num-trials", "5", "--precision", "32", "--params", "rows=0", "act=relu", "--no-dashboard"]
+    arguments = [
+        "--num-trials",
+        "5",
+        "--precision",
+        "32",
+        "--params",
+        "rows=0",
+        "act=relu",
+        "--no-ray-dashboard",
+    ]
     with pytest.raises(SystemExit) as ended:
         parse([*arguments, "--print-config"])
     assert ended.value.code == 0

@@ -148,7 +148,7 @@ def test_another_error_leaves_the_folder_and_says_how_to_go_on(
 def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Plan) -> None:
     with opened(plan) as record:
         begin(record, plan)
-    other = again(plan, num_trials=9, dashboard=False, force=True)
+    other = again(plan, num_trials=9, ray_dashboard=False, force=True)
     with opened(other) as record:
         assert len(record.trials) == 1
         resume.begin_run(other, record)

@@ -19,7 +19,7 @@ from training.costs import COSTS
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
 TOYS = (
     *("--trainable", TOY, STEPS, "--search-space", "tests.faulty.branches", "tests.faulty.speeds"),
-    *("--max-epochs", "9", "--grace-epochs", "1", "--no-dashboard"),
+    *("--max-epochs", "9", "--grace-epochs", "1", "--no-ray-dashboard"),
 )
 OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 
@@ -71,7 +71,15 @@ def test_one_warm_process_trains_two_real_models(sweep: Command, tmp_path: Path)
     done = sweep(
         *("--trainable", "fashion_cnn", "digits_mlp", "--params", "fashion_cnn.rows=300"),
         *("--searcher", "random", "--num-trials", "6", "--max-epochs", "3", "--grace-epochs", "1"),
-        *("--max-concurrent", "1", "--no-dashboard", "--name", folder.name, "--results-dir", str(tmp_path)),
+        *(
+            "--max-concurrent",
+            "1",
+            "--no-ray-dashboard",
+            "--name",
+            folder.name,
+            "--results-dir",
+            str(tmp_path),
+        ),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     trials = pq.read_table(folder / "trials.parquet").to_pylist()

@@ -21,7 +21,15 @@ from tests.dying import POINTS
 from tests.killing import Murderer, check_whole
 from training.costs import COSTS
 
-TOY = ("--trainable", "tests.faulty.toy", "--no-dashboard", "--max-epochs", "9", "--params", "epoch_s=0.05")
+TOY = (
+    "--trainable",
+    "tests.faulty.toy",
+    "--no-ray-dashboard",
+    "--max-epochs",
+    "9",
+    "--params",
+    "epoch_s=0.05",
+)
 RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
 GRID = (*TOY, "--search-space", "tests.faulty.slopes_grid", "--searcher", "grid", "--scheduler", "none")
 TPE = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "tpe", "--num-trials", "10")
@@ -30,7 +38,7 @@ BOHB = (
     *("--scheduler", "bohb", "--searcher", "bohb"),
 )
 ENDS = (*TOY, "--search-space", "tests.faulty.ends", "--searcher", "grid", "--scheduler", "none")
-DIGITS = ("--trainable", "digits_mlp", "--max-epochs", "9", "--no-dashboard", "--max-concurrent", "1")
+DIGITS = ("--trainable", "digits_mlp", "--max-epochs", "9", "--no-ray-dashboard", "--max-concurrent", "1")
 OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 """Columns that tell of a process or a clock."""
 

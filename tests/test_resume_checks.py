@@ -273,7 +273,7 @@ def test_where_a_sweep_runs_and_lies_may_change(sweep: Sweep, tmp_path: Path) ->
             sweep.plan.config,
             resume=str(tmp_path / "moved"),
             name="moved",
-            dashboard=False,
+            ray_dashboard=False,
             address="10.0.0.1:6379",
         )
     )
