@@ -105,6 +105,8 @@ class SweepConfig:
     """The sweep's trials in the browser while it runs (afterwards: python -m sweeps.dashboard)."""
     ray_dashboard: bool = True
     """Ray's dashboard in the browser: its nodes and logs."""
+    loggers: str | list[str] | None = None
+    """Where epochs are written too: tensorboard, mlflow, a dotted path, or several (default: none)."""
     notify_command: str | None = None
     """Shell command to run when the sweep has ended, however it did; told of it by $SWEEP_TEXT and others
     (default: none)."""
@@ -120,6 +122,11 @@ class SweepConfig:
     def search_spaces(self) -> list[str]:
         """What to try of each; [] where that is not settled."""
         return [] if self.search_space is None else _listed(self.search_space)
+
+    @property
+    def logger_names(self) -> list[str]:
+        """Where epochs are written too."""
+        return [] if self.loggers is None else _listed(self.loggers)
 
 
 def one_or_several(names: list[str]) -> str | list[str]:
@@ -145,7 +152,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
     "Going on after a stop": ("resume", "force"),
-    "Output": ("results_dir", "dashboard", "ray_dashboard", "notify_command", "dry_run"),
+    "Output": ("results_dir", "dashboard", "ray_dashboard", "loggers", "notify_command", "dry_run"),
 }
 
 OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})

@@ -213,7 +213,7 @@ class ReadOnly:
         from sweeps.journal import ReadOnlyJournal
 
         self._journal = ReadOnlyJournal(self._path)
-        self._dashboard = wsgi(JournalStorage(self._journal))
+        self._dashboard: Callable[..., Reply] = wsgi(JournalStorage(self._journal))
 
 
 def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:

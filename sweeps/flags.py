@@ -19,7 +19,7 @@ OTHER_FLAGS = (
     *("--config", "--print-config"),
     *("--no-dashboard", "--ray-dashboard", "--no-dry-run", "--no-force"),
 )
-SEVERAL = ("trainable", "search_space")
+SEVERAL = ("trainable", "search_space", "loggers")
 """Settings that are a name, or several with a space between."""
 
 

@@ -25,7 +25,7 @@ Identity = Mapping[str, Mapping[str, Any]]
 
 WITHOUT_EFFECT = frozenset(
     {
-        *("name", "results_dir", "address", "dashboard", "ray_dashboard"),
+        *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
         *("confirm", "confirm_top"),
     }

@@ -69,6 +69,8 @@ def make_plan(config: SweepConfig) -> Plan:
     searcher = registry.find("searcher", config.searcher)
     scheduler = registry.find("scheduler", config.scheduler)
     _check_pair(config, searcher)
+    for name in config.logger_names:
+        registry.find("logger", name)
     found = models.find(config, searcher)
     space = models.whole(found)
     if hasattr(searcher, "check"):

@@ -1,7 +1,8 @@
-"""The four kinds of plug-ins of a sweep, by name or by dotted path."""
+"""The kinds of plug-ins of a sweep, by name or by dotted path."""
 
 from __future__ import annotations
 
+import importlib.util
 from types import ModuleType
 
 from training import plugins
@@ -18,7 +19,7 @@ def find(kind: str, name: str) -> ModuleType:
     """The module of a plug-in, its contract checked.
 
     Args:
-        kind: trainable, search_space, searcher or scheduler.
+        kind: trainable, search_space, searcher, scheduler or logger.
         name: a file of the kind's folder, a dotted path, or a file where the command was typed.
 
     Raises:
@@ -43,10 +44,17 @@ def _check_space(asked: str, module: ModuleType) -> None:
         raise UserError(f"{asked}: suggest must be a function of a trial, suggest(trial)")
 
 
+def _check_logger(asked: str, module: ModuleType) -> None:
+    package, name = module.NEEDS
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"{asked}: {package} is not installed: python -m pip install {name}")
+
+
 KINDS = {
     "trainable": plugins.TRAINABLE,
     "search_space": Kind("search space", "search_spaces", (), "--search-space", _check_space),
     "searcher": Kind("searcher", "sweeps.searchers", ("build", "SCHEDULERS", "TAKES"), "--searcher"),
     "scheduler": Kind("scheduler", "sweeps.schedulers", ("build", "describe"), "--scheduler"),
+    "logger": Kind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
 }
 """Of SPACE and suggest, a space defines one."""

@@ -46,6 +46,7 @@ def sweep(config: SweepConfig) -> int:
 
         plan = planning.make_plan(config)
         from sweeps import dashboard, data, ending, engine, environment, folder, notify, resume, winner
+        from sweeps.loggers._following import following
         from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
@@ -65,6 +66,7 @@ def sweep(config: SweepConfig) -> int:
             notify.at_the_end(plan, record) as notice,
             dashboard.beside(plan),
             cluster.connect(plan.config, code) as offered,
+            following(plan, record),
         ):
             print(offered.describe(), flush=True)
             data.prepare(plan.models)

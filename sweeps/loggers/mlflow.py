@@ -1,0 +1,123 @@
+"""MLflow: an experiment a sweep, a run a trial; in `mlflow.db` of the sweep's folder, or at MLFLOW_TRACKING_URI.
+
+mlflow ui --backend-store-uri sqlite:///results/NAME/mlflow.db
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeps.rows import TrialRow
+
+NEEDS = ("mlflow", "mlflow-skinny")
+STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED", "diverged": "FAILED"}
+"""SCHEDULED is a trial that waits for a resume."""
+METRICS, PARAMS = 1000, 100
+"""That MLflow takes at once."""
+
+
+def build(folder: Path, about: Mapping[str, Any]) -> Runs:
+    """The logger; a server is asked here for what it has of this sweep."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    from mlflow import MlflowClient
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    client = MlflowClient(tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}")
+    name = str(about["sweep"])
+    if (there := client.get_experiment_by_name(name)) is not None:
+        return Runs(client, there.experiment_id, about)
+    artifacts = None if uri else (folder / "mlflow").as_uri()
+    return Runs(client, client.create_experiment(name, artifact_location=artifacts), about)
+
+
+class Runs:
+    """The runs of a sweep."""
+
+    def __init__(self, client: Any, experiment_id: str, about: Mapping[str, Any]) -> None:
+        self._client, self._experiment_id = client, experiment_id
+        self._metric = str(about["metric"])
+        # A server may know another sweep of this name.
+        self._sweep = f"{about['sweep']} of {about['started']:.3f}"
+        self._runs = self._found()
+        self._epochs: dict[int, int] = {}
+        """Trial to its last epoch that is in its run."""
+
+    def write(self, trial: TrialRow, is_on: bool) -> None:
+        """Bring a run up to its trial; that it has ended is written last."""
+        run_id, status = self._runs.get(trial.number) or self._begin(trial)
+        if status in STATUSES.values():
+            return
+        if trial.number not in self._epochs:
+            self._write_params(run_id, trial)
+            self._epochs[trial.number] = self._last_epoch(run_id)
+        self._write_metrics(run_id, trial)
+        if trial.status != "unfinished":
+            for name, text in (("status", trial.status), ("reason", trial.reason), ("log", trial.log)):
+                if text:
+                    self._client.set_tag(run_id, name, text)
+            for name, value in trial.place.items():
+                self._client.set_tag(run_id, name, str(value))
+            end_time = None if trial.end is None else _ms(trial.end)
+            self._client.set_terminated(run_id, STATUSES[trial.status], end_time)
+            self._runs[trial.number] = run_id, STATUSES[trial.status]
+        elif status != (now := "RUNNING" if is_on else "SCHEDULED"):
+            self._client.update_run(run_id, status=now)
+            self._runs[trial.number] = run_id, now
+
+    def _found(self) -> dict[int, tuple[str, str]]:
+        """Trial to its run and status, of those that are there."""
+        found, token = {}, None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment_id], f"tags.sweep = '{self._sweep}'", max_results=1000, page_token=token
+            )
+            found.update({int(run.data.tags["trial"]): (run.info.run_id, run.info.status) for run in page})
+            if not (token := page.token):
+                return found
+
+    def _begin(self, trial: TrialRow) -> tuple[str, str]:
+        tags = {"sweep": self._sweep, "trial": str(trial.number), "trainable": trial.trainable}
+        run = self._client.create_run(
+            self._experiment_id, _ms(trial.start), tags, run_name=f"trial_{trial.number:04d}"
+        )
+        self._runs[trial.number] = run.info.run_id, "RUNNING"
+        return self._runs[trial.number]
+
+    def _write_params(self, run_id: str, trial: TrialRow) -> None:
+        from mlflow.entities import Param
+
+        knobs = {**trial.fixed, **trial.params, "seed": trial.seed}
+        params = [Param(_name(name), str(value)) for name, value in knobs.items()]
+        for first in range(0, len(params), PARAMS):
+            self._client.log_batch(run_id, params=params[first : first + PARAMS])
+
+    def _last_epoch(self, run_id: str) -> int:
+        """Of those that are in a run: an epoch's metrics are written together."""
+        history = self._client.get_metric_history(run_id, _name(self._metric))
+        return max((metric.step for metric in history), default=0)
+
+    def _write_metrics(self, run_id: str, trial: TrialRow) -> None:
+        from mlflow.entities import Metric
+
+        for epoch, row in sorted(trial.epochs.items()):
+            if epoch > self._epochs[trial.number]:
+                metrics = [
+                    Metric(_name(name), value, _ms(row.time), epoch) for name, value in row.metrics.items()
+                ]
+                for first in range(0, len(metrics), METRICS):
+                    self._client.log_batch(run_id, metrics=metrics[first : first + METRICS])
+                self._epochs[trial.number] = epoch
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _name(name: str) -> str:
+    """A name with the characters that MLflow allows."""
+    return re.sub(r"[^\w./ :-]", "_", name)
