@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import flags, folder, registry, resume
+from sweeps import comparison, flags, folder, registry, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
@@ -37,6 +37,7 @@ COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", R
 
 LADDERS = re.findall(r"^\.venv/bin/python -m training\.ladder (.*?)(?:\s+#.*)?$", README, flags=re.M)
 PREPARATIONS = re.findall(r"^\.venv/bin/python -m training\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
+COMPARISONS = re.findall(r"^\.venv/bin/python -m sweeps\.results (.*?)(?:\s+#.*)?$", README, flags=re.M)
 FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
@@ -219,3 +220,22 @@ def test_a_command_of_a_ladder_is_one(line: str) -> None:
 
 def test_the_readme_shows_ladders() -> None:
     assert len(LADDERS) == 2
+
+
+@pytest.mark.parametrize("line", COMPARISONS)
+def test_a_command_that_compares_sweeps_is_one(line: str) -> None:
+    folders, _ = results.parse(shlex.split(line))
+    assert folders == [Path("results/*")]  # which the shell makes folders of
+
+
+def test_the_readme_compares_sweeps() -> None:
+    assert len(COMPARISONS) == 1
+
+
+def test_the_readme_shows_what_the_command_prints(tmp_path: Path) -> None:
+    """The header; sweeps are the reader's own."""
+    with folder.opened(make_plan(SweepConfig(name="a", results_dir=str(tmp_path)))):
+        pass
+    header = comparison.printed(results.compare([tmp_path / "a"]), None).splitlines()[0].split()
+    assert len(header) == 7
+    assert re.search(f"^{' +'.join(header)}$", README, flags=re.M)
