@@ -296,7 +296,7 @@ def test_what_is_on_by_default_is_among_the_switches() -> None:
         assert model in inner_loop.SWITCHES[without].models
 
 
-@pytest.mark.parametrize("name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop"])
+@pytest.mark.parametrize("name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop", "search"])
 def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
     code = (
         f"import sys\nfrom benchmarks.{name} import main\n"

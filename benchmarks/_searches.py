@@ -1,0 +1,268 @@
+"""One search over replayed curves, by this program or by Ray Tune as shipped: what it trained, in order."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import logging
+import math
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ray
+from ray import tune
+from ray.tune import Callback, RunConfig, Stopper, TuneConfig
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler, HyperBandForBOHB, TrialScheduler
+from ray.tune.search import ConcurrencyLimiter, Searcher
+from ray.tune.search.bohb import TuneBOHB
+from ray.tune.search.optuna import OptunaSearch
+
+from benchmarks import curves, replay_space
+from benchmarks._clock import Clock
+from benchmarks.curves import Epoch
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
+    from sweeps.record import Record
+
+MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 27, 3, 3
+OURS = {
+    "random": ("random", "none"),
+    "random+asha": ("random", "asha"),
+    "tpe": ("tpe", "none"),
+    "tpe+asha": ("tpe", "asha"),
+    "bohb": ("bohb", "bohb"),
+}
+"""Arm to searcher and scheduler."""
+ROOM = 1.3
+"""More trials are asked for than the budget is expected to hold: how many epochs each gets is by chance."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one search is given."""
+
+    arm: str
+    repeat: int
+    """Seed of the search; whose curves are replayed follows from it."""
+    slots: int
+    """Trials at a time."""
+    budget: int
+    """Epochs."""
+    pace: float = 0.1
+    """Seconds that a second of the real training takes here."""
+
+    @property
+    def curves_seed(self) -> int:
+        seeds = curves.load().seeds
+        return seeds[self.repeat % len(seeds)]
+
+    @property
+    def replayed(self) -> dict[str, Any]:
+        """Whose curves, and how fast where Tune runs them: one trial at a time needs no time."""
+        return {"curves_seed": self.curves_seed, "pace": self.pace if self.slots > 1 else 0.0}
+
+
+@contextlib.contextmanager
+def connected(slots: int) -> Iterator[None]:
+    """A Ray of so many CPUs, however many there are: replaying takes next to none."""
+    ray.init(
+        "local", num_cpus=slots, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def search(asked: Asked, by_tune: bool = False) -> list[Epoch]:
+    """Run one search; its epochs as they came in, up to the budget.
+
+    Args:
+        asked: which one.
+        by_tune: in the Ray that is connected, with the trials in processes; else by the clock.
+    """
+    with tempfile.TemporaryDirectory(prefix="search-", dir=_fastest()) as base:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return list((_by_us if asked.arm in OURS else _by_ray)(asked, Path(base), by_tune))
+
+
+def _fastest() -> str | None:
+    """Memory, where there is a disk of it: a record is synced again and again."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
+    """This program, from the plan to the record."""
+    from sweeps import folder, resume
+
+    plan = _plan(asked, base)
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        found = (_through_engine if by_tune else _through_clock)(asked, plan, record)
+        yield from itertools.islice(found, asked.budget)
+
+
+def _plan(asked: Asked, base: Path) -> Plan:
+    from sweeps import plan as planning
+    from sweeps.config import SweepConfig
+
+    searcher, scheduler = OURS[asked.arm]
+    config = SweepConfig(
+        trainable="benchmarks.replay", search_space="benchmarks.replay_space", params=asked.replayed,
+        searcher=searcher, scheduler=scheduler, num_trials=100, max_epochs=MAX_EPOCHS,
+        grace_epochs=GRACE_EPOCHS, reduction_factor=REDUCTION_FACTOR, seed=asked.repeat,
+        max_concurrent=asked.slots, gpus_per_trial=0, results_dir=str(base), name="sweep",
+    )  # fmt: skip
+    trials = math.ceil(ROOM * asked.budget * 100 / planning.make_plan(config).expected_epochs)
+    return planning.make_plan(dataclasses.replace(config, num_trials=trials))
+
+
+def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
+    searcher = plan.searcher.build(plan.config, plan.space, record)
+    searcher.slots, searcher.waits = asked.slots, plan.waits(record)
+
+    def report(trial: Trial, result: dict[str, Any]) -> None:
+        metrics = {"val_acc": result["score"]}
+        record.report(trial.config["number"], result["epoch"], result["score"], metrics, 0.0)
+
+    def end(trial: Trial, result: dict[str, Any]) -> None:
+        record.end(trial.config["number"], "finished" if result["epoch"] == MAX_EPOCHS else "pruned")
+
+    table, scheduler = curves.load(), plan.scheduler.build(plan.config, record)
+    clock = Clock(searcher, scheduler, table, asked.curves_seed, asked.slots, report, end)
+    return clock.run()
+
+
+def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
+    from sweeps import cluster, engine
+
+    end = engine.fit(plan, record, cluster.Cluster((cluster.PC(asked.slots, 0),), None))
+    if end.outcome != "finished":
+        raise RuntimeError(f"{asked}: {end.outcome} {end.error}")
+    place = curves.load().place
+    found = [
+        (row.time, Epoch(f"{trial.number:05d}", place(trial.params), epoch, row.score))
+        for trial in record.trials
+        for epoch, row in trial.epochs.items()
+    ]
+    return (epoch for _, epoch in sorted(found, key=lambda pair: pair[0]))
+
+
+def _optuna(seed: int, grace_epochs: int) -> tuple[Searcher, TrialScheduler]:
+    return OptunaSearch(seed=seed), ASHAScheduler(
+        max_t=MAX_EPOCHS, grace_period=grace_epochs, reduction_factor=REDUCTION_FACTOR
+    )
+
+
+def _bohb(seed: int) -> tuple[Searcher, TrialScheduler]:
+    """As in Ray's example; its first rung follows from max_t."""
+    return TuneBOHB(seed=seed), HyperBandForBOHB(
+        max_t=MAX_EPOCHS, reduction_factor=REDUCTION_FACTOR, stop_last_trials=False
+    )
+
+
+RAYS = {
+    "Ray OptunaSearch + ASHA, grace 1": lambda seed: _optuna(seed, 1),
+    "Ray OptunaSearch + ASHA, grace 3": lambda seed: _optuna(seed, GRACE_EPOCHS),
+    "Ray TuneBOHB": _bohb,
+}
+"""Arm to searcher and scheduler, as they come; 1 is ASHA's own grace period."""
+
+
+class Curve(tune.Trainable):
+    """Replays a curve, an epoch a step; `replayed` is shared by all trials."""
+
+    def setup(self, config: dict[str, Any], **shared: Any) -> None:
+        self._replayed = shared["replayed"]
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        table = curves.load()
+        key = table.place(new_config), self._replayed["curves_seed"]
+        self._scores, self._seconds, self._epoch = table.scores[key], table.seconds[key], 0
+        return True
+
+    def step(self) -> dict[str, Any]:
+        time.sleep(self._replayed["pace"] * self._seconds[self._epoch])
+        self._epoch += 1
+        return {"val_acc": self._scores[self._epoch - 1], "done": self._epoch == len(self._scores)}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        (Path(checkpoint_dir) / "epoch").write_text(str(self._epoch))
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        self._epoch = int((Path(checkpoint) / "epoch").read_text())
+
+
+class Listener(Callback):
+    """Hears of every epoch."""
+
+    def __init__(self) -> None:
+        self.epochs: list[Epoch] = []
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        place = curves.load().place(trial.config)
+        self.epochs.append(Epoch(trial.trial_id, place, result["training_iteration"], result["val_acc"]))
+
+
+class Budget(Stopper):
+    """Ends a search that has trained its epochs."""
+
+    def __init__(self, listener: Listener, epochs: int) -> None:
+        self._listener, self._epochs = listener, epochs
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return len(self._listener.epochs) >= self._epochs
+
+
+def _by_ray(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
+    """Ray's own pair."""
+    random.seed(asked.repeat)
+    np.random.seed(asked.repeat)  # hpbandster draws from the global generator
+    searcher, scheduler = RAYS[asked.arm](asked.repeat)
+    if by_tune:
+        yield from _through_tuner(asked, base, searcher, scheduler)
+        return
+    limited = ConcurrencyLimiter(searcher, max_concurrent=asked.slots)
+    limited.set_search_properties("val_acc", "max", dict(replay_space.SPACE))
+    scheduler.set_search_properties("val_acc", "max")
+    clock = Clock(limited, scheduler, curves.load(), asked.curves_seed, asked.slots)
+    yield from itertools.islice(clock.run(), asked.budget)
+
+
+def _through_tuner(
+    asked: Asked, base: Path, searcher: Searcher, scheduler: TrialScheduler
+) -> Iterator[Epoch]:
+    listener = Listener()
+    tuner = tune.Tuner(
+        tune.with_resources(tune.with_parameters(Curve, replayed=asked.replayed), {"cpu": 1}),
+        param_space=dict(replay_space.SPACE),
+        tune_config=TuneConfig(
+            metric="val_acc", mode="max", search_alg=searcher, scheduler=scheduler, num_samples=-1,
+            max_concurrent_trials=asked.slots, reuse_actors=True,
+        ),
+        run_config=RunConfig(
+            name="search", storage_path=str(base), verbose=0, callbacks=[listener],
+            stop=Budget(listener, asked.budget),
+        ),
+    )  # fmt: skip
+    grid = tuner.fit()
+    if grid.errors:
+        raise RuntimeError(f"{asked}: {grid.errors[0]}")
+    return iter(listener.epochs[: asked.budget])

@@ -1,0 +1,8 @@
+"""The grid of the table of curves, every knob by the position of its value: all searchers know the order of the
+values, and none the distances."""
+
+from ray import tune
+
+from benchmarks import curves
+
+SPACE = {name: tune.randint(0, len(values)) for name, values in curves.load().values.items()}
