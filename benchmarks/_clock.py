@@ -1,8 +1,9 @@
-"""Tune's loop with a clock of its own: real searchers and schedulers, and trials that take the time they took.
+"""Tune's loop with a clock of its own: real searchers and schedulers; trials take the time they took.
 
-It stands where they expect Tune's controller, and asks them what Tune asks, in Tune's order (`TuneController.step`
-and `_process_trial_result` of Ray 2.60): a test lets Tune itself run the same searches, and they are the same. So
-results come in the order that the real seconds give, on any machine, and a search of 1,000 epochs takes seconds.
+It stands where they expect Tune's controller, and asks them what Tune asks, in Tune's order
+(`TuneController.step` and `_process_trial_result` of Ray 2.60): a test lets Tune itself run the same
+searches, and they are the same. So results come in the order that the real seconds give, on any machine,
+and a search of 1,000 epochs takes seconds.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ COLOURS = ("#000000", "#999999", "#56B4E9", "#0072B2", "#D55E00", "#E69F00", "#C
 def regrets(found: Sequence[Epoch], qualities: Mapping[Place, float], budget: int) -> list[float]:
     """Points of accuracy behind the best of the table, after every STEP epochs.
 
-    The incumbent is what a search would hand over: the point with the best score of any epoch so far. What counts
-    is not that score but the point's quality. A search that ended before its budget stays where it was.
+    The incumbent is what a search would hand over: the point with the best score of any epoch so far. What
+    counts is not that score but the point's quality. A search that ended before its budget stays where it
+    was.
     """
     best = max(qualities.values())
     curve: list[float] = []

@@ -92,9 +92,12 @@ def search(asked: Asked, by_tune: bool = False) -> list[Epoch]:
         asked: which one.
         by_tune: in the Ray that is connected, with the trials in processes; else by the clock.
     """
-    with tempfile.TemporaryDirectory(prefix="search-", dir=_fastest()) as base:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return list((_by_us if asked.arm in OURS else _by_ray)(asked, Path(base), by_tune))
+    by_whom = _by_us if asked.arm in OURS else _by_ray
+    with (
+        tempfile.TemporaryDirectory(prefix="search-", dir=_fastest()) as base,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        return list(by_whom(asked, Path(base), by_tune))
 
 
 def _fastest() -> str | None:

@@ -118,7 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folders", nargs="+", help="sweeps of one grid that have ended, a seed each")
-    parser.add_argument("--output", type=Path, default=TABLE, help="file to write (default: the committed one)")
+    parser.add_argument(
+        "--output", type=Path, default=TABLE, help="file to write (default: the committed one)"
+    )
     asked = parser.parse_args(arguments)
     try:
         write(asked.folders, asked.output)
@@ -140,7 +142,9 @@ def write(folders: Sequence[str], output: Path) -> None:
     tables = [_curves(folder) for folder in folders]
     for folder, table in zip(folders[1:], tables[1:], strict=True):
         for name in set(table.column_names) ^ set(tables[0].column_names):
-            raise UserError(f"{folder}: knob {name} is not one of both.{nearest(name, tables[0].column_names)}")
+            raise UserError(
+                f"{folder}: knob {name} is not one of both.{nearest(name, tables[0].column_names)}"
+            )
     whole = pa.concat_tables(tables)
     output.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(whole, output, compression="zstd", compression_level=19)
@@ -157,7 +161,9 @@ def _curves(folder: str) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for trial in record.trials:
         if trial.status not in ("finished", "diverged"):
-            raise UserError(f"{folder}: trial {trial.number} is {trial.status}; all must have ended: --resume it")
+            raise UserError(
+                f"{folder}: trial {trial.number} is {trial.status}; all must have ended: --resume it"
+            )
         for epoch, row in sorted(trial.epochs.items()):
             measured = {name: row.metrics.get(name, math.nan) for name in METRICS}
             rows.append(
