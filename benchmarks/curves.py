@@ -1,8 +1,8 @@
 """Real learning curves as a table, for `benchmarks.search`: `python -m benchmarks.curves FOLDER FOLDER`
 
 The table that is committed, `data/fashion_cnn_curves.parquet`, was made once by two sweeps of the grid
-`benchmarks.curves_space` (288 points of fashion_cnn on 1,500 images, 27 epochs, one thread; about half an hour each),
-which go on with --resume where they were stopped:
+`benchmarks.curves_space` (288 points of fashion_cnn on 1,500 images, 27 epochs, one thread; about half an
+hour each), which go on with --resume where they were stopped:
 
   python -m sweeps.run --trainable fashion_cnn --search-space benchmarks.curves_space --searcher grid \\
       --scheduler none --params rows=1500 --max-epochs 27 --max-concurrent 1 --seed 0 --name curves_0
@@ -10,8 +10,8 @@ which go on with --resume where they were stopped:
       --scheduler none --params rows=1500 --max-epochs 27 --max-concurrent 1 --seed 1 --name curves_1
   python -m benchmarks.curves results/curves_0 results/curves_1
 
-A row per epoch: every knob of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the trial: one that
-diverged has fewer epochs).
+A row per epoch: every knob of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the trial: one
+that diverged has fewer epochs).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.values import UserError, nearest
+from training.values import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,8 +71,8 @@ class Curves:
 
     @property
     def qualities(self) -> dict[Place, float]:
-        """Point to its score when it is trained to the end, of the best epoch, whose weights are kept; the mean
-        over the seeds."""
+        """Point to its score when it is trained to the end: of the best epoch, whose weights are kept, and
+        the mean over the seeds."""
         ends: dict[Place, list[float]] = {}
         for (place, _), curve in self.scores.items():
             ends.setdefault(place, []).append(max(filter(math.isfinite, curve), default=0.0))
@@ -142,9 +142,7 @@ def write(folders: Sequence[str], output: Path) -> None:
     tables = [_curves(folder) for folder in folders]
     for folder, table in zip(folders[1:], tables[1:], strict=True):
         for name in set(table.column_names) ^ set(tables[0].column_names):
-            raise UserError(
-                f"{folder}: knob {name} is not one of both.{nearest(name, tables[0].column_names)}"
-            )
+            raise UserError(f"{folder} and {folders[0]}: only one has a knob {name}; give sweeps of one grid")
     whole = pa.concat_tables(tables)
     output.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(whole, output, compression="zstd", compression_level=19)
@@ -161,9 +159,8 @@ def _curves(folder: str) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for trial in record.trials:
         if trial.status not in ("finished", "diverged"):
-            raise UserError(
-                f"{folder}: trial {trial.number} is {trial.status}; all must have ended: --resume it"
-            )
+            found = f"trial {trial.number} is {trial.status}"
+            raise UserError(f"{folder}: {found}; all must have finished or diverged: --resume it")
         for epoch, row in sorted(trial.epochs.items()):
             measured = {name: row.metrics.get(name, math.nan) for name in METRICS}
             rows.append(

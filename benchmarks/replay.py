@@ -1,4 +1,4 @@
-"""A trainable that replays learning curves instead of training: one point of the table of `benchmarks.curves`.
+"""A trainable that replays a learning curve instead of training: a point of `benchmarks.curves`.
 
 It goes through Lightning's one `fit()` with its checkpoints, as any trainable.
 """

@@ -1,18 +1,21 @@
 """Which search finds more in the same epochs: `python -m benchmarks.search`
 
-Each arm searches the grid of `benchmarks.curves`, 288 points of fashion_cnn, whose learning curves are replayed, so
-that a search of 1,000 epochs takes seconds. Every knob is the position of its value: all searchers know the order of
-the values, and none the distances. Ours: random and tpe, each with and without asha, and bohb; rungs at 3, 9 and 27
-epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler, whose first rung is 1, and the same with that of ours;
-TuneBOHB with HyperBandForBOHB as in Ray's example.
+Each arm searches the grid of `benchmarks.curves`, 288 points of fashion_cnn, whose learning curves are
+replayed, so that a search of 1,000 epochs takes seconds. Every knob is the position of its value: all
+searchers know the order of the values, and none the distances. Ours: random and tpe, each with and without
+asha, and bohb; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler, whose
+first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example.
 
-Regret: how many points of accuracy the point that a search would hand over (the best score of any epoch so far) is
-behind the best of the table, both by their quality: the best epoch of 27, the mean over both seeds of the table. A
-repeat is a seed of all searches; one seed of the curves is replayed in the even ones, the other in the odd ones.
+Regret: how many points of accuracy the point that a search would hand over (the best score of any epoch so
+far) is behind the best of the table, both by their quality: the best epoch of 27, the mean over both seeds
+of the table. (By the last epoch alone the noise decides: whoever has seen every curve to its end is then
+still 2 points behind.) A repeat is a seed of all searches; one seed of the curves is replayed in the even
+ones, the other in the odd ones.
 
-The real searchers and schedulers run in Tune's loop with a clock of its own (`_clock.py`): results come in the order
-that the real seconds give, so the same seeds give the same figures on any machine. With --by-tune Tune itself runs
-them, trials in processes that sleep; one at a time finds the same, several come as the machine has it.
+The real searchers and schedulers run in Tune's loop with a clock of its own (`_clock.py`): results come in
+the order that the real seconds give, so the same seeds give the same figures on any machine. With --by-tune
+Tune itself runs them, trials in processes that sleep; one at a time finds the same, several come as the
+machine has it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_sweeps_become_a_table_and_a_diverged_trial_keeps_its_shorter_curve(tmp_
 def test_a_sweep_that_has_not_ended_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = a_sweep(tmp_path / "sweep", 0, {"finished": 2, "unfinished": 1})
     assert curves.main([folder, "--output", str(tmp_path / "table.parquet")]) == 2
-    assert "trial 1 is unfinished; all must have ended: --resume it" in capsys.readouterr().err
+    assert "trial 1 is unfinished; all must have finished or diverged: --resume it" in capsys.readouterr().err
     assert not (tmp_path / "table.parquet").exists()
 
 
