@@ -61,7 +61,7 @@ def advise(sweep: Sweep) -> Advice:
     """What the sweep says to try next, however few of its trials ended."""
     record = sweep.record
     seen = ranked(record)
-    names = list(dict.fromkeys(trial.trainable for trial in record.trials))
+    names = list(dict.fromkeys(trial.trainable for trial in record.searched))
     parts = [ranked(record, name) for name in names]
     widen: list[Edge] = []
     cut: list[DeadRegion] = []
@@ -85,9 +85,10 @@ def advise(sweep: Sweep) -> Advice:
         gain=None if _is_constant(seen) else gain(seen),
         goes_on=None,
         lines=(),
-        command=_command(sweep, seen),
+        command="",
     )
-    advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen))
+    said = _command(sweep, advice.grace_epochs) if seen.order else ""
+    advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen), command=said)
     return dataclasses.replace(advice, lines=tuple(_sentences(advice, record, seen, found)))
 
 
@@ -105,7 +106,7 @@ def _first_per_knob(regions: Sequence[DeadRegion]) -> list[DeadRegion]:
 
 def _grace_epochs(record: Record, checks: Sequence[RungCheck]) -> int | None:
     """The next rung, where the first one said little of the end, and trials were pruned there."""
-    if not checks or not checks[0].is_weak or not any(t.status == "pruned" for t in record.trials):
+    if not checks or not checks[0].is_weak or not any(t.status == "pruned" for t in record.searched):
         return None
     return checks[1].epoch if len(checks) > 1 else checks[0].end
 
@@ -119,8 +120,9 @@ def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
     return not advice.widen and advice.gain.score > 0.05 * spread
 
 
-def _command(sweep: Sweep, seen: Ranked) -> str:
-    return command("sweeps.run", "--refine", place(sweep.folder.resolve())) if seen.order else ""
+def _command(sweep: Sweep, grace_epochs: int | None) -> str:
+    more = [] if grace_epochs is None else ["--grace-epochs", str(grace_epochs)]
+    return command("sweeps.run", "--refine", place(sweep.folder.resolve()), *more)
 
 
 def _sentences(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influence]) -> Iterator[str]:
@@ -179,7 +181,7 @@ def _on_edge(edge: Edge) -> str:
 
 
 def _on_region(region: DeadRegion, record: Record) -> str:
-    statuses = {trial.status for trial in record.trials} & {"failed", "diverged"}
+    statuses = {trial.status for trial in record.searched} & {"failed", "diverged"}
     kind = " or ".join(sorted(statuses))
     others = region.trials - region.bad
     there = "no other trial lies there" if not others else f"of {count(others, 'other')} there none is good"
@@ -224,7 +226,7 @@ def _on_pruning(advice: Advice) -> Iterator[str]:
 
 def _on_going_on(advice: Advice, record: Record, seen: Ranked, metric: str) -> Iterator[str]:
     if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
-        later = len(record.trials) - best.number - 1
+        later = len(record.searched) - record.nth(best.number) - 1
         score = short(best.best_score(record.mode))
         yield f"The best, {metric} {score}, is trial {best.number}; {count(later, 'trial')} came after it."
     if advice.gain is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -41,6 +41,9 @@ class SweepConfig:
     params: dict[str, Knob] = field(default_factory=dict)
     """Knobs that stand still: name=value, several with a space between; of one of several trainables:
     trainable.name=value."""
+    ranges: dict[str, Any] = field(default_factory=dict)
+    """Ranges in place of those of the space: name=LOW..HIGH, or name=A,B of its choices, or name=A to hold it
+    still; of one of several trainables: trainable.name=LOW..HIGH."""
     precision: Precision = "auto"
     """Arithmetic of the training; auto: fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
@@ -99,6 +102,12 @@ class SweepConfig:
     force: bool = False
     """With --resume: go on although something changed; what changed is noted in the record."""
 
+    refine: str | list[str] | None = None
+    """Sweep to learn from, as results/NAME, or several with a space between: its settings, its ranges made
+    narrower or wider, its trials known (default: none)."""
+    refine_keep: float = 0.2
+    """With --refine: share of the trials, the best ones, that the new ranges lie around."""
+
     results_dir: str = "results"
     """Folder that holds the folders of the sweeps."""
     dashboard: bool = False
@@ -128,6 +137,11 @@ class SweepConfig:
         """Where epochs are written too."""
         return [] if self.loggers is None else _listed(self.loggers)
 
+    @property
+    def parents(self) -> list[str]:
+        """Folders of the sweeps to learn from."""
+        return [] if self.refine is None else _listed(self.refine)
+
 
 def one_or_several(names: list[str]) -> str | list[str]:
     """A single name by itself, as it is mostly written."""
@@ -139,7 +153,16 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "What to train": ("name", "trainable", "search_space", "params", "precision", "strategy", "compile"),
+    "What to train": (
+        "name",
+        "trainable",
+        "search_space",
+        "params",
+        "ranges",
+        "precision",
+        "strategy",
+        "compile",
+    ),
     "Search": ("searcher", "num_trials", "metric", "mode", "seed"),
     "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
     "Confirmation": ("confirm", "confirm_top"),
@@ -152,6 +175,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
     "Going on after a stop": ("resume", "force"),
+    "The next sweep": ("refine", "refine_keep"),
     "Output": ("results_dir", "dashboard", "ray_dashboard", "loggers", "notify_command", "dry_run"),
 }
 
@@ -196,6 +220,10 @@ def check(config: SweepConfig) -> list[str]:
         )
     if config.time_budget_hours is not None and not config.time_budget_hours > 0:
         faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
+    if not 0 < config.refine_keep <= 1:
+        faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
+    elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
+        faults.append("--refine-keep: only with --refine")
     faults += _faults_of_names(config)
     if config.force and config.resume is None:
         faults.append("--force: only with --resume")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from sweeps.config import GROUPS, SweepConfig, check, docs, flag, one_or_several, to_yaml
-from sweeps.settings import read_yaml, refuse_other, settings_of
+from sweeps.settings import of_its_own, read_yaml, refuse_other, settings_of
 from training import flags
 from training.values import UserError
 
@@ -19,7 +19,7 @@ OTHER_FLAGS = (
     *("--config", "--print-config"),
     *("--no-dashboard", "--ray-dashboard", "--no-dry-run", "--no-force"),
 )
-SEVERAL = ("trainable", "search_space", "loggers")
+SEVERAL = ("trainable", "search_space", "refine", "loggers")
 """Settings that are a name, or several with a space between."""
 
 
@@ -33,31 +33,32 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         SystemExit: after `--help` and `--print-config` (status 0).
     """
     tokens, params = flags.take_params(list(sys.argv[1:] if arguments is None else arguments))
+    tokens, ranges = flags.take_params(tokens, "--ranges", "lr=0.01..0.1 width=16,32")
     tokens = _join_several(tokens)
     flags.refuse_unknown(tokens, {*map(flag, docs()), *flags.OF_THE_MACHINE, *OTHER_FLAGS}, COMMAND)
     files, tokens = flags.take_all(tokens, "--config", "a file, as in --config sweep.yaml")
     resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
     if resumed:
-        if kept := [
-            name
-            for name in ("--name", "--results-dir")
-            if any(flags.is_flag(token, name) for token in tokens)
-        ]:
-            raise UserError(f"{kept[0]}: a resumed sweep keeps its name and its folder")
-        files = [settings_of(resumed[-1], files)]
-    content: Mapping[str, Any] = {}
-    for path in files:
-        content = read_yaml(path, "--resume" if resumed else "--config")
-        params = {**content.get("params", {}), **params}
+        _refuse_beside_resume(resumed[-1], tokens, files)
+        files = [settings_of(resumed[-1])]
+    contents = [read_yaml(path, "--resume" if resumed else "--config") for path in files]
     # The files first: jsonargparse lets the later one win, file or flag.
     tokens = [*(f"--config={path}" for path in files), *tokens]
+    if parents := _parents(tokens):
+        paths = [settings_of(parent, "--refine") for parent in parents]
+        of_parents = [read_yaml(path, "--refine") for path in paths]
+        tokens = [f"--config={paths[0]}", *of_its_own(paths[0], of_parents), *tokens]
+        contents = [{**of_parents[0], "ranges": {}}, *contents]
+    for content in reversed(contents):
+        params = {**content.get("params", {}), **params}
+        ranges = {**content.get("ranges", {}), **ranges}
     values = _parser().values_of(tokens, get_type_hints(SweepConfig))
     flags.use_machine(values)
     given = {name: values[name] for name in docs()}
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
-    config = SweepConfig(**{**given, **several, "params": params})
+    config = SweepConfig(**{**given, **several, "params": params, "ranges": ranges})
     if resumed:
-        refuse_other(vars(config), content)
+        refuse_other(vars(config), contents[0])
         folder = Path(resumed[-1]).expanduser().resolve()  # it may have been moved since
         config = dataclasses.replace(
             config, resume=str(folder), name=folder.name, results_dir=str(folder.parent)
@@ -89,10 +90,33 @@ def _parser() -> flags.Parser:
 
 
 def _add_flag(group: Any, name: str) -> None:
-    metavar = "NAME=VALUE" if name == "params" else "NAME ..." if name in SEVERAL else None
+    metavar = "NAME=VALUE" if name in ("params", "ranges") else "NAME ..." if name in SEVERAL else None
     flags.add(
         group, name, get_type_hints(SweepConfig)[name], docs()[name], getattr(SweepConfig(), name), metavar
     )
+
+
+def _refuse_beside_resume(sweep: str, tokens: Sequence[str], files: Sequence[str]) -> None:
+    """What a sweep that goes on has of its own, or can't become."""
+    given = {name for name in ("--name", "--results-dir", "--refine") if any(map(_is(name), tokens))}
+    if "--refine" in given:
+        raise UserError("--refine: begins a new sweep; not with --resume")
+    if given:
+        raise UserError(f"{min(given)}: a resumed sweep keeps its name and its folder")
+    if files:
+        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
+
+
+def _is(name: str) -> Callable[[str], bool]:
+    return lambda token: flags.is_flag(token, name)
+
+
+def _parents(tokens: Sequence[str]) -> list[str]:
+    """What --refine is given on the command line."""
+    given = [token.partition("=")[2] for token in filter(_is("--refine"), tokens)]
+    if not given:
+        return []
+    return list(json.loads(given[-1])) if given[-1].startswith("[") else [given[-1]]
 
 
 def _join_several(tokens: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from sweeps import lock
 from sweeps.config import CONFIG_FILE, to_yaml
@@ -57,7 +58,7 @@ def _create(plan: Plan) -> None:
     shutil.rmtree(part, ignore_errors=True)  # of a driver that died here
     part.mkdir(parents=True)
     try:
-        about = {
+        about: dict[str, Any] = {
             "sweep": config.name,
             "trainable": config.trainable,
             "metric": config.metric,
@@ -65,8 +66,11 @@ def _create(plan: Plan) -> None:
             "max_epochs": config.max_epochs,
             "identity": identity(plan),
         }
+        if plan.lineage is not None:
+            about["parents"] = list(plan.lineage.parents)
         write(part / CONFIG_FILE, to_yaml(config))
-        Record.create(part, str(config.name), str(config.mode), about)
+        earlier = None if plan.lineage is None else plan.lineage.earlier
+        Record.create(part, str(config.name), str(config.mode), about, earlier)
         sync(part)
         part.rename(plan.folder)
         sync(plan.folder.parent)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps import data, environment, registry
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
-from sweeps.plan import Plan
 from training import sources
 from training.words import short
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
 
 DECIDING = (
     *("sweeps/searchers/", "sweeps/schedulers/", "sweeps/brackets", "sweeps/rungs"),
@@ -27,10 +29,15 @@ WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
-        *("confirm", "confirm_top"),
+        *("confirm", "confirm_top", "refine", "refine_keep"),
     }
 )
-"""Where a sweep runs, what it keeps there, what comes after the search: its results do not depend on it."""
+"""Where a sweep runs, what it keeps there, what its ranges and earlier trials were made of, and what comes
+after the search: its results do not depend on it."""
+SCORING = ("metric", "mode", "precision", "strategy", "compile", "max_epochs")
+"""Settings that decide what a trial scores at an epoch; a learning rate may depend on the last one."""
+NOT_SCORING = ("ray", "optuna")
+"""Packages that no score depends on, of those whose versions are noted."""
 
 
 def identity(plan: Plan) -> Identity:
@@ -69,11 +76,29 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
         for name, old, new in _differing(before[part], now[part]):
             if not (part == "settings" and name in but):
                 lines.append(f"{titled(name)}: {_shown(old)} -> {_shown(new)}")
-    other_searcher = before["settings"]["searcher"] != now["settings"]["searcher"]
+    other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
     for name, _, _ in _differing(before["code"], now["code"]):
         if not (other_searcher and name.startswith("sweeps/searchers/")):
             lines.append(f"{name}: its code")
     return lines
+
+
+def score_changes(before: Identity, plan: Plan) -> list[str]:
+    """What differs, a line each, of all that the score of a trial depends on beside its params and seed."""
+    now = identity(plan)
+    training = {name for model in plan.models for name in sources.files(model.module)}
+    training |= set(sources.files_of_training())
+    kept = {
+        "settings": set(SCORING),
+        "data": set(now["data"]),
+        "versions": {"python", *environment.PACKAGES} - set(NOT_SCORING),
+        "code": training,
+    }
+    old, new = (
+        {part: {name: found[part].get(name) for name in names} for part, names in kept.items()}
+        for found in (before, now)
+    )
+    return changes({**old, "space": {}}, {**new, "space": {}})
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

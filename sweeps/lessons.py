@@ -63,11 +63,7 @@ def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> R
         trainable: as it was named to the sweep; None for all.
         keep: share of the trials that count as the best.
     """
-    trials = tuple(
-        trial
-        for trial in record.trials
-        if getattr(trial, "confirms", None) is None and trainable in (None, trial.trainable)
-    )
+    trials = tuple(trial for trial in record.searched if trainable in (None, trial.trainable))
     ended = sum(trial.status != "unfinished" or bool(trial.epochs) for trial in trials)
     wanted = max(LEAST_BEST, math.ceil(keep * ended))
     epochs = sorted({epoch for trial in trials for epoch in trial.epochs}, reverse=True)
@@ -156,6 +152,9 @@ def _at_end(side: Side, best: Sequence[float], trials: Sequence[float], count: i
         return None
     outermost = sorted(trials)[-len(best) :]
     at = sum(share >= outermost[0] for share in best)
+    ends = outermost[len(outermost) // 2 :]  # where the best is inside, those at the very end are not good
+    if 2 * sum(share >= ends[0] for share in best) < len(ends):
+        return None
     is_pattern = hypergeom.sf(at - 1, len(trials), len(best), len(best)) <= BY_CHANCE
     return at if best[0] >= outermost[0] >= 1 - 3 * EDGE and 2 * at >= len(best) and is_pattern else None
 

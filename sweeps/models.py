@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sweeps import conditional, data, registry, space
+from sweeps import conditional, data, ranges, registry, space
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
 from training.prepared import DataSet, describe_data
@@ -160,30 +160,45 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
             f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
         )
     file = registry.find("search_space", space_name)
-    rest = (trainable.Params, _params_of(config, name), searcher.TAKES, config.searcher, name)
-    checked: OneSpace = (
-        conditional.check(file.suggest, *rest) if hasattr(file, "suggest") else space.check(file.SPACE, *rest)
-    )
+    checked = _space(config, name, trainable, file, searcher)
     prepared = data.wanted(name, trainable, checked)
     about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))
     return Model(name, trainable, space_name, checked, about_data, prepared)
 
 
-def _params_of(config: SweepConfig, model: str) -> dict[str, Knob]:
-    """Of --params, what goes to a model: the knobs by themselves, then those with its name before them."""
-    for_all = {name: value for name, value in config.params.items() if "." not in name}
-    own = {
-        name.rpartition(".")[2]: value
-        for name, value in config.params.items()
-        if name.rpartition(".")[0] == model
+def _space(
+    config: SweepConfig, name: str, trainable: ModuleType, file: ModuleType, searcher: ModuleType
+) -> OneSpace:
+    fixed, narrower = own(config.params, name), own(config.ranges, name)
+    rest = (searcher.TAKES, config.searcher, name)
+    if hasattr(file, "suggest"):
+        if narrower:
+            raise UserError(
+                f"--ranges {' '.join(narrower)}: {file.__name__} is a function suggest(trial), whose ranges "
+                "are its own; change them there"
+            )
+        return conditional.check(file.suggest, trainable.Params, fixed, *rest)
+    if not narrower or not isinstance(file.SPACE, Mapping):
+        return space.check(file.SPACE, trainable.Params, fixed, *rest)
+    domains, still = ranges.applied(file.SPACE, narrower, searcher.TAKES)
+    return space.check(domains, trainable.Params, {**still, **fixed}, *rest)
+
+
+def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Of --params or --ranges, what goes to a model: knobs by themselves, then those with its name before
+    them."""
+    for_all = {name: value for name, value in given.items() if "." not in name}
+    named = {
+        name.rpartition(".")[2]: value for name, value in given.items() if name.rpartition(".")[0] == model
     }
-    return {**for_all, **own}
+    return {**for_all, **named}
 
 
 def _faults_of_params(config: SweepConfig) -> list[str]:
     names = config.trainables
     return [
-        f"--params {name}: no such trainable here.{nearest(model, names)} Choices: {', '.join(names)}"
-        for name in config.params
+        f"{flag} {name}: no such trainable here.{nearest(model, names)} Choices: {', '.join(names)}"
+        for flag, given in (("--params", config.params), ("--ranges", config.ranges))
+        for name in given
         if (model := name.rpartition(".")[0]) and model not in names
     ]

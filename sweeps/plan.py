@@ -20,6 +20,7 @@ from training.values import UserError, nearest
 from training.words import GB, count, place, size
 
 if TYPE_CHECKING:
+    from sweeps.lineage import Lineage
     from sweeps.record import Record
     from sweeps.rows import TrialRow, Waits
 
@@ -38,6 +39,8 @@ class Plan:
     space: Space
     """All that is tried, of all models."""
     folder: Path
+    lineage: Lineage | None = None
+    """Of a new sweep that refines others: what it takes over from them."""
 
     @property
     def expected_epochs(self) -> int:
@@ -71,6 +74,13 @@ def make_plan(config: SweepConfig) -> Plan:
     _check_pair(config, searcher)
     for name in config.logger_names:
         registry.find("logger", name)
+    refines = bool(config.parents) and config.resume is None
+    if refines:
+        from sweeps import lineage, refine
+
+        parents = lineage.look(config)
+        narrowed = refine.narrowed(config, parents, searcher)
+        config = narrowed.config
     found = models.find(config, searcher)
     space = models.whole(found)
     if hasattr(searcher, "check"):
@@ -91,7 +101,12 @@ def make_plan(config: SweepConfig) -> Plan:
     if config.address is None:
         cluster.slots(config, [cluster.this_pc()])
         _check_precision(config)
-    return Plan(config, found, searcher, scheduler, space, folder)
+    plan = Plan(config, found, searcher, scheduler, space, folder)
+    if not refines:
+        return plan
+    taken = lineage.of(plan, parents, narrowed.ignored)
+    lines = [("ranges" if not place else "", line) for place, line in enumerate(narrowed.lines)]
+    return dataclasses.replace(plan, lineage=dataclasses.replace(taken, lines=[*taken.lines, *lines]))
 
 
 def describe(plan: Plan) -> str:
@@ -101,6 +116,7 @@ def describe(plan: Plan) -> str:
     names = ", ".join(config.trainables)
     lines = [
         ("sweep", f"{config.name}: {names}, {config.metric} ({config.mode}), seed {config.seed}"),
+        *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         ("searcher", config.searcher),
         ("scheduler", plan.scheduler.describe(config)),

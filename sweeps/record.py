@@ -28,7 +28,7 @@ from sweeps.confirmed import Confirmed, Reruns
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
-from sweeps.rows import EPOCH, EpochRow, Status, TrialRow, row_of, template_of
+from sweeps.rows import EPOCH, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of, template_of
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
@@ -68,7 +68,8 @@ class Record:
         self.searched: list[TrialRow] = []
         """Those of them that the search has proposed: all but reruns."""
         self.about: dict[str, Any] = dict(storage.get_study_user_attrs(study_id))
-        """sweep, metric, mode, seed, fixed, started, runs, confirm; later outcome and test."""
+        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome and test."""
+        self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
         self._leaders = Leaders(self.mode)
         self.reruns = Reruns(self.mode)
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
@@ -81,8 +82,10 @@ class Record:
         self._elapsed_before_s: float = max([*said, self.about.get("elapsed_s", 0.0)])
 
     @classmethod
-    def create(cls, folder: Path, name: str, mode: str, about: Mapping[str, Any]) -> Record:
-        """A new record in a new folder."""
+    def create(
+        cls, folder: Path, name: str, mode: str, about: Mapping[str, Any], earlier: Earlier | None = None
+    ) -> Record:
+        """A new record in a new folder; of a sweep that refines others, with what it knows of them."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
@@ -90,6 +93,8 @@ class Record:
             storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
         for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
+        if earlier is not None:
+            storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
         return cls(folder, journal, storage, study_id)
 
     @classmethod
@@ -193,7 +198,9 @@ class Record:
         """Whether a trial, if it ended well now, would be among so many best."""
         return self._leaders.would_lead(self.trials[number], count)
 
-    def begin(self, point: Point, words: Told, seed: int, confirms: int | None = None) -> TrialRow:
+    def begin(
+        self, point: Point, words: Told, seed: int, confirms: int | None = None, origin: str = ""
+    ) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
 
         Args:
@@ -201,12 +208,13 @@ class Record:
             words: the same as Optuna is told of it; the dashboards show that.
             seed: the seed that the trial trains with.
             confirms: number of the trial that it reruns.
+            origin: of an anchor, the earlier trial that it runs again.
         """
         if confirms is not None and self.about.get("format") != FORMAT:
             self.note("format", FORMAT)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
-        trial = TrialRow(number, params, seed, now, fixed, point.trainable, words, confirms)
+        trial = TrialRow(number, params, seed, now, fixed, point.trainable, words, confirms, origin)
         template = template_of(trial)
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
         self._list(trial)

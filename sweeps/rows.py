@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,6 +54,8 @@ class TrialRow:
     """What was tried as Optuna has it, ranges too: knobs by the names that the space asks for."""
     confirms: int | None = None
     """Number of the trial that it reruns with another seed; None: it is one of the search."""
+    origin: str = ""
+    """Of an anchor, the trial of an earlier sweep that it runs again, as "trial 3 of NAME"; else ""."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -98,6 +100,7 @@ def template_of(trial: TrialRow) -> FrozenTrial:
         "fixed": trial.fixed,
         "seed": trial.seed,
         **({} if trial.confirms is None else {"confirms": trial.confirms}),
+        **({"origin": trial.origin} if trial.origin else {}),
     }
     params, distributions = dict(trial.told.params), dict(trial.told.distributions)
     return create_trial(
@@ -122,6 +125,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         reason=attributes.get("reason", ""),
         log=attributes.get("log"),
         place=attributes.get("place", {}),
+        origin=attributes.get("origin", ""),
         notices=attributes.get("notices", []),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
@@ -129,6 +133,44 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
             if key.startswith(EPOCH)
         },
     )
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a sweep knows of those that it refines; no trial of its own."""
+
+    trials: Sequence[TrialRow] = ()
+    """Points of its space whose scores are comparable with its own."""
+    anchors: Sequence[TrialRow] = ()
+    """Points that it tries first, where the scores that they had are not comparable."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `earlier_of` reads."""
+        return {kind: [_plain(trial) for trial in getattr(self, kind)] for kind in ("trials", "anchors")}
+
+
+def _plain(trial: TrialRow) -> dict[str, Any]:
+    kept = ("params", "fixed", "trainable", "status", "origin")
+    scores = {epoch: row.score for epoch, row in trial.epochs.items() if math.isfinite(row.score)}
+    return {**{name: getattr(trial, name) for name in kept}, "scores": scores}
+
+
+def earlier_of(content: Mapping[str, Any]) -> Earlier:
+    """The earlier trials that a record holds."""
+    rows = {
+        kind: [
+            TrialRow(
+                number=-1,
+                seed=0,
+                start=0.0,
+                epochs={int(e): EpochRow(score, {}, 0.0, 0.0) for e, score in row["scores"].items()},
+                **{name: value for name, value in row.items() if name != "scores"},
+            )
+            for row in content.get(kind, [])
+        ]
+        for kind in ("trials", "anchors")
+    }
+    return Earlier(**rows)
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -62,6 +62,27 @@ class Range:
         low = self._outward(low, self.high).low
         return self if self.is_log and low <= 0 else replace(self, low=low)
 
+    def beyond(self, share: float) -> float:
+        """The value that lies there, in two digits, and on the same side of zero as the range."""
+        value = self.at(share)
+        if self.low >= 0:
+            value = max(value, 0.0)
+        return _rounded(
+            value, math.ceil if share > 0 else math.floor, None if self.is_log else self.high - self.low
+        )
+
+    def cut(self, new: Range, side: Side, limit: float) -> Range:
+        """A range of this scale without what lies behind a limit."""
+        if self.step is not None:
+            steps = limit / self.step
+            limit = (math.floor(steps + 1e-9) if side == "high" else math.ceil(steps - 1e-9)) * self.step
+            limit = round(limit) if self.is_whole else limit
+        else:
+            limit = float(f"{limit:.2g}")
+        if side == "high":
+            return replace(new, high=max(min(new.high, limit), new.low))
+        return replace(new, low=min(max(new.low, limit), new.high))
+
     def within(self, other: Range) -> Range:
         """What of it lies in another, of which it keeps scale and steps; the other where nothing does."""
         low, high = max(self.low, other.low), min(self.high, other.high)
@@ -94,19 +115,29 @@ class Range:
 
 
 def range_of(words: Iterable[BaseDistribution]) -> Range | None:
-    """All that these distributions hold together; None where they are choices."""
+    """All that these distributions hold together, choices beside ranges too (of a grid that became one); None
+    where they are choices alone."""
     found: list[Any] = list(words)
-    if not found or any(isinstance(word, CategoricalDistribution) for word in found):
+    ranges = [word for word in found if not isinstance(word, CategoricalDistribution)]
+    if not ranges:
         return None
-    first = found[0]
+    points = [value for word in found if word not in ranges for value in word.choices]
+    if any(isinstance(value, str | bool | None) for value in points):
+        return None
+    first = ranges[0]
     is_whole = type(first).__name__.startswith("Int")
-    low, high = min(word.low for word in found), max(word.high for word in found)
+    low, high = (
+        min([*points, *(word.low for word in ranges)]),
+        max([*points, *(word.high for word in ranges)]),
+    )
     return Range(low, high, bool(first.log), first.step, is_whole)
 
 
 def choices_of(words: Iterable[BaseDistribution]) -> list[Any]:
-    """All choices that these distributions hold together, in their order; [] where they are ranges."""
-    found = [word.choices for word in words if isinstance(word, CategoricalDistribution)]
+    """All choices that these distributions hold together, in their order; [] where one is a range."""
+    found = [word.choices if isinstance(word, CategoricalDistribution) else () for word in words]
+    if () in found:
+        return []
     return list(dict.fromkeys(value for choices in found for value in choices))
 
 

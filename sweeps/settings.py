@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
-from sweeps.config import CONFIG_FILE, JOURNAL, OF_ONE_RUN, SweepConfig, docs, flag
+from sweeps.config import CONFIG_FILE, JOURNAL, MOST, OF_ONE_RUN, SweepConfig, docs, flag
 from training.values import UserError, load_yaml, nearest
-from training.words import short
+from training.words import place, short
 
 
 def read_yaml(path: str, name: str) -> Mapping[str, Any]:
@@ -35,14 +37,16 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     # Files of older versions hold `dry_run`.
     of_one_run = OF_ONE_RUN - {"dry_run"}
     faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
-    params = content.get("params", {})
-    if not isinstance(params, Mapping):
-        faults.append(f"{path}: params {params}: must be 'name: value' lines")
-    else:
+    for key, what in (("params", "value"), ("ranges", "range")):
+        given = content.get(key, {})
+        if not isinstance(given, Mapping):
+            faults.append(f"{path}: {key} {given}: must be 'name: {what}' lines")
+            continue
         faults += [
-            f"{path}: params {name}: {value}: must be a number, true, false or text"
-            for name, value in params.items()
-            if not isinstance(value, bool | int | float | str)
+            f"{path}: {key} {name}: {value}: must be a number, true, false or text"
+            for name, value in given.items()
+            for one in (value if key == "ranges" and isinstance(value, list) else [value])
+            if not isinstance(one, bool | int | float | str)
         ]
     if faults and name == "--resume":
         faults.append("A newer version of this program may have written that: upgrade this one.")
@@ -71,10 +75,24 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         raise UserError("\n".join([*faults, reason]))
 
 
-def settings_of(sweep: str, files: Sequence[str]) -> str:
-    """The sweep.yaml of a sweep to go on with."""
-    if files:
-        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
+def of_its_own(path: str, contents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Flags for what a sweep that refines others has of its own: name, folder, seed; no grid.
+
+    Args:
+        path: sweep.yaml of the first of them.
+        contents: settings of all.
+    """
+    folder = Path(path).resolve().parent
+    stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
+    names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
+    number, name = next((n, name) for n, name in names if not (folder.parent / name).exists())
+    searcher = ["--searcher=tpe"] if contents[0].get("searcher") == "grid" else []
+    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % (MOST["seed"] + 1)
+    return [f"--name={name}", f"--results-dir={place(folder.parent)}", f"--seed={seed}", *searcher]
+
+
+def settings_of(sweep: str, flag: str = "--resume") -> str:
+    """The sweep.yaml of a sweep to go on with, or to learn from."""
     settings = Path(sweep).expanduser() / CONFIG_FILE
     if settings.is_file() and (settings.parent / JOURNAL).is_file():
         return str(settings)
@@ -91,4 +109,4 @@ def settings_of(sweep: str, files: Sequence[str]) -> str:
     elif settings.is_file():
         what = f"{JOURNAL} is missing, so nothing is known of its trials; begin it anew: --config {settings}"
     shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
-    raise UserError(f"--resume {sweep}: {what}.{nearest(sweep, known)}{shown}")
+    raise UserError(f"{flag} {sweep}: {what}.{nearest(sweep, known)}{shown}")

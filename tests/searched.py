@@ -1,72 +1,65 @@
-"""Records of sweeps that never ran: trials of a known function, written through the Record itself."""
+"""Sweeps that never train: real plans, searchers and records, and a known function for the scores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ray import tune
+from ray.tune.search import Searcher
 
-from sweeps.points import Point, told
+from sweeps import folder, resume
+from sweeps.config import SweepConfig
+from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.results import Sweep, load
-from sweeps.rungs import goes_on
-from sweeps.space import FlatSpace
-from trainables import digits_mlp
 
 Score = Callable[[Mapping[str, Any]], float]
 """Params to the score at the end; nan diverges."""
-SPACE: dict[str, Any] = {
-    "lr": tune.loguniform(1e-3, 1.0),
-    "momentum": tune.uniform(0.0, 0.95),
-    "hidden": tune.qrandint(8, 64, 8),
-}
-SETTINGS = {"max_epochs": 9, "grace_epochs": 3, "reduction_factor": 3}
 
 
-def searched(
-    folder: Path,
-    score: Score,
-    trials: int = 24,
-    space: Mapping[str, Any] | None = None,
-    prunes: bool = True,
-    points: Sequence[Mapping[str, Any]] | None = None,
-) -> Sweep:
-    """A random search of `score` with rungs at epochs 3 and 9: a trial has a third of its score at epoch 3
-    and all of it at 9.
+def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Sweep:
+    """A sweep of digits_mlp over 9 epochs, judged at epoch 3, where a trial has a third of its score.
 
     Args:
-        folder: of the record; made.
+        results_dir: where its folder is made.
+        name: of the sweep.
         score: of params.
-        trials: how many, where no points are given.
-        space: in place of that of digits_mlp.
-        prunes: as ASHA does at epoch 3.
-        points: what is tried, in place of random draws.
+        settings: other ones of SweepConfig.
     """
-    folder.mkdir(parents=True)
-    about = {"sweep": folder.name, "metric": "val_acc", "trainable": "digits_mlp", **{"max_epochs": 9}}
-    record = Record.create(folder, folder.name, "max", {**about, "identity": {"settings": SETTINGS}})
-    flat = FlatSpace(space or SPACE, {"batch_size": 64}, digits_mlp.Params, "digits_mlp")
-    drawn = [flat.draw((0, number)) for number in range(trials)]
-    if points is not None:
-        drawn = [Point("digits_mlp", dict(point), {"batch_size": 64}) for point in points]
-    for point in drawn:
-        _train(record, record.begin(point, told(flat, point), 0).number, score(point.params), prunes)
-    return load(folder)
+    asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, **settings}
+    return carried_out(make_plan(SweepConfig(name=name, results_dir=str(results_dir), **asked)), score)
 
 
-def _train(record: Record, number: int, score: float, prunes: bool) -> None:
-    for epoch in range(1, 10):
-        at_epoch = score * epoch / 9
-        before = list(record.scores_at(epoch).values())
+def carried_out(plan: Plan, score: Score, trials: int | None = None) -> Sweep:
+    """A planned sweep, one trial after the other.
+
+    Args:
+        plan: what is tried; of a new sweep, or of one to go on with.
+        score: of params.
+        trials: after how many it breaks off; None for all.
+    """
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        searcher = plan.searcher.build(plan.config, plan.space, record)
+        while trials is None or len(record.trials) < trials:
+            if (given := searcher.suggest("")) == Searcher.FINISHED:
+                record.note("outcome", "finished")
+                break
+            _train(plan, record, given["number"], score(given["params"]))
+    return load(plan.folder)
+
+
+def _train(plan: Plan, record: Record, number: int, score: float) -> None:
+    for epoch in range(1, plan.config.max_epochs + 1):
+        at_epoch = score * epoch / plan.config.max_epochs
         record.report(number, epoch, at_epoch, {"val_acc": at_epoch}, 0.1)
         if not math.isfinite(at_epoch):
             record.end(number, "diverged", "val_acc is nan")
             return
-        if prunes and epoch == 3 and not goes_on(at_epoch, before, 3, "max"):
+        if plan.scheduler.ends_at(plan.config, record, number, epoch):
             record.end(number, "pruned")
             return
     record.end(number, "finished")
@@ -77,7 +70,7 @@ def peak(lr: float, noise: float = 0.0) -> Score:
     generator = np.random.default_rng(0)
 
     def score(params: Mapping[str, Any]) -> float:
-        off = math.log10(float(params["lr"]) / lr)
+        off = math.log10(float(params.get("lr", lr)) / lr)
         return 0.9 - 0.2 * off**2 + 0.02 * float(params.get("momentum", 0)) + noise * generator.normal()
 
     return score

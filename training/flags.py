@@ -125,23 +125,23 @@ def machine_given() -> list[str]:
     ]
 
 
-def take_params(tokens: Sequence[str]) -> tuple[list[str], dict[str, Knob]]:
+def take_params(
+    tokens: Sequence[str], flag: str = "--params", example: str = "rows=0 width=16"
+) -> tuple[list[str], dict[str, Knob]]:
     """The tokens without `--params a=1 b=2`, and those params."""
     others: list[str] = []
     params: dict[str, Knob] = {}
     taking = False
     for token in tokens:
-        text = token.removeprefix("--params=")
-        taking = (
-            (taking and not token.startswith("--")) or token.startswith("--params=") or token == "--params"
-        )
+        text = token.removeprefix(f"{flag}=")
+        taking = (taking and not token.startswith("--")) or token.startswith(f"{flag}=") or token == flag
         if not taking:
             others.append(token)
-        elif token != "--params":
+        elif token != flag:
             name, equals, value = text.partition("=")
             if not equals or not all(part.isidentifier() for part in name.split(".")):
-                raise UserError(f"--params {text}: give name=value, as in --params rows=0 width=16")
-            params[name] = knob(f"--params {text}", value)
+                raise UserError(f"{flag} {text}: give name=value, as in {flag} {example}")
+            params[name] = knob(f"{flag} {text}", value)
     return others, params
 
 

@@ -21,7 +21,8 @@ Propose = Callable[[int], Iterator[Point]]
 class RecordSearcher(Searcher):
     """A Tune searcher that reads the record instead of keeping results of its own.
 
-    Trials that the record holds unfinished, of a run that broke off, come first.
+    Trials that the record holds unfinished, of a run that broke off, come first; then the anchors of a sweep
+    that refines others. What these tried, and is comparable, is not tried again.
 
     Args:
         record: what was tried, and how it went.
@@ -46,6 +47,7 @@ class RecordSearcher(Searcher):
         self._has_finished = False
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
+        self._known = {_whole(trial.point) for trial in record.earlier.trials}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
@@ -63,15 +65,23 @@ class RecordSearcher(Searcher):
     def _begin_new(self) -> TrialRow | None:
         """Begin the next trial of the search; None when there is none."""
         nth = len(self._record.searched)
-        for point in self._propose(nth) if nth < self._most else ():
-            if point.key not in self._seen:
+        for point, origin in self._candidates(nth) if nth < self._most else ():
+            if point.key not in self._seen and (origin or _whole(point) not in self._known):
                 self._seen.add(point.key)
                 with contextlib.suppress(LookupError, ValueError):  # what only now shows to be no point
-                    return self._record.begin(point, told(self._space, point), self._config.seed)
+                    words = told(self._space, point)
+                    return self._record.begin(point, words, self._config.seed, origin=origin)
         if nth < self._most:  # the space has no more
             self._most = nth
             self._record.propose_no_more()
         return None
+
+    def _candidates(self, number: int) -> Iterator[tuple[Point, str]]:
+        """With where they come from: what earlier sweeps found best goes before what is new."""
+        for anchor in self._record.earlier.anchors[number : number + 1]:
+            yield anchor.point, anchor.origin
+        for point in self._propose(number):
+            yield point, ""
 
     def begin_again(self, number: int) -> bool:
         """Hand out once more a trial that Tune has given up; False when Tune asks no more."""
@@ -106,6 +116,11 @@ class RecordSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to do: a resume rebuilds a searcher from the record."""
+
+
+def _whole(point: Point) -> tuple[Any, ...]:
+    """All that a trial trains with: an earlier sweep may have held other knobs still."""
+    return (point.trainable, *sorted({**point.fixed, **point.params}.items()))
 
 
 def _config(record: Record, number: int) -> dict[str, Any]:

@@ -72,12 +72,15 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
 
 
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, Knob], float]]:
-    """Params and loss of the trials that reached an epoch, and of those that diverged (loss: infinite)."""
+    """Params and loss of the trials that reached an epoch, those of earlier sweeps too, and of those that
+    diverged (loss: infinite)."""
     sign = -1.0 if record.mode == "max" else 1.0
     scores = record.scores_at(fidelity)
     reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
-    diverged = [(t.params, math.inf) for t in record.searched if t.status == "diverged"]
-    return [*reached, *diverged]
+    earlier = record.earlier.trials
+    before = [(t.params, sign * t.epochs[fidelity].score) for t in earlier if fidelity in t.epochs]
+    diverged = [(t.params, math.inf) for t in (*earlier, *record.searched) if t.status == "diverged"]
+    return [*before, *reached, *diverged]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 from sweeps.config import SweepConfig
 from sweeps.domains import Form
-from sweeps.points import Point, Space
+from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
 from training.values import UserError
@@ -40,10 +39,6 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     if config.num_trials is not None and config.num_trials < len(points):
         order = random.Random(config.seed).sample(range(len(points)), len(points))
         points = [points[position] for position in sorted(order[: config.num_trials])]
-    tried = {trial.point.key: trial.point for trial in record.searched}
-    points = [*tried.values(), *(point for point in points if point.key not in tried)]
-
-    def propose(number: int) -> Iterator[Point]:
-        return iter(points[number : number + 1])
-
-    return RecordSearcher(record, space, propose, config)
+    tried = {trial.point.key for trial in record.searched}
+    rest = iter([point for point in points if point.key not in tried])
+    return RecordSearcher(record, space, lambda number: rest, config)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -48,8 +49,9 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            replayed.extend(_replay(space, trial) for trial in record.searched[len(replayed) :])
-            both = zip(record.searched, replayed, strict=True)
+            known = [*record.earlier.trials, *record.searched]
+            replayed.extend(_replay(space, trial) for trial in known[len(replayed) :])
+            both = zip(known, replayed, strict=True)
             past = [as_told(trial, fidelity, words) for trial, words in both if words is not None]
             yield from _draws(space, past, record.mode, (config.seed, number))
         yield from draws(space, config.seed, number)
@@ -58,8 +60,10 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
 
 
 def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | None:
-    """The highest of the epochs that `enough` trials have reached, None while there is none."""
-    return next((epoch for epoch in fidelities if len(record.scores_at(epoch)) >= enough), None)
+    """The highest of the epochs that `enough` trials have reached, those of earlier sweeps too; None while
+    there is none."""
+    before = Counter(epoch for trial in record.earlier.trials for epoch in trial.epochs)
+    return next((e for e in fidelities if len(record.scores_at(e)) + before[e] >= enough), None)
 
 
 def _replay(space: Space, trial: TrialRow) -> Told | None:

@@ -1,0 +1,195 @@
+"""What a sweep takes over from those that it refines: their trials, as far as they are comparable.
+
+It is written into the record when the sweep begins, so that a resume needs the earlier folders no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.conditional import ConditionalSpace
+from sweeps.config import SweepConfig
+from sweeps.identity import score_changes
+from sweeps.journal import RecordUnreadable
+from sweeps.lessons import Ranked, ranked
+from sweeps.models import Model
+from sweeps.points import Point, told
+from sweeps.record import Record
+from sweeps.rows import Earlier, TrialRow
+from training.knobs import cast, hints_of
+from training.values import Knob, UserError
+from training.words import count, place, short
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
+
+ANCHORS = 3
+"""Trials that run again, of sweeps whose scores are not comparable."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Of a sweep that refines others."""
+
+    parents: Sequence[Mapping[str, Any]]
+    """Name, folder and start of each."""
+    earlier: Earlier
+    lines: Sequence[tuple[str, str]]
+    """What the plan says of it, in two columns."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A sweep that is refined."""
+
+    folder: Path
+    record: Record
+
+    @property
+    def name(self) -> str:
+        return str(self.record.about.get("sweep", self.folder.name))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Its settings, those that results depend on; {} of an old record."""
+        found: Mapping[str, Any] = self.record.about.get("identity", {}).get("settings", {})
+        return found
+
+
+def look(config: SweepConfig) -> list[Parent]:
+    """The sweeps that are to be refined.
+
+    Raises:
+        UserError: one can't be read, trained or judged something else, or has nothing to learn from.
+    """
+    parents: list[Parent] = []
+    for given in dict.fromkeys(config.parents):
+        folder = Path(given).expanduser().resolve()
+        try:
+            parents.append(Parent(folder, Record.read(folder)))
+        except (OSError, RecordUnreadable) as error:
+            raise UserError(f"--refine {given}: {error}") from None
+    if faults := [fault for parent in parents for fault in _faults(parent, config)]:
+        raise UserError("\n".join(faults))
+    return parents
+
+
+def _faults(parent: Parent, config: SweepConfig) -> Iterator[str]:
+    about, what = parent.record.about, f"--refine {place(parent.folder)}"
+    trained = about.get("trainable", "")
+    trained = trained if isinstance(trained, list) else [trained]
+    if sorted(trained) != sorted(config.trainables):
+        yield f"{what}: it trained {', '.join(trained)}, this sweep {', '.join(config.trainables)}"
+    for name, now in (("metric", config.metric), ("mode", config.mode)):
+        if now is not None and about.get(name) != now:
+            yield f"{what}: it was judged by {name} {about.get(name)}, this sweep by {now}"
+    if not any(trial.status in ("finished", "pruned") for trial in parent.record.searched):
+        ended = sum(trial.status != "unfinished" for trial in parent.record.searched)
+        yield f"{what}: {count(ended, 'trial')} ended, none of them well: there is nothing to learn from"
+
+
+def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str]) -> Lineage:
+    """What a plan takes over.
+
+    Args:
+        plan: of the new sweep, in its new ranges.
+        parents: that it refines.
+        ignored: knobs, by Optuna's names, without influence: trials with other values of them count.
+    """
+    trials: list[TrialRow] = []
+    retried: list[list[TrialRow]] = []
+    lines: list[tuple[str, str]] = []
+    for parent in parents:
+        fit, known = _fitting(plan, parent, ignored)
+        ended = sum(trial.status != "unfinished" for trial in parent.record.searched)
+        changed = _changed(plan, parent)
+        lines.append(("refines", f"{parent.name}: {count(ended, 'trial')} ended, {_best(parent)}"))
+        if changed or not known:
+            retried.append(fit)
+            why = changed or ["the knobs that stand still differ" if fit else "none lies in the new ranges"]
+            lines += [("", f"  its scores are not comparable: {reason}") for reason in why]
+            continue
+        trials += known
+        lines.append(("", f"  {len(known)} lie in the new ranges: the searcher knows them, and repeats none"))
+    in_turn = [row for rank in itertools.zip_longest(*retried) for row in rank if row is not None]
+    anchors = in_turn[:ANCHORS]
+    if anchors:
+        again = ", ".join(anchor.origin for anchor in anchors)
+        lines.append(("", f"  run again first, as anchors: {again}"))
+    about = [
+        {"name": p.name, "folder": str(p.folder), "started": p.record.about.get("started")} for p in parents
+    ]
+    return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _best(parent: Parent) -> str:
+    best, metric = parent.record.best(), parent.record.about.get("metric")
+    assert best is not None, "looked at before"
+    return f"best {metric} {short(best.best_score(parent.record.mode))} (trial {best.number})"
+
+
+def _changed(plan: Plan, parent: Parent) -> list[str]:
+    before = parent.record.about.get("identity")
+    return ["its record does not say what code it ran"] if before is None else score_changes(before, plan)
+
+
+def _fitting(plan: Plan, parent: Parent, ignored: frozenset[str]) -> tuple[list[TrialRow], list[TrialRow]]:
+    """Trials of a parent that are points of the new space, the best first, as they would run here; and those
+    whose scores they would have here too, as they ran there."""
+    fit, known = [], []
+    for model in plan.models:
+        prefix = f"{model.name}." if len(plan.models) > 1 else ""
+        seen = ranked(parent.record, model.name)
+        for trial in _best_first(seen):
+            if (point := _point(model, trial)) is None or not _is_point(plan, point):
+                continue
+            row = _row(parent, trial, point)
+            if trial in seen.order:
+                fit.append(row)
+            held = {**trial.fixed, **trial.params}
+            differs = {
+                prefix + name for name, value in point.fixed.items() if name in held and held[name] != value
+            }
+            if differs <= ignored:
+                rest = {name: value for name, value in held.items() if name not in point.params}
+                known.append(dataclasses.replace(row, fixed=rest))
+    return fit, known
+
+
+def _best_first(seen: Ranked) -> list[TrialRow]:
+    order = {trial.number: place for place, trial in enumerate(seen.order)}
+    return sorted(seen.trials, key=lambda trial: order.get(trial.number, len(order)))
+
+
+def _point(model: Model, trial: TrialRow) -> Point | None:
+    """A trial as a point of a model's new space; None where it lacks a knob."""
+    space, held = model.space, {**trial.fixed, **trial.params}
+    if isinstance(space, ConditionalSpace):
+        fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
+        return Point(model.name, dict(trial.params), fixed)
+    if not space.domains.keys() <= held.keys():
+        return None
+    hints = hints_of(space.params_class)
+    params: dict[str, Knob] = {name: cast(held[name], hints[name]) for name in space.domains}
+    return Point(model.name, params, space.fixed)
+
+
+def _is_point(plan: Plan, point: Point) -> bool:
+    try:
+        told(plan.space, point)
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
+def _row(parent: Parent, trial: TrialRow, point: Point) -> TrialRow:
+    """One that was broken off tells of the epochs that it trained, and no more."""
+    status = "failed" if trial.status == "unfinished" else trial.status
+    origin = f"trial {trial.number} of {parent.name}"
+    params, fixed = dict(point.params), dict(point.fixed)
+    return dataclasses.replace(trial, params=params, fixed=fixed, status=status, origin=origin)

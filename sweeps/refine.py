@@ -1,0 +1,241 @@
+"""`--refine`: the ranges of a space, narrower or wider by what earlier sweeps showed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from sweeps import models, registry
+from sweeps.config import SweepConfig
+from sweeps.domains import Form, describe, form, values_of
+from sweeps.influence import influence
+from sweeps.lessons import FEW, SIDES, DeadRegion, Edge, Ranked, dead_regions, edges, ranked, words_of
+from sweeps.lineage import Parent
+from sweeps.ranges import applied, grid_range, range_of_domain, text_of
+from sweeps.scales import Range, Side
+from training.knobs import cast, hints_of
+from training.values import Knob
+from training.words import short
+
+NARROWER = 0.9
+"""Of a range, on its scale: a new one that is not narrower than this is left as it was."""
+NEVER_GOOD = 4
+"""Trials that a choice must have had, and none of them good, before it is dropped."""
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A config with new ranges, and what is said of them."""
+
+    config: SweepConfig
+    lines: Sequence[str]
+    """Per knob the old range and the new one, for the plan."""
+    ignored: frozenset[str]
+    """Knobs, by Optuna's names, that showed no influence: with any value, a trial scores the same."""
+
+
+def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleType) -> Narrowed:
+    """The config with ranges by what the parents showed; a range that it has already stands.
+
+    Raises:
+        UserError: a range that is given does not fit the space.
+    """
+    lines: list[str] = []
+    ranges: dict[str, Any] = {}
+    ignored: set[str] = set()
+    names = config.trainables
+    for name, space_name in zip(names, config.search_spaces or names, strict=True):
+        prefix = f"{name}." if len(names) > 1 else ""
+        file = registry.find("search_space", space_name)
+        if hasattr(file, "suggest"):
+            lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
+            continue
+        learnt = _learn(parents, name, prefix, config.refine_keep)
+        ignored |= learnt.without_influence.keys()
+        if not learnt.best:
+            lines.append(f"{prefix}left as they were: fewer than {FEW} trials with scores that differ")
+        for step in _steps(config, name, file.SPACE, parents, learnt, searcher.TAKES):
+            lines.append(f"{prefix}{step.line}")
+            if step.new is not None:
+                ranges[prefix + step.knob] = step.new
+    config = dataclasses.replace(config, ranges={**ranges, **config.ranges})
+    return Narrowed(config, lines, frozenset(ignored))
+
+
+@dataclass(frozen=True)
+class _Step:
+    knob: str
+    new: Any
+    """As --ranges takes it; None where the space's own stands."""
+    line: str
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What all parents together show of one trainable; knobs by Optuna's names."""
+
+    seen: Sequence[Ranked]
+    prefix: str
+    edges: Mapping[tuple[str, Side], Edge]
+    dead: Sequence[DeadRegion]
+    without_influence: Mapping[str, float]
+
+    @property
+    def best(self) -> list[Any]:
+        """Of each parent that has enough trials to judge a range by, the best first."""
+        return [trial for part in self.seen if _can_judge(part) for trial in part.best]
+
+    def dead_of(self, knob: str) -> list[DeadRegion]:
+        return [region for region in self.dead if region.knob == self.prefix + knob]
+
+
+def _can_judge(part: Ranked) -> bool:
+    return len(part.order) >= FEW and len(set(part.values)) > 1
+
+
+def _learn(parents: Sequence[Parent], name: str, prefix: str, keep: float) -> _Learnt:
+    seen = [ranked(parent.record, name, keep) for parent in parents]
+    trials = [trial for part in seen for trial in part.trials]
+    words = words_of(trials)
+    good = [trial for part in seen for trial in part.good]
+    best = [trial for part in seen if _can_judge(part) for trial in part.best]
+    found = [influence(p.record, part.trials) for p, part in zip(parents, seen, strict=True)]
+    shares = [each.shares for each in found if each is not None]
+    without = [each.without for each in found if each is not None]
+    nowhere = {knob for knob in set().union(*without) if all(knob in each for each in without)}
+    return _Learnt(
+        seen,
+        prefix,
+        {(edge.knob, edge.side): edge for edge in (edges(best, trials, words) if best else [])},
+        dead_regions(trials, good, words),
+        {knob: max(each[knob] for each in shares) for knob in nowhere},
+    )
+
+
+def _steps(
+    config: SweepConfig,
+    name: str,
+    space: Mapping[str, Any],
+    parents: Sequence[Parent],
+    learnt: _Learnt,
+    takes: frozenset[Form],
+) -> Iterator[_Step]:
+    """What becomes of each knob of a space, but for those whose range or value is given."""
+    given, fixed = models.own(config.ranges, name), models.own(config.params, name)
+    of_parent = models.own(parents[0].settings.get("ranges", {}), name)
+    before = {knob: of_parent[knob] for knob in of_parent if knob in space and knob not in given}
+    base, _ = applied(space, before, takes | {"grid_search"})
+    params_class = registry.find("trainable", name).Params
+    for knob in space:
+        if knob in given or knob in fixed:
+            continue
+        if knob not in base:  # the parent held it still
+            yield _Step(knob, before[knob], f"{knob}: stays {short(before[knob])}")
+            continue
+        new, why = _new(knob, base[knob], learnt, takes)
+        if isinstance(new, Range):
+            new = text_of(_accepted(new, base[knob], knob, params_class, fixed))
+        new = before.get(knob) if new is None else new
+        old = describe(base[knob])
+        if new is None:
+            yield _Step(knob, None, f"{knob}: {old}, as it was")
+            continue
+        domains, still = applied({knob: space[knob], "": space[knob]}, {knob: new}, takes)
+        words = f"held at {short(still[knob])}" if knob in still else describe(domains[knob])
+        arrow = f"{old}, as it was" if words == old else f"{old} -> {words}"
+        yield _Step(knob, new, f"{knob}: {arrow}{f' ({why})' if why else ''}")
+
+
+def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
+    """What a knob has in place of its domain, as --ranges takes it or as a Range, and why; None where
+    nothing is known that would change it."""
+    told, best = learnt.prefix + knob, learnt.best
+    values = [trial.params[knob] for trial in best if knob in trial.params]
+    at_edge = any((told, side) in learnt.edges for side in SIDES)
+    if form(domain) in ("sample_from", "normal"):
+        return None, ""
+    if told in learnt.without_influence and values and not at_edge:
+        return values[0], f"no influence: {100 * learnt.without_influence[told]:.1f} % of the spread"
+    old = range_of_domain(domain)
+    if old is not None:
+        return _new_range(old, values, knob, learnt)
+    choices = values_of(domain) or []
+    if (grid := grid_range(choices)) is not None and form(domain) == "grid_search" and "continuous" in takes:
+        return _beside(grid, sorted(choices), values, told, learnt)
+    return _fewer(choices, values, knob, learnt)
+
+
+def _new_range(old: Range, values: Sequence[Any], knob: str, learnt: _Learnt) -> tuple[Range | None, str]:
+    inside = [float(value) for value in values if old.low <= value <= old.high]
+    new, whys = old, []
+    if len(inside) > 1 and old.high > old.low:
+        around = old.around(inside)
+        if old.share(around.high) - old.share(around.low) < NARROWER:
+            new = around
+            whys.append(f"around the {len(inside)} best")
+    for region in learnt.dead_of(knob):
+        cut = old.cut(new, region.side, float(region.limit)) if region.side else new
+        if cut != new and all(cut.low <= value <= cut.high for value in inside):
+            new = cut
+            whys.append(f"{region.bad} of {region.all_bad} that failed or diverged lie behind it")
+    for side in SIDES:
+        edge = learnt.edges.get((learnt.prefix + knob, side))
+        if edge is not None and edge.old is not None:
+            wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
+            new = dataclasses.replace(new, **{side: getattr(wider, side)})
+            end = "upper" if side == "high" else "lower"
+            whys.append(f"{edge.at} of the {edge.of} best lie at its {end} end")
+    return (None, "") if new == old else (new, ", ".join(whys))
+
+
+def _beside(
+    grid: Range, choices: Sequence[float], values: Sequence[Any], told: str, learnt: _Learnt
+) -> tuple[Range, str]:
+    """From the neighbour below the best points of a grid to the one above them; behind its end, where the
+    best one lies there, by as much as its last gap."""
+    inside = [choices.index(value) for value in values if value in choices]
+    if not inside:
+        return grid, "a range in place of its points"
+    first, last = min(inside), max(inside)
+    low, high = choices[max(0, first - 1)], choices[min(len(choices) - 1, last + 1)]
+    gap = 1 / (len(choices) - 1)
+    if (told, "high") in learnt.edges or inside[0] == len(choices) - 1:
+        high = grid.beyond(1 + gap)
+    if (told, "low") in learnt.edges or inside[0] == 0:
+        low = grid.beyond(-gap)
+    return dataclasses.replace(grid, low=low, high=high), f"beside the {len(inside)} best of its points"
+
+
+def _fewer(
+    choices: Sequence[Any], values: Sequence[Any], knob: str, learnt: _Learnt
+) -> tuple[list[Any], str]:
+    """Choices without those that never were good. Those of a grid become choices, if no grid is searched."""
+    dead = {region.limit for region in learnt.dead_of(knob) if region.side is None}
+    tried = [t.params.get(knob) for part in learnt.seen for t in part.trials]
+    good = {t.params.get(knob) for part in learnt.seen for t in part.good}
+    never = {
+        choice for choice in choices if values and choice not in good and tried.count(choice) >= NEVER_GOOD
+    }
+    kept = [choice for choice in choices if choice not in dead | never] or list(choices)
+    dropped = [short(choice) for choice in choices if choice not in kept]
+    whys = [f"never good: {', '.join(dropped)}"] if dropped else []
+    for side, end in zip(SIDES, ("larg", "small"), strict=True):
+        if (learnt.prefix + knob, side) in learnt.edges:
+            whys.append(f"the best have its {end}est: try a {end}er one")
+    return kept, ", ".join(whys)
+
+
+def _accepted(new: Range, domain: Any, knob: str, params_class: Any, fixed: Mapping[str, Knob]) -> Range:
+    """The range, but an end that Params refuses stays where it was."""
+    old = range_of_domain(domain) or grid_range(values_of(domain) or [])
+    hint = hints_of(params_class).get(knob)
+    for side in SIDES:
+        end = getattr(new, side)
+        try:
+            params_class(**{**fixed, knob: cast(end, hint)})
+        except (ValueError, TypeError):
+            new = dataclasses.replace(new, **{side: getattr(old, side)})
+    return new
