@@ -134,24 +134,6 @@ def test_a_sweep_is_running_while_its_process_lives(outcome: str, status: str, t
     assert results.compare([tmp_path])["status"].to_pylist() == [status]
 
 
-def test_who_looks_whether_a_sweep_runs_stops_none_from_beginning(tmp_path: Path) -> None:
-    with lock.held(tmp_path):
-        pass
-    looking = (
-        "import sys\nfrom pathlib import Path\nfrom sweeps import lock\nprint('on', flush=True)\n"
-        "while True:\n    lock.is_held(Path(sys.argv[1]))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", looking, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "on\n"
-        for _ in range(30):
-            with lock.held(tmp_path):
-                pass
-        other.kill()
-
-
 def test_the_command_prints_sweeps_oldest_first_in_a_line_each_without_colour(tmp_path: Path) -> None:
     for name, started in (("younger", 2e9), ("older", 1e9)):
         record = make(tmp_path / "results" / name, [[0.1, 0.25]])
