@@ -42,7 +42,8 @@ class Best:
     def model(self) -> LightningModule:
         """The trained model, with the weights of its best epoch, on the CPU, ready to predict.
 
-        Its weights are those of `best/`; while the sweep has none, those of the trial's newest checkpoint.
+        Its weights are those of `best/` (where the top was confirmed, of its best rerun); while the sweep has
+        none, those of the trial's newest checkpoint.
 
         Raises:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.

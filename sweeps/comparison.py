@@ -30,6 +30,7 @@ _SCHEMA = pa.schema(
         ("mode", pa.string()),
         ("best_trial", pa.int64()),
         ("best_score", pa.float64()),
+        ("confirmed_score", pa.float64()),
         ("test_score", pa.float64()),
         ("epochs", pa.int64()),
         ("trained_hours", pa.float64()),
@@ -49,15 +50,17 @@ def table(records: Iterable[Record]) -> pa.Table:
 
     Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time,
     interrupted, broken off), trials, how many of them are finished, pruned, failed, diverged and unfinished,
-    metric, mode, best_trial and best_score (of the trials that ended well), test_score (the same metric on
-    the test rows), epochs (trained), trained_hours (of all trials together), elapsed_hours (of the sweep, all
-    its runs together), parents (sweeps that it stands on: name, folder, started). What is not known is null.
+    metric, mode, best_trial and best_score (of the trials that ended well), confirmed_score (of that trial,
+    the mean over its reruns with new seeds), test_score (the same metric on the test rows), epochs (trained),
+    trained_hours (of all trials together), elapsed_hours (of the sweep, all its runs together), parents
+    (sweeps that it stands on: name, folder, started). What is not known is null.
     """
     return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
 
 
 def _row(record: Record) -> dict[str, Any]:
     about, best = record.about, record.best()
+    confirmed = [trial for trial in record.confirmed()[:1] if trial.scores]
     counts = Counter(trial.status for trial in record.trials)
     epochs = [row for trial in record.trials for row in trial.epochs.values()]
     trainable = about.get("trainable")
@@ -73,6 +76,7 @@ def _row(record: Record) -> dict[str, Any]:
         "mode": record.mode,
         "best_trial": best.number if best else None,
         "best_score": best.best_score(record.mode) if best else None,
+        "confirmed_score": confirmed[0].mean if confirmed else None,
         "test_score": _test_score(about),
         "epochs": len(epochs),
         "trained_hours": math.fsum(row.seconds for row in epochs) / 3600,
@@ -127,11 +131,17 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         row["trainable"] or "",
         row["status"],
         str(row["trials"]),
-        "none" if row["best_score"] is None else f"{row['metric']} {short(row['best_score'])}",
+        _best(row),
         f"{row['elapsed_hours']:.2f}",
         ", ".join(parent["name"] for parent in row["parents"]),
     )
     return dict(zip(_COLUMNS, cells, strict=True))
+
+
+def _best(row: Mapping[str, Any]) -> str:
+    if row["confirmed_score"] is not None:
+        return f"{row['metric']} {short(row['confirmed_score'])} (mean)"
+    return "none" if row["best_score"] is None else f"{row['metric']} {short(row['best_score'])}"
 
 
 def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:

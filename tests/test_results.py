@@ -104,6 +104,7 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
         "mode": "max",
         "best_trial": 0,
         "best_score": 0.7,
+        "confirmed_score": None,
         "test_score": 0.65,
         "epochs": 3,
         "trained_hours": pytest.approx(0.03),
@@ -112,6 +113,19 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
     assert rows[0]["trainable"] == "digits_mlp, x.y"
     assert (rows[0]["best_score"], rows[0]["test_score"], rows[0]["parents"]) == (1.0, None, [])
     assert [rows[0][status] for status in ("trials", "finished", "diverged", "unfinished")] == [4, 2, 1, 1]
+
+
+def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
+    record = make(tmp_path, [[0.1], [0.9]])
+    record.note("confirm", {"top": 1, "seeds": 2})
+    for seed, score in ((5, 0.6), (6, 0.7)):
+        rerun = record.begin(record.trials[1].point, record.trials[1].told, seed, confirms=1)
+        record.report(rerun.number, 1, score, {"val_acc": score}, 1.0)
+        record.end(rerun.number, "finished")
+    rows = results.compare([tmp_path])
+    assert rows["best_score"].to_pylist() == [0.9]
+    assert rows["confirmed_score"].to_pylist() == [pytest.approx(0.65)]
+    assert "val_acc 0.65 (mean)" in comparison.printed(rows, None)
 
 
 @pytest.mark.parametrize(
