@@ -14,6 +14,7 @@ from sweeps.identity import identity
 from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan
 from sweeps.record import Record
+from sweeps.rows import NO_EARLIER
 from training.durable import sync, write
 from training.values import UserError
 from training.words import command, place
@@ -69,7 +70,7 @@ def _create(plan: Plan) -> None:
         if plan.lineage is not None:
             about["parents"] = list(plan.lineage.parents)
         write(part / CONFIG_FILE, to_yaml(config))
-        earlier = None if plan.lineage is None else plan.lineage.earlier
+        earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
         Record.create(part, str(config.name), str(config.mode), about, earlier)
         sync(part)
         part.rename(plan.folder)

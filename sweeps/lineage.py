@@ -93,13 +93,14 @@ def _faults(parent: Parent, config: SweepConfig) -> Iterator[str]:
         yield f"{what}: {count(ended, 'trial')} ended, none of them well: there is nothing to learn from"
 
 
-def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str]) -> Lineage:
+def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: Sequence[str]) -> Lineage:
     """What a plan takes over.
 
     Args:
         plan: of the new sweep, in its new ranges.
         parents: that it refines.
         ignored: knobs, by Optuna's names, without influence: trials with other values of them count.
+        ranges: what is said of the new ones.
     """
     trials: list[TrialRow] = []
     retried: list[list[TrialRow]] = []
@@ -124,6 +125,7 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str]) -> Lineag
     about = [
         {"name": p.name, "folder": str(p.folder), "started": p.record.about.get("started")} for p in parents
     ]
+    lines += [("" if place else "ranges", text) for place, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
 
 

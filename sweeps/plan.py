@@ -74,13 +74,18 @@ def make_plan(config: SweepConfig) -> Plan:
     _check_pair(config, searcher)
     for name in config.logger_names:
         registry.find("logger", name)
-    refines = bool(config.parents) and config.resume is None
-    if refines:
-        from sweeps import lineage, refine
+    if not config.parents or config.resume is not None:
+        return _plan(config, searcher, scheduler)
+    from sweeps import lineage, refine  # they know plans
 
-        parents = lineage.look(config)
-        narrowed = refine.narrowed(config, parents, searcher)
-        config = narrowed.config
+    parents = lineage.look(config)
+    narrowed = refine.narrowed(config, parents, searcher)
+    plan = _plan(narrowed.config, searcher, scheduler)
+    taken = lineage.of(plan, parents, narrowed.ignored, narrowed.lines)
+    return dataclasses.replace(plan, lineage=taken)
+
+
+def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> Plan:
     found = models.find(config, searcher)
     space = models.whole(found)
     if hasattr(searcher, "check"):
@@ -101,12 +106,7 @@ def make_plan(config: SweepConfig) -> Plan:
     if config.address is None:
         cluster.slots(config, [cluster.this_pc()])
         _check_precision(config)
-    plan = Plan(config, found, searcher, scheduler, space, folder)
-    if not refines:
-        return plan
-    taken = lineage.of(plan, parents, narrowed.ignored)
-    lines = [("ranges" if not place else "", line) for place, line in enumerate(narrowed.lines)]
-    return dataclasses.replace(plan, lineage=dataclasses.replace(taken, lines=[*taken.lines, *lines]))
+    return Plan(config, found, searcher, scheduler, space, folder)
 
 
 def describe(plan: Plan) -> str:

@@ -28,7 +28,17 @@ from sweeps.confirmed import Confirmed, Reruns
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
-from sweeps.rows import EPOCH, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of, template_of
+from sweeps.rows import (
+    EPOCH,
+    NO_EARLIER,
+    Earlier,
+    EpochRow,
+    Status,
+    TrialRow,
+    earlier_of,
+    row_of,
+    template_of,
+)
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
@@ -83,9 +93,9 @@ class Record:
 
     @classmethod
     def create(
-        cls, folder: Path, name: str, mode: str, about: Mapping[str, Any], earlier: Earlier | None = None
+        cls, folder: Path, name: str, mode: str, about: Mapping[str, Any], earlier: Earlier = NO_EARLIER
     ) -> Record:
-        """A new record in a new folder; of a sweep that refines others, with what it knows of them."""
+        """A new record in a new folder; `earlier` is what it knows of sweeps that it refines."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         study_id = storage.create_new_study([direction], name)
@@ -93,8 +103,7 @@ class Record:
             storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
         for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
-        if earlier is not None:
-            storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
+        storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
         return cls(folder, journal, storage, study_id)
 
     @classmethod
@@ -290,8 +299,7 @@ class Record:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
-        score = trial.epochs[epoch].score
-        if trial.confirms is None and math.isfinite(score):
+        if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
             self._scores.setdefault(epoch, {})[trial.number] = score
 
     def _list(self, trial: TrialRow) -> None:

@@ -149,6 +149,9 @@ class Earlier:
         return {kind: [_plain(trial) for trial in getattr(self, kind)] for kind in ("trials", "anchors")}
 
 
+NO_EARLIER = Earlier()
+
+
 def _plain(trial: TrialRow) -> dict[str, Any]:
     kept = ("params", "fixed", "trainable", "status", "origin")
     scores = {epoch: row.score for epoch, row in trial.epochs.items() if math.isfinite(row.score)}

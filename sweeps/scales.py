@@ -60,6 +60,8 @@ class Range:
         if self.low >= 0:
             low = max(low, min(1.0, self.low) if self.is_whole else 0.0)
         low = self._outward(low, self.high).low
+        if self.is_whole and low <= 0 < self.low:
+            low = min(self.low, step)
         return self if self.is_log and low <= 0 else replace(self, low=low)
 
     def beyond(self, share: float) -> float:

@@ -37,22 +37,24 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     # Files of older versions hold `dry_run`.
     of_one_run = OF_ONE_RUN - {"dry_run"}
     faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
-    for key, what in (("params", "value"), ("ranges", "range")):
-        given = content.get(key, {})
-        if not isinstance(given, Mapping):
-            faults.append(f"{path}: {key} {given}: must be 'name: {what}' lines")
-            continue
-        faults += [
-            f"{path}: {key} {name}: {value}: must be a number, true, false or text"
-            for name, value in given.items()
-            for one in (value if key == "ranges" and isinstance(value, list) else [value])
-            if not isinstance(one, bool | int | float | str)
-        ]
+    faults += _faults_of_knobs(path, "params", content.get("params", {}))
+    faults += _faults_of_knobs(path, "ranges", content.get("ranges", {}))
     if faults and name == "--resume":
         faults.append("A newer version of this program may have written that: upgrade this one.")
     if faults:
         raise UserError("\n".join(faults))
     return content
+
+
+def _faults_of_knobs(path: str, key: str, given: object) -> list[str]:
+    if not isinstance(given, Mapping):
+        return [f"{path}: {key} {given}: must be 'name: value' lines"]
+    return [
+        f"{path}: {key} {name}: {value}: must be a number, true, false or text"
+        for name, value in given.items()
+        for one in (value if key == "ranges" and isinstance(value, list) else [value])
+        if not isinstance(one, bool | int | float | str)
+    ]
 
 
 NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")

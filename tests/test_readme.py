@@ -19,6 +19,7 @@ from sweeps import comparison, flags, folder, registry, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
+from tests.searched import peak, searched
 from training import ladder, parts, prepare, prepared, single
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,6 +96,10 @@ def test_a_command_of_the_readme_makes_a_plan(
         with folder.opened(plan) as record:
             assert "Going on with begun" in resume.look(plan, record).text
         return
+    for place, token in enumerate(tokens):
+        if "--refine" in tokens and token.startswith("results/"):
+            searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
+            tokens[place] = str(tmp_path / Path(token).name)
     assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
 
 

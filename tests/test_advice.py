@@ -1,0 +1,313 @@
+"""What a record advises, on sweeps of a known function: what is there is found, what is not is not said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeps import results
+from sweeps.advice import Advice, advise
+from sweeps.lessons import ranked
+from sweeps.outlook import gain
+from sweeps.record import Record
+from sweeps.results import load
+from sweeps.scales import Range, are_ordered, range_of
+from tests.conftest import propose
+from tests.searched import peak, searched
+
+LR = FloatDistribution(0.001, 1.0, log=True)
+
+
+def advice_on(folder: Path, score: Any, **settings: Any) -> Advice:
+    return advise(searched(folder, "s", score, **settings))
+
+
+def text(advice: Advice) -> str:
+    return "\n".join(advice.lines)
+
+
+def by_hand(
+    folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
+) -> results.Sweep:
+    """Trials of one epoch."""
+    record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1})
+    for score, of_trial in zip(scores, params, strict=True):
+        number = propose(record, of_trial, words).number
+        record.report(number, 1, score, {"acc": score}, 0.1)
+        record.end(number, "finished" if math.isfinite(score) else "diverged", "acc is nan")
+    return load(folder)
+
+
+def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(3.0), num_trials=24)
+    (edge,) = advice.widen
+    assert (edge.knob, edge.side) == ("lr", "high")
+    assert edge.new is not None
+    assert edge.new.low == 0.001
+    assert 1.0 < edge.new.high < 10
+    assert "lr: 5 of the 5 best trials, the best one too, lie at the upper end of 0.001 to 1" in text(advice)
+    assert advice.goes_on is False
+    assert "widen it first" in text(advice)
+
+
+def test_a_best_at_the_lower_end_widens_it_there(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(1e-4), num_trials=24)
+    assert [(edge.knob, edge.side) for edge in advice.widen] == [("lr", "low")]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
+    assert advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed).widen == ()
+
+
+def test_scores_of_noise_widen_little(tmp_path: Path) -> None:
+    """By chance alone, at most a few of 3 knobs x 2 ends x 12 sweeps."""
+    found = 0
+    for seed in range(12):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        noise = peak(0.03, noise=100.0)
+        found += len(advice_on(folder, noise, num_trials=24, seed=seed, scheduler="none").widen)
+    assert found <= 8
+
+
+def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
+    def diverges(params: Mapping[str, Any]) -> float:
+        return math.nan if params["lr"] > 0.12 else peak(0.05)(params)
+
+    advice = advice_on(tmp_path, diverges, num_trials=24)
+    region = advice.cut[0]
+    assert (region.knob, region.side, region.bad, region.all_bad) == ("lr", "high", 6, 6)
+    assert 0.09 < region.limit < 0.15
+    assert "6 of 6 diverged trials have lr > 0.1" in text(advice)
+
+
+def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
+    turns: Iterator[int] = iter(range(100))
+
+    def fails(params: Mapping[str, Any]) -> float:
+        return math.nan if next(turns) % 4 == 0 else peak(0.03)(params)
+
+    assert advice_on(tmp_path, fails, num_trials=24, scheduler="none").cut == ()
+
+
+def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
+    words = {"act": CategoricalDistribution(["relu", "tanh", "none"])}
+    acts = [("relu", "tanh", "none")[n % 3] for n in range(18)]
+    scores = [math.nan if act == "none" else 0.5 + n / 100 for n, act in enumerate(acts)]
+    advice = advise(by_hand(tmp_path, scores, words, [{"act": act} for act in acts]))
+    assert "6 of 6 diverged trials have act = none; no other trial lies there: cut it off." in advice.lines
+
+
+def test_a_knob_without_influence_is_to_be_fixed(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(0.03), num_trials=50)
+    assert "hidden" in [knob for knob, _ in advice.fix]
+    assert "lr" not in [knob for knob, _ in advice.fix]
+    how = advice.fix[0][1]
+    assert (how.epoch, how.trials) == (3, 50), "of all trials: those that went on were chosen by their scores"
+    assert "hidden explains" in text(advice)
+    assert "trials that train longer is not known" in text(advice)
+
+
+def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(0.03), num_trials=24)
+    assert advice.fix == ()
+    assert "Which knobs matter can't be told yet: that takes 30 trials" in text(advice)
+
+
+def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(0.03), num_trials=24)
+    (check,) = advice.rungs
+    assert (check.epoch, check.end, check.of, check.rank) == (3, 9, 24, 1)
+    assert check.correlation == pytest.approx(1.0)
+    assert advice.grace_epochs is None
+    assert "survivors of pruning, among whom ranks agree less than among all" in text(advice)
+
+
+def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
+    """At the end the order is the other way round."""
+    record = Record.create(
+        tmp_path,
+        "s",
+        "max",
+        {
+            "metric": "acc",
+            "identity": {"settings": {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}},
+        },
+    )
+    for number in range(12):
+        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
+        for epoch in range(1, 10 if number < 10 else 2):
+            score = number / 20 if epoch < 3 else 0.5 - number / 20
+            record.report(number, epoch, score, {"acc": score}, 0.1)
+        record.end(number, "finished" if number < 10 else "pruned")
+    advice = advise(load(tmp_path))
+    assert [(check.epoch, check.trials) for check in advice.rungs] == [(1, 10), (3, 10)]
+    assert advice.rungs[0].correlation == pytest.approx(-1)
+    assert advice.rungs[0].rank == 12
+    assert advice.grace_epochs == 3
+    assert "Pruning may be too eager" in text(advice)
+    assert advice.command.endswith("--grace-epochs 3")
+
+
+def test_the_gain_is_what_the_second_half_brought_in_any_order(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(8)]
+    sweep = by_hand(tmp_path, [0.8, 0.1, 0.5, 0.3, 0.2, 0.7, 0.4, 0.6], {"lr": LR}, params)
+    found = gain(ranked(sweep.record))
+    assert found is not None
+    # The mean best of 4 of 1..8 is 4 * 9 / 5.
+    assert found.score == pytest.approx(0.8 - 0.72)
+    assert (found.epoch, found.trials) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [(0, "No trial was begun yet"), (1, "One trial alone has a score"), (5, "too few to judge ranges by")],
+)
+def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path) -> None:
+    words = {"lr": LR}
+    params = [{"lr": 0.01 * (n + 1)} for n in range(trials)]
+    advice = advise(by_hand(tmp_path, [n / 10 for n in range(trials)], words, params))
+    assert said in advice.lines[0]
+    assert (advice.widen, advice.cut, advice.fix, advice.gain) == ((), (), (), None)
+    assert bool(advice.command) == bool(trials)
+
+
+def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, lambda params: 0.5, num_trials=40)
+    assert "val_acc is 0.5 in all 40 trials that reached epoch 9" in advice.lines[0]
+    assert (advice.widen, advice.fix, advice.gain, advice.goes_on) == ((), (), None, None)
+
+
+def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
+    assert advice.lines == (
+        "No trial has a score: 5 of 5 failed or diverged, most often: val_acc is nan (5 times). "
+        "Mend that before another sweep.",
+    )
+    assert advice.command == ""
+
+
+def test_one_knob_has_no_importance_and_is_judged_all_the_same(tmp_path: Path) -> None:
+    params = [{"lr": 0.001 * 1000 ** (n / 39)} for n in range(40)]
+    advice = advise(by_hand(tmp_path, [n / 40 for n in range(40)], {"lr": LR}, params))
+    assert [edge.knob for edge in advice.widen] == ["lr"]
+    assert advice.fix == ()
+    assert "Which knobs matter" not in text(advice)
+
+
+def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
+    words = {"width": CategoricalDistribution([4, 6, 8])}
+    widths = [4, 6, 8] * 6
+    advice = advise(by_hand(tmp_path, [w / 10 for w in widths], words, [{"width": w} for w in widths]))
+    assert advice.widen[0].new is None
+    assert "have 8, the largest of its choices: try a larger one." in text(advice)
+
+
+def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "trainable": ["a", "b"]})
+    which = CategoricalDistribution(["a", "b"])
+    for number in range(40):
+        name, share = "ab"[number % 2], number // 2 / 19
+        knob = f"{name}.lr"
+        params = {"trainable": name, knob: 0.001 * 1000**share}
+        words = {"trainable": which, knob: LR}
+        propose(record, params, words, trainable=name)
+        score = share if name == "a" else 0.5 - (share - 0.5) ** 2
+        record.report(number, 1, score, {"acc": score}, 0.1)
+        record.end(number, "finished")
+    advice = advise(load(tmp_path))
+    assert [edge.knob for edge in advice.widen] == ["a.lr"]
+    assert "trainable" not in [knob for knob, _ in advice.fix]
+
+
+def test_knobs_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    for number in range(36):
+        lr = 0.001 * 1000 ** (number / 35)
+        has_more = number % 3 == 0
+        more = {"width_2": 4 + number % 4} if has_more else {}
+        words = {"lr": LR, **({"width_2": IntDistribution(4, 8 + number % 2)} if has_more else {})}
+        propose(record, {"lr": lr, **more}, words)
+        record.report(number, 1, number / 36, {"acc": number / 36}, 0.1)
+        record.end(number, "finished")
+    assert [edge.knob for edge in advise(load(tmp_path)).widen] == ["lr"]
+
+
+def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(10)]
+    sweep = by_hand(tmp_path, [n / 10 for n in range(10)], {"lr": LR}, params)
+    for row in sweep.record.trials[5:]:
+        row.confirms = 0  # type: ignore[attr-defined]
+    assert len(ranked(sweep.record).order) == 5
+
+
+def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
+    for number in range(10):
+        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
+        record.report(number, 1, float(number), {"loss": float(number)}, 0.1)
+        record.end(number, "finished")
+    assert [row.number for row in ranked(record).best] == [0, 1, 2]
+
+
+def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
+    from sweeps.points import Told
+    from sweeps.rows import EpochRow, TrialRow
+
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    for number in range(10_000):  # in memory: writing them is another test's
+        lr = 0.001 * 1000 ** ((number * 7919 % 10_000) / 9_999)
+        told = Told({"lr": lr, "x": (number % 97) / 97}, {"lr": LR, "x": FloatDistribution(0, 1)})
+        row = TrialRow(number, told.params, 0, 0.0, told=told, status="finished")
+        row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
+        record.trials.append(row)
+        record._rank_epoch(row, 1)
+    advice = advise(results.Sweep(tmp_path, record.about, None, None, record))
+    assert [edge.knob for edge in advice.widen] == ["lr"]
+    assert [knob for knob, _ in advice.fix] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("old", "side", "expected"),
+    [
+        (Range(0.001, 1.0, is_log=True), "high", (0.001, 5.7)),
+        (Range(0.001, 1.0, is_log=True), "low", (0.00017, 1.0)),
+        (Range(0.5, 0.9), "high", (0.5, 0.95)),
+        (Range(0.0, 0.5, step=0.1), "high", (0.0, 0.7)),
+        (Range(0.0, 0.5), "low", (0.0, 0.5)),
+        (Range(8, 64, step=8, is_whole=True), "high", (8, 80)),
+        (Range(8, 64, step=8, is_whole=True), "low", (8, 64)),
+        (Range(1, 3, step=1, is_whole=True), "low", (1, 3)),
+        (Range(1, 3, step=1, is_whole=True), "high", (1, 4)),
+        (Range(-1.0, 1.0), "low", (-1.5, 1.0)),
+    ],
+)
+def test_a_range_is_widened_in_its_own_steps(old: Range, side: Any, expected: tuple[float, float]) -> None:
+    new = old.wider(side)
+    assert (new.low, new.high) == pytest.approx(expected)
+
+
+def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None:
+    old = Range(0.001, 1.0, is_log=True)
+    new = old.around([0.02, 0.05, 0.1])
+    assert old.low < new.low < 0.02
+    assert 0.1 < new.high < old.high
+    assert old.around([0.001, 0.9]) == old
+    steps = Range(8, 64, step=8, is_whole=True).around([32, 32, 32])
+    assert (steps.low, steps.high) == (24, 40)
+
+
+def test_choices_are_ordered_where_they_are_numbers_that_grow() -> None:
+    assert are_ordered([4, 6, 8])
+    assert not are_ordered([4, 8])
+    assert not are_ordered([8, 4, 6])
+    assert not are_ordered(["a", "b", "c"])
+    assert not are_ordered([False, True, 2])
+    assert range_of([CategoricalDistribution([4, 6, 8])]) is None
+    assert range_of([CategoricalDistribution([0.1, 2.0]), LR]) == Range(0.001, 2.0, is_log=True)

@@ -1,0 +1,97 @@
+"""`--ranges`: part of a space, in the scale, steps and type of its knobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray import tune
+
+from sweeps.domains import Form, bounds, exactly
+from sweeps.ranges import applied
+from training.values import UserError
+
+ALL: frozenset[Form] = frozenset({"grid_search", "finite", "continuous"})
+CONTINUOUS: frozenset[Form] = frozenset({"finite", "continuous"})
+
+
+@pytest.mark.parametrize(
+    ("domain", "given", "expected"),
+    [
+        (tune.uniform(0.0, 1.0), "0.2..0.5", tune.uniform(0.2, 0.5)),
+        (tune.loguniform(1e-3, 1.0), "1e-4..0.1", tune.loguniform(1e-4, 0.1)),
+        (tune.quniform(0.0, 0.5, 0.1), "0.1..0.3", tune.quniform(0.1, 0.3, 0.1)),
+        (tune.qloguniform(0.01, 1.0, 0.01), "0.1..0.3", tune.qloguniform(0.1, 0.3, 0.01)),
+        (tune.randint(1, 10), "2..5", tune.randint(2, 6)),
+        (tune.lograndint(1, 100), "2..50", tune.lograndint(2, 51)),
+        (tune.qrandint(8, 64, 8), "16..32", tune.qrandint(16, 32, 8)),
+        (tune.choice([4, 6, 8]), "4,8", tune.choice([4, 8])),
+        (tune.choice(["relu", "gelu", "tanh"]), "gelu,relu", tune.choice(["gelu", "relu"])),
+        (tune.choice([True, False, "auto"]), [True, "auto"], tune.choice([True, "auto"])),
+        (tune.choice(["a..b", "c", "d"]), ["a..b", "c"], tune.choice(["a..b", "c"])),
+        (tune.grid_search([32, 64, 128]), "32,64", tune.choice([32, 64])),
+        (tune.grid_search([0.001, 0.01, 0.1]), "0.01..1", tune.loguniform(0.01, 1)),
+        (tune.grid_search([0.1, 0.2, 0.3]), "0.2..0.4", tune.uniform(0.2, 0.4)),
+    ],
+)
+def test_a_range_keeps_scale_steps_and_type(domain: Any, given: Any, expected: Any) -> None:
+    domains, still = applied({"x": domain}, {"x": given}, CONTINUOUS)
+    assert exactly(domains["x"]) == exactly(expected).replace("0.01 to 1,", "0.01 to 1,")
+    assert still == {}
+
+
+def test_a_grid_stays_one_where_it_can() -> None:
+    domains, _ = applied({"x": tune.grid_search([1, 2, 3])}, {"x": [1, 2]}, ALL)
+    assert domains["x"] == {"grid_search": [1, 2]}
+
+
+def test_whole_numbers_end_where_they_are_said_to() -> None:
+    domains, _ = applied({"x": tune.randint(1, 10)}, {"x": "2..5"}, ALL)
+    assert bounds(domains["x"]) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("domain", "given", "value"),
+    [
+        (tune.uniform(0.0, 1.0), 0.5, 0.5),
+        (tune.uniform(0.0, 1.0), "0.5..0.5", 0.5),
+        (tune.randint(1, 10), 3, 3),
+        (tune.choice([4, 6]), "4", 4),
+        (tune.choice(["a", "b"]), "a", "a"),
+        (tune.grid_search([0.1, 0.2]), 0.1, 0.1),
+    ],
+)
+def test_one_value_holds_a_knob_still(domain: Any, given: Any, value: Any) -> None:
+    domains, still = applied({"x": domain, "y": tune.uniform(0, 1)}, {"x": given}, CONTINUOUS)
+    assert list(domains) == ["y"]
+    assert repr(still) == repr({"x": value})
+
+
+@pytest.mark.parametrize(
+    ("domain", "given", "expected"),
+    [
+        (tune.uniform(0.0, 1.0), "0.5..0.2", "--ranges x=0.5..0.2: bounds reversed"),
+        (tune.uniform(0.0, 1.0), "a..b", "must be LOW..HIGH, two numbers"),
+        (tune.uniform(0.0, 1.0), "0.1,0.2", "must be LOW..HIGH, or one value"),
+        (tune.loguniform(0.1, 1.0), "0..1", "log scale: LOW must be above 0"),
+        (tune.choice([4, 6, 8]), "4,7", "--ranges x=4,7: 7 is none of its choices: 4, 6, 8"),
+        (tune.choice([4, 6, 8]), "4..8", "its choices stay choices: give some of 4, 6, 8"),
+        (tune.sample_from(lambda spec: 1), "0..1", "tune.sample_from has no range to replace"),
+        (tune.randn(0, 1), "0..1", "tune.normal has no range"),
+    ],
+)
+def test_a_range_that_does_not_fit_is_refused(domain: Any, given: Any, expected: str) -> None:
+    with pytest.raises(UserError, match="--ranges x") as raised:
+        applied({"x": domain}, {"x": given}, ALL)
+    assert expected in str(raised.value)
+
+
+def test_one_knob_at_least_is_tried() -> None:
+    with pytest.raises(UserError, match="no knob is left"):
+        applied({"x": tune.uniform(0, 1)}, {"x": 0.5}, ALL)
+
+
+def test_all_that_does_not_fit_is_said_at_once() -> None:
+    with pytest.raises(UserError) as raised:
+        applied({"lr": tune.uniform(0, 1)}, {"lrr": 1, "lr": "1..0"}, ALL)
+    assert [line.split()[1] for line in str(raised.value).splitlines()] == ["lrr:", "lr=1..0:"]
