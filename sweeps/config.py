@@ -244,12 +244,15 @@ def _faults_of_names(config: SweepConfig) -> list[str]:
     faults = [] if names else ["--trainable: give one, or several"]
     faults += [
         f"{flag(kind)} {name}: several are given with a space between, {name.replace(',', ' ')}"
-        for kind, given in (("trainable", names), ("search_space", spaces))
+        for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names))
         for name in given
         if "," in name
     ]
-    if len(set(names)) < len(names):
-        faults.append(f"--trainable {' '.join(names)}: one is given twice")
+    faults += [
+        f"{flag(kind)} {' '.join(given)}: one is given twice"
+        for kind, given in (("trainable", names), ("loggers", config.logger_names))
+        if len(set(given)) < len(given)
+    ]
     if config.search_space is not None and len(spaces) != len(names):
         each = (
             f"one, for {names[0]}"

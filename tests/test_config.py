@@ -52,6 +52,7 @@ CHANGED = SweepConfig(
     results_dir="/tmp/elsewhere",
     dashboard=True,
     ray_dashboard=False,
+    loggers=["tensorboard", "mlflow"],
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
     dry_run=True,
 )

@@ -1,4 +1,4 @@
-"""MLflow: an experiment a sweep, a run a trial; in `mlflow.db` of the sweep, or at MLFLOW_TRACKING_URI.
+"""MLflow: an experiment a sweep, a run a trial; in `mlflow.db` of its folder, or at MLFLOW_TRACKING_URI.
 
 mlflow ui --backend-store-uri sqlite:///results/NAME/mlflow.db
 """
