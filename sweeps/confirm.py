@@ -42,13 +42,17 @@ def describe(config: SweepConfig) -> str:
 def to_come(record: Record) -> list[tuple[int, int]]:
     """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short has
     seen all of the top about equally often."""
+    top, each = _wanted(record)
+    begun = {(number, rerun.seed) for number in record.reruns.numbers for rerun in record.reruns.of(number)}
+    return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
+
+
+def _wanted(record: Record) -> tuple[list[int], list[int]]:
+    """The trials that are to be confirmed as the search stands, and the seeds to do it with."""
     wanted = record.about.get("confirm")
     if not wanted:
-        return []
-    begun = {(number, rerun.seed) for number in record.reruns.numbers for rerun in record.reruns.of(number)}
-    each = seeds(int(record.about.get("seed", 0)), wanted["seeds"])
-    runs = ((number, seed) for seed in each for number in record.leaders(wanted["top"]))
-    return [run for run in runs if run not in begun]
+        return [], []
+    return record.leaders(wanted["top"]), seeds(int(record.about.get("seed", 0)), wanted["seeds"])
 
 
 def unfinished(record: Record) -> list[TrialRow]:
@@ -58,21 +62,12 @@ def unfinished(record: Record) -> list[TrialRow]:
 
 def is_pending(record: Record) -> bool:
     """Whether the winner is still to be found among the top."""
-    return bool(record.about.get("confirm") and (to_come(record) or unfinished(record)))
-
-
-def is_due(record: Record) -> bool:
-    """Whether the search is over, and there is something to rerun."""
-    return len(record.live) == len(unfinished(record)) and is_pending(record)
+    return bool(to_come(record) or unfinished(record))
 
 
 def give_up_others(record: Record) -> list[int]:
-    """End the reruns of trials that are among the top no more, since the search went on; their numbers."""
-    wanted = record.about.get("confirm")
-    if not wanted:
-        return []
-    each = seeds(int(record.about.get("seed", 0)), wanted["seeds"])
-    top = record.leaders(wanted["top"])
+    """End the reruns that nobody asks for any more (the search went on, and others lead); their numbers."""
+    top, each = _wanted(record)
     given_up = [r.number for r in unfinished(record) if r.confirms not in top or r.seed not in each]
     for number in given_up:
         record.end(number, "pruned", f"trial {record.trials[number].confirms} is no longer to be confirmed")

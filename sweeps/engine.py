@@ -70,13 +70,14 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         searcher.waits = plan.waits(record)
         reporter = SweepReporter(plan, record, disk)
         _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
-    if end.outcome == "finished" and confirm.is_due(record):
+    if end.outcome == "finished":
         for number in confirm.give_up_others(record):
             checkpoints.remove(checkpoints.folder_of(plan.folder, number))
-        searcher = confirm.RerunSearcher(config, plan.space, record)
-        reporter = RerunReporter(plan, record, disk)
-        reporter.say(f"\nConfirming {confirm.describe(config)}")
-        _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
+        if confirm.is_pending(record):
+            searcher = confirm.RerunSearcher(config, plan.space, record)
+            reporter = RerunReporter(plan, record, disk)
+            reporter.say(f"\nConfirming {confirm.describe(config)}")
+            _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
     try:
         write_tables(record, plan.folder)
     except OSError as error:

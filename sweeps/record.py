@@ -199,8 +199,7 @@ class Record:
         return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
 
     def leaders(self, count: int) -> list[int]:
-        """Numbers of the best searched trials that ended well (finished or pruned), by their best epochs, the
-        best one first; the earlier one wins a tie."""
+        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie."""
         return self._leaders.first(count)
 
     def would_lead(self, number: int, count: int = 1) -> bool:

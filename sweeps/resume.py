@@ -151,9 +151,13 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
         lines.append(f"  then {confirm.describe(plan.config)}")
     if record.cut_bytes:
         lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
-    lines += [f"  trial {trial.number} {_goes_on(plan, record, trial)}" for trial in unfinished]
+    lines += [f"  {_called(trial)} {_goes_on(plan, record, trial)}" for trial in unfinished]
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
+
+
+def _called(trial: TrialRow) -> str:
+    return f"trial {trial.number}" + ("" if trial.confirms is None else f" (again trial {trial.confirms})")
 
 
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:

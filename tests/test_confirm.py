@@ -30,7 +30,8 @@ from sweeps.rows import Status, TrialRow
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import check
 from tests.conftest import ROOT, Command, propose
-from training import checkpoints
+from training import checkpoints, recipe
+from training.config import FitConfig
 
 KNOB = {"slope": FloatDistribution(0.1, 1.0)}
 ASKED = {"top": 2, "seeds": 2}
@@ -216,7 +217,7 @@ def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> Non
 
 def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(tmp_path: Path) -> None:
     record = searched(tmp_path, 0.1, 0.9, 0.8)
-    assert not confirm.is_due(record)
+    assert not confirm.is_pending(record)
     record.note("confirm", ASKED)
     first, second = seeds(0, 2)
     assert confirm.to_come(record) == [(1, first), (2, first), (1, second), (2, second)]
@@ -239,6 +240,16 @@ def test_reruns_of_a_trial_that_leads_no_more_are_given_up(tmp_path: Path) -> No
     assert confirm.give_up_others(record) == [left.number]
     assert (left.status, left.reason) == ("pruned", "trial 1 is no longer to be confirmed")
     assert confirm.to_come(record) == [(4, seeds(0, 1)[0])]
+
+
+def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
+    record = searched(tmp_path, 0.1, 0.9)
+    record.note("confirm", ASKED)
+    left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
+    record.note("confirm", None)
+    assert confirm.give_up_others(record) == [left.number]
+    assert not confirm.is_pending(record)
+    assert not record.live
 
 
 def write_weights(at: Path, number: int) -> None:
@@ -505,3 +516,36 @@ def test_a_trial_that_breaks_with_other_seeds_does_not_win(tmp_path: Path, sweep
     assert f"Best       trial {second}: score" in done.stdout
     assert f"trial {lead}: no score, 2 reruns failed or diverged" in done.stdout
     assert yaml.safe_load((tmp_path / "s" / "best" / "params.yaml").read_text())["trial"] == second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["digits_mlp", "fashion_cnn"])
+def test_each_trial_of_a_warm_process_trains_alike_in_a_fresh_one(
+    model: str, tmp_path: Path, environment: dict[str, str], sweep: Command
+) -> None:
+    """Pruned ones too: of theirs the first epochs are the same."""
+    rows = ("--params", "rows=600") if model == "fashion_cnn" else ()
+    done = sweep(
+        *("--trainable", model, *rows, "--num-trials", "4", "--searcher", "random", "--max-concurrent", "1"),
+        *("--max-epochs", "4", "--grace-epochs", "2", "--reduction-factor", "2", "--seed", "5"),
+        *("--name", "s", "--results-dir", str(tmp_path), "--no-dashboard"),
+        timeout_s=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.read(tmp_path / "s")
+    assert len({trial.place["pid"] for trial in record.trials}) == 1
+    assert "pruned" in {trial.status for trial in record.trials}
+    config = FitConfig(max_epochs=4, metric="val_acc", mode="max", seed=5, threads=1)
+    for trial in record.trials:
+        file, name = tmp_path / f"{trial.number}.yaml", f"trial-{trial.number}"
+        file.write_text(recipe.write(model, {**trial.fixed, **trial.params}, config, {}))
+        command = [sys.executable, "-m", "training.fit", model, "--params", str(file), "--name", name]
+        fitted = subprocess.run(
+            [*command, "--results-dir", str(tmp_path)],
+            **{"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 170},
+        )
+        assert fitted.returncode == 0, fitted.stderr
+        lines = [json.loads(line) for line in (tmp_path / name / "epochs.jsonl").read_text().splitlines()]
+        for line in lines[: len(trial.epochs)]:
+            expected = trial.epochs[line["epoch"]].metrics
+            assert {metric: line[metric] for metric in expected} == expected
