@@ -34,15 +34,10 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
         _say_failure(record)
     else:
         _say_best(plan, record, test_scores)
-    reruns = len(confirm.unfinished(record))
-    unfinished = count(len(record.live) - reruns, "trial")
-    if confirm.is_pending(record) and end.outcome != "finished":
-        to_come = len(confirm.to_come(record))
-        unfinished += f"; of its confirmation {count(reruns, 'rerun')} unfinished, {to_come} to come"
     if end.outcome == "lost":
         print(f"The sweep broke off: {end.error}. What was recorded is whole.")
     elif end.outcome != "finished":
-        print(f"The sweep was {_called(end.outcome)}; {unfinished}.")
+        print(f"The sweep was {_called(end.outcome)}{_how_far(plan, record)}.")
     print(f"All of it  {place(plan.folder)}")
     if end.outcome != "lost" and record.trials:
         _report(record)
@@ -50,6 +45,18 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     if end.outcome == "interrupted":
         return INTERRUPTED
     return 0 if best and end.outcome != "lost" else 1
+
+
+def _how_far(plan: Plan, record: Record) -> str:
+    unfinished = _searched_unfinished(record)
+    if unfinished or len(record.searched) < (plan.config.num_trials or 0) or not confirm.is_pending(record):
+        return f"; {count(unfinished, 'trial')} unfinished"
+    reruns, to_come = len(confirm.unfinished(record)), len(confirm.to_come(record))
+    return f" in its confirmation; {count(reruns, 'rerun')} unfinished, {to_come} to come"
+
+
+def _searched_unfinished(record: Record) -> int:
+    return len(record.live) - len(confirm.unfinished(record))
 
 
 def _what_next(plan: Plan, record: Record, end: End) -> str:
@@ -82,7 +89,8 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if confirmed := record.confirmed():
         _say_confirmed(record, confirmed)
     else:
-        ended = ", of those that ended" if record.live else ""
+        ended = ", of those that ended" if _searched_unfinished(record) else ""
+        ended = ended or (", to be confirmed" if confirm.is_pending(record) else "")
         print(f"{score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:

@@ -61,9 +61,9 @@ def test_a_file_of_knobs_alone_says_nothing_else(text: str, file: Path) -> None:
 
 
 def test_a_preparation_takes_the_knobs_and_leaves_the_rest(file: Path) -> None:
-    file.write_text(recipe.write("faces", {"pixels": 64, "lr": 0.02}, TRAINED, {}))
+    file.write_text(recipe.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED, {}))
     asked = prepare.parse(["faces", "--params", str(file)])
-    assert asked.knobs["pixels"] == 64
+    assert asked.knobs["crop_pixels"] == 128
 
 
 def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> None:
