@@ -73,12 +73,13 @@ def advise(sweep: Sweep) -> Advice:
         cut += dead_regions(part.trials, part.good, words)
         if (of_part := influence(record, part.trials)) is not None:
             found.append(of_part)
+    matter = {each.knob for each in (*widen, *cut)}
     checks = rung_checks(record, seen)
     advice = Advice(
         epoch=seen.epoch,
         judged=len(seen.order),
         widen=tuple(widen),
-        fix=tuple((knob, each) for each in found for knob in each.without),
+        fix=tuple((knob, each) for each in found for knob in each.without if knob not in matter),
         cut=tuple(_first_per_knob(cut)),
         rungs=tuple(checks),
         grace_epochs=_grace_epochs(record, checks),

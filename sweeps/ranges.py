@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray import tune
-from ray.tune.search.sample import Integer
+from ray.tune.search.sample import Domain, Integer
 
 from sweeps.domains import Form, bounds, form, is_log, step_of, values_of
 from sweeps.scales import Range
@@ -65,6 +65,8 @@ def _one(domain: Any, given: Any, takes: frozenset[Form]) -> Any:
     Raises:
         ValueError: the range does not fit the domain.
     """
+    if not isinstance(domain, Domain) and not _is_grid(domain):
+        raise ValueError("the space has no ray.tune domain there")
     if form(domain) in ("sample_from", "normal"):
         raise ValueError(f"tune.{form(domain)} has no range to replace")
     choices = values_of(domain) if form(domain) == "grid_search" or hasattr(domain, "categories") else None

@@ -16,6 +16,7 @@ from sweeps.lessons import FEW, SIDES, DeadRegion, Edge, Ranked, dead_regions, e
 from sweeps.lineage import Parent
 from sweeps.ranges import applied, grid_range, range_of_domain, text_of
 from sweeps.scales import Range, Side
+from sweeps.space import check
 from training.knobs import cast, hints_of
 from training.values import Knob
 from training.words import short
@@ -125,19 +126,23 @@ def _steps(
 ) -> Iterator[_Step]:
     """What becomes of each knob of a space, but for those whose range or value is given."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
-    of_parent = models.own(parents[0].settings.get("ranges", {}), name)
+    trainable = registry.find("trainable", name)
+    check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name)
+    is_same = config.search_space == parents[0].settings.get("search_space")
+    of_parent = models.own(parents[0].settings.get("ranges", {}), name) if is_same else {}
     before = {knob: of_parent[knob] for knob in of_parent if knob in space and knob not in given}
     base, _ = applied(space, before, takes | {"grid_search"})
-    params_class = registry.find("trainable", name).Params
     for knob in space:
         if knob in given or knob in fixed:
             continue
         if knob not in base:  # the parent held it still
             yield _Step(knob, before[knob], f"{knob}: stays {short(before[knob])}")
             continue
-        new, why = _new(knob, base[knob], learnt, takes)
+        # Data is prepared for each value of some knobs: these keep theirs.
+        can_be_ranges = takes - {"continuous"} if knob in getattr(trainable, "PREPARE_KNOBS", ()) else takes
+        new, why = _new(knob, base[knob], learnt, can_be_ranges)
         if isinstance(new, Range):
-            new = text_of(_accepted(new, base[knob], knob, params_class, fixed))
+            new = text_of(_accepted(new, base[knob], knob, trainable.Params, fixed))
         new = before.get(knob) if new is None else new
         old = describe(base[knob])
         if new is None:
@@ -154,10 +159,10 @@ def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tup
     nothing is known that would change it."""
     told, best = learnt.prefix + knob, learnt.best
     values = [trial.params[knob] for trial in best if knob in trial.params]
-    at_edge = any((told, side) in learnt.edges for side in SIDES)
+    matters = bool(learnt.dead_of(knob)) or any((told, side) in learnt.edges for side in SIDES)
     if form(domain) in ("sample_from", "normal"):
         return None, ""
-    if told in learnt.without_influence and values and not at_edge:
+    if told in learnt.without_influence and values and not matters:
         return values[0], f"no influence: {100 * learnt.without_influence[told]:.1f} % of the spread"
     old = range_of_domain(domain)
     if old is not None:
