@@ -76,7 +76,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             "--find-batch-size: its tries are runs of their own, of this PC",
         ),
         (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
-        (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: no file of knobs"),
+        (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
         (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m training\.fit"),
         (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
     ],
