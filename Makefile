@@ -34,6 +34,7 @@ bench: $(DONE)
 	$(BIN)/python -m benchmarks.fit_overhead
 	$(BIN)/python -m benchmarks.inner_loop
 	$(BIN)/python -m benchmarks.data_path
+	$(BIN)/python -m benchmarks.search
 
 lint: $(DONE)
 	$(BIN)/ruff check .

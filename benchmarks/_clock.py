@@ -46,7 +46,8 @@ class Clock:
         hears_end: Heard = lambda trial, result: None,
     ) -> None:
         self.search_alg = SimpleNamespace(searcher=searcher)
-        self._searcher, self._scheduler = searcher, scheduler
+        self._searcher = searcher
+        self._scheduler: Any = scheduler  # it expects Tune's own controller
         self._curves, self._seed, self._slots = curves, seed, slots
         self._hears_result, self._hears_end = hears_result, hears_end
         self._trials: list[Trial] = []
@@ -96,7 +97,7 @@ class Clock:
     def _propose(self) -> None:
         while self._has_more and sum(trial.status == Trial.PENDING for trial in self._live) < self._slots:
             trial_id = f"{len(self._trials):05d}"
-            config = self._searcher.suggest(trial_id)
+            config: Any = self._searcher.suggest(trial_id)
             self._has_more = config != Searcher.FINISHED
             if config is None or not self._has_more:
                 return

@@ -78,7 +78,7 @@ class Curves:
             ends.setdefault(place, []).append(max(filter(math.isfinite, curve), default=0.0))
         return {place: math.fsum(scores) / len(scores) for place, scores in ends.items()}
 
-    def place(self, positions: Mapping[str, int]) -> Place:
+    def place(self, positions: Mapping[str, Any]) -> Place:
         """A point, from the position of each knob's value."""
         return tuple(int(positions[name]) for name in self.values)
 
