@@ -9,13 +9,14 @@ ARGS   ?=
 BIN  := .venv/bin
 DONE := .venv/.installed
 FACES := .venv/.faces-installed
+MLFLOW := .venv/.mlflow-installed
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a knob `rows`.
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-.PHONY: sweep test test-all bench lint data faces clean
+.PHONY: sweep test test-all bench lint data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
@@ -52,6 +53,14 @@ $(FACES): faces.lock $(DONE)
 	@echo "Installing the packages of faces (once; 120 MB)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r faces.lock
 	@touch $(FACES)
+
+# What `--loggers mlflow` needs, and TensorBoard's reader. Without it, their tests are skipped.
+mlflow: $(MLFLOW)
+
+$(MLFLOW): mlflow.lock $(DONE)
+	@echo "Installing MLflow and TensorBoard (once; 20 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r mlflow.lock
+	@touch $(MLFLOW)
 
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
