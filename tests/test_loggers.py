@@ -164,6 +164,7 @@ def test_mlflow_goes_on_in_the_same_runs(tmp_path: Path, mlflow: Callable[[Path]
     assert after[0].history == before[0].history
 
 
+@pytest.mark.slow
 def test_a_name_that_mlflow_does_not_take_is_changed(
     tmp_path: Path, mlflow: Callable[[Path], dict[int, Any]]
 ) -> None:
