@@ -17,6 +17,7 @@ import os
 import selectors
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +28,14 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_S = 60.0
+LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads from descriptor 3 and writes to 4; a shell knows no numbers above 9."""
 
 
 @contextlib.contextmanager
@@ -43,10 +52,11 @@ def chromium(width: int = 1400, height: int = 2400) -> Iterator[Chromium]:
     hears, tells = os.pipe()
     listens, says = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # It reads from descriptor 3 and writes to 4.
-        script = f'exec "$@" 3<&{hears} 4>&{says}'
         process = subprocess.Popen(
-            ["sh", "-c", script, "sh", program, *flags, f"--user-data-dir={profile}", "about:blank"],
+            [
+                *(sys.executable, "-c", LAUNCH, str(hears), str(says)),
+                *(program, *flags, f"--user-data-dir={profile}", "about:blank"),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
