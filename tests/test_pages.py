@@ -68,9 +68,9 @@ def test_a_running_sweep_is_seen_to_grow_and_rays_pages_show_its_node(
         try:
             urls = _urls(run)
             page = chromium.open(f"{urls['dashboard']}/dashboard/studies/0/trials")
-            page.wait_for(r"document.body.innerText.match(/Trial 2\s+/)", 180)
-            seen = page.value(r"document.body.innerText.match(/\d+ Trials/)[0]")
-            page.wait_for(rf"document.body.innerText.match(/\d+ Trials/)[0] !== '{seen}'", 180)
+            page.wait_for_text("Trial 2", 180)
+            seen = int(re.findall(r"(\d+) Trials", page.text)[0])
+            page.wait_for_text(f"{seen + 1} Trials", 180)
             page.screenshot(tmp_path / "growing.png")
             ray = chromium.open(f"{urls['ray pages']}/#/cluster")
             ray.wait_for_text("ALIVE", 120)
