@@ -177,7 +177,9 @@ def sections(sweep: Sweep) -> list[Section]:
             anchor="asked",
             title="What was asked",
             sentences=findings.asked(sweep),
-            tables=[Table("The space", ["knob", "values"], findings.space(sweep))],
+            tables=[Table("The space", ["knob", "values"], space)]
+            if (space := findings.space(sweep))
+            else [],
         ),
         Section(
             anchor="next",

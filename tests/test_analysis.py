@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from sweeps import analysis, results
-from sweeps.analysis import again, costs, fidelity, look, search, trouble
+from sweeps.analysis import again, costs, fidelity, look, trouble
 from sweeps.results import Sweep
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn
@@ -76,7 +76,9 @@ def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dic
 
 
 def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> None:
-    shares = search.importances(sweeps["pruned"])
+    found = fidelity.fidelity(sweeps["pruned"])
+    assert found is not None
+    shares = found.importances
     assert next(iter(shares)) == "lr"
     assert math.isclose(sum(shares.values()), 1)
 
@@ -85,14 +87,15 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
     ("kind", "why"),
     [
         ("running", "needs 20 trials with a score at one epoch; there are 6"),
-        ("empty", "there are 0"),
+        ("empty", "No epoch has been reported"),
         ("constant", "All 24 trials have the same score"),
         ("one_knob", "fewer than two were varied"),
     ],
 )
 def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps: dict[str, Sweep]) -> None:
     assert why in analysis.why_blank(analysis.importance(sweeps[kind]))
-    assert search.importances(sweeps[kind]) == {}
+    found = fidelity.fidelity(sweeps[kind])
+    assert found is None or found.importances == {}
 
 
 def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:

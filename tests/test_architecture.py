@@ -101,6 +101,14 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         inside("search_spaces"),
         outside("ray.tune", "optuna", "__future__"),
     ),
+    "analysis and report look at results and records": (
+        inside("sweeps.analysis", "sweeps.findings", "sweeps.report"),
+        but(
+            inside("sweeps"),
+            *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
+            *("sweeps.analysis", "sweeps.findings", "sweeps.advice"),
+        ),
+    ),
     "results know the record alone": (
         inside(*RESULTS),
         but(inside("sweeps"), "sweeps.record", "sweeps.rows", "sweeps.journal", *RESULTS, *OF_A_FOLDER),
@@ -247,6 +255,12 @@ BROKEN = [
         "search_spaces/mine.py",
         "from ray import train",
     ),
+    (
+        "analysis and report look at results and records",
+        "sweeps/analysis/search.py",
+        "from sweeps.config import SweepConfig",
+    ),
+    ("analysis and report look at results and records", "sweeps/report.py", "from sweeps import engine"),
     ("results know the record alone", "sweeps/results.py", "from sweeps.config import SweepConfig"),
     ("config, flags, registry are light", "sweeps/flags.py", "def late():\n    import numpy"),
     ("config, flags, registry are light", "sweeps/config.py", "from sweeps import space"),
@@ -289,6 +303,7 @@ def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
 FIT_HELP = (
     "from training.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
 )
+REPORT_HELP = "from sweeps.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PREPARE_HELP = "from training.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
@@ -296,8 +311,16 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
 
 @pytest.mark.parametrize(
     "statement",
-    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP, "import sweeps.results", RESULTS_HELP],
-    ids=["import", "--help", "fit --help", "prepare --help", "import results", "results --help"],
+    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP, "import sweeps.results", RESULTS_HELP, REPORT_HELP],
+    ids=[
+        "import",
+        "--help",
+        "fit --help",
+        "prepare --help",
+        "import results",
+        "results --help",
+        "report --help",
+    ],
 )
 def test_the_program_starts_light(statement: str) -> None:
     assert heavy_after(statement, ROOT) == []

@@ -211,7 +211,7 @@ addEventListener("load", () => setTimeout(() => {
 """Put at the head of a page, it leaves what the browser saw in an attribute."""
 
 
-@pytest.mark.parametrize("kind", ["pruned", "troubled", "without_words"])
+@pytest.mark.parametrize("kind", ["pruned", "without_words"])
 def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
     kind: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:

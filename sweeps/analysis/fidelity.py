@@ -11,7 +11,9 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import optuna
 from optuna.distributions import (
@@ -20,8 +22,10 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState, create_trial
 
+from sweeps.record import Record
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.values import Knob
@@ -30,6 +34,7 @@ from training.words import count
 ENOUGH = 20
 """Trials that a fidelity needs. Of fewer, the best quarter has fewer than 5, which is the least that Optuna's
 PED-ANOVA is said to need above its quantile."""
+TOP_TRIALS = math.ceil(ENOUGH / 4)
 ENOUGH_SHARE = 0.1
 """Of all trials, likewise: of many, the few that came to the end are all alike."""
 MOST_SHARE = 2 / 3
@@ -69,6 +74,42 @@ class Fidelity:
         sign = -1 if self.mode == "max" else 1
         return sorted(self.scores, key=lambda number: (sign * self.scores[number], number))
 
+    @property
+    def top(self) -> float:
+        """The share of trials that count as the best: a tenth, or more where that is too few."""
+        return max(0.1, TOP_TRIALS / max(1, len(self.scores)))
+
+    @property
+    def why_no_importance(self) -> str:
+        """Why no importance can be told; "" where it can."""
+        if len(self.scores) < ENOUGH:
+            return (
+                f"Importance needs {ENOUGH} trials with a score at one epoch; there are {len(self.scores)}. "
+                "With fewer it would be chance."
+            )
+        if len(set(self.scores.values())) == 1:
+            return f"All {len(self.scores)} trials have the same score: no knob decided anything."
+        if len(self.tried.ranges) < 2:
+            return "Importance compares knobs; here fewer than two were varied."
+        return ""
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """Knob to its share of what all decide, the largest first, by PED-ANOVA: how much it decided whether
+        a trial came among the `top`. {} where it can't be told.
+
+        Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional knobs
+        https://arxiv.org/abs/2601.20800.
+        """
+        if self.why_no_importance:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # a condition that few trials met: the words say how many there are
+            evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
+            return get_param_importances(self.study(), evaluator=evaluator)
+
     def study(self, most: int | None = None) -> optuna.Study:
         """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
 
@@ -95,12 +136,24 @@ class Fidelity:
             )
 
 
+_FOUND: WeakKeyDictionary[Record, tuple[tuple[int, int], Fidelity | None]] = WeakKeyDictionary()
+
+
 def searched(sweep: Sweep) -> list[TrialRow]:
     """Trials that were proposed, without those that repeat one with another seed."""
     return [trial for trial in sweep.record.trials if getattr(trial, "confirms", None) is None]
 
 
 def fidelity(sweep: Sweep) -> Fidelity | None:
+    """As `_fidelity`, found once: importances and studies take time."""
+    state = (len(sweep.record.trials), sum(len(trial.epochs) for trial in sweep.record.trials))
+    known = _FOUND.get(sweep.record)
+    if known is None or known[0] != state:
+        known = _FOUND[sweep.record] = (state, _fidelity(sweep))
+    return known[1]
+
+
+def _fidelity(sweep: Sweep) -> Fidelity | None:
     """The highest epoch that enough trials reached; None while there is no score. In a small sweep two thirds
     are enough: one trial that broke down early must not decide for all."""
     trials = searched(sweep)

@@ -44,6 +44,7 @@ _AXIS = {
     "linecolor": "#777",
     "zeroline": False,
     "automargin": True,
+    "exponentformat": "power",
     "title": {"font": {"size": 13}, "standoff": 8},
 }
 TEMPLATE = go.layout.Template(

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import optuna
 import plotly.graph_objects as go
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_param_importances, plot_slice
+from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
-from sweeps.analysis.fidelity import ENOUGH, Fidelity, fidelity, searched
+from sweeps.analysis.fidelity import Fidelity, fidelity, searched
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import count
 
-TOP_TRIALS = 5
-"""That PED-ANOVA is to have above its quantile."""
+NO_SCORE = "No epoch has been reported yet."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
 MOST_KNOBS, MOST_PAIRED = 8, 3
@@ -35,7 +31,7 @@ def history(sweep: Sweep) -> go.Figure:
     title = f"Best {_metric(sweep)} so far"
     ended = sorted((t for t in searched(sweep) if t.end is not None), key=lambda t: (t.end, t.number))
     if not any(trial.best_score(sweep.record.mode) is not None for trial in searched(sweep)):
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, NO_SCORE)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     _add_ended(figure, sweep, ended)
     spent, scores = _by_epochs(sweep)
@@ -55,7 +51,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
         return look.blank(title, _why_not(found, trials=2, knobs=1))
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
     for note in figure.layout.annotations:
-        note.font.size = 11
+        note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
     shown = _shown(found, MOST_LINES, "lines")
     says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
@@ -93,12 +89,13 @@ def contour(sweep: Sweep) -> go.Figure:
     if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
         return look.blank(title, _why_not(found, trials=5, knobs=2))
     study = found.study(MOST_CELLS)
-    known = {name: {trial.params.get(name) for trial in study.trials} for name in _ranked(found)}
+    trials = study.get_trials(deepcopy=False)
+    known = {name: {trial.params.get(name) for trial in trials} for name in _ranked(found)}
     knobs = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
     pairs = [
         pair
         for pair in itertools.combinations(knobs, 2)
-        if sum(set(pair) <= set(trial.params) for trial in study.trials) >= 5
+        if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
     ]
     if not pairs:
         return look.blank(title, "No two knobs were tried together in 5 trials.")
@@ -112,78 +109,47 @@ def contour(sweep: Sweep) -> go.Figure:
     if finite:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
     says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}."
-    figure = look.dress(figure, title, says, height=110 + (HEIGHT + 40) * len(pairs))
+    figure = look.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
     return figure.update_layout(showlegend=False)
 
 
 def importance(sweep: Sweep) -> go.Figure:
-    """How much each knob decided whether a trial was among the best, by PED-ANOVA.
+    """How much each knob decided whether a trial was among the best: see `Fidelity.importances`.
 
-    Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional knobs
-    https://arxiv.org/abs/2601.20800.
+    Not by `plot_param_importances`, which would evaluate them once more.
     """
     found, title = fidelity(sweep), "Importance of the knobs"
-    if why := why_no_importance(found):
+    why = NO_SCORE if found is None else found.why_no_importance
+    if why or found is None:
         return look.blank(title, why)
-    assert found is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a condition that few trials met: the words say how many there are
-        figure = plot_param_importances(found.study(), evaluator=_evaluator(found))
-    figure.update_traces(marker={"color": look.BLUE})
-    figure.update_xaxes(title_text="share of what all knobs decide")
-    figure.update_yaxes(title_text=None)
+    shares = dict(reversed(found.importances.items()))
+    text = [f"{100 * share:.0f} %" if share >= 0.01 else "under 1 %" for share in shares.values()]
+    bar = go.Bar(
+        x=[100 * share for share in shares.values()],
+        y=list(shares),
+        orientation="h",
+        text=text,
+        textposition="outside",
+        cliponaxis=False,
+        marker={"color": look.BLUE},
+    )
+    figure = go.Figure(bar)
+    most = 115 * max(shares.values())
+    figure.update_xaxes(title_text="share of what all knobs decide, %", range=[0, most])
+    figure.update_yaxes(type="category")
     says = (
-        f"How much each knob decided whether a trial came among the best {_top(found):.0%} "
+        f"How much each knob decided whether a trial came among the best {100 * found.top:.0f} % "
         f"(PED-ANOVA): {found.words}."
     )
     figure = look.dress(figure, title, says, height=150 + 34 * len(found.tried.ranges))
     return figure.update_layout(showlegend=False)
 
 
-def why_no_importance(found: Fidelity | None) -> str:
-    """Why no importance can be told; "" where it can."""
-    if found is None or len(found.scores) < ENOUGH:
-        reached = 0 if found is None else len(found.scores)
-        return (
-            f"Importance needs {ENOUGH} trials with a score at one epoch; there are {reached}. "
-            "With fewer it would be chance."
-        )
-    if len(set(found.scores.values())) == 1:
-        return f"All {len(found.scores)} trials have the same score: no knob decided anything."
-    if len(found.tried.ranges) < 2:
-        return "Importance compares knobs; here fewer than two were varied."
-    return ""
-
-
-def importances(sweep: Sweep) -> dict[str, float]:
-    """Knob to its share of what all decide, the largest first; {} where it can't be told."""
-    found = fidelity(sweep)
-    return {} if found is None or why_no_importance(found) else _importances(found)
-
-
-def _importances(found: Fidelity) -> dict[str, float]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return get_param_importances(found.study(), evaluator=_evaluator(found))
-
-
-def _evaluator(found: Fidelity) -> PedAnovaImportanceEvaluator:
-    return PedAnovaImportanceEvaluator(target_quantile=_top(found))
-
-
-def _top(found: Fidelity) -> float:
-    """The share of trials that count as the best: a tenth, or more where that is too few."""
-    return max(0.1, TOP_TRIALS / len(found.scores))
-
-
 def _ranked(found: Fidelity) -> list[str]:
     """Knobs that trials at this fidelity have, by importance where that can be told."""
     there = {name for number in found.scores for name in found.tried.params[number]}
     knobs = [name for name in found.tried.ranges if name in there]
-    if why_no_importance(found):
-        return knobs
-    weight = _importances(found)
-    return sorted(knobs, key=lambda name: -weight.get(name, 0.0))
+    return sorted(knobs, key=lambda name: -found.importances.get(name, 0.0))
 
 
 def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> None:
@@ -264,11 +230,8 @@ def _shown(found: Fidelity, most: int, what: str) -> str:
 
 def _why_not(found: Fidelity | None, trials: int, knobs: int) -> str:
     if found is None:
-        return "No epoch has been reported yet."
-    if len(found.tried.ranges) < knobs:
-        varied = "No knob was varied" if not found.tried.ranges else "Only one knob was varied"
-        return f"{varied}; this needs {count(knobs, 'knob')}."
-    return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
-
-
-optuna.logging.set_verbosity(optuna.logging.ERROR)
+        return NO_SCORE
+    if len(found.scores) < trials:
+        return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
+    varied = "No knob was varied" if not found.tried.ranges else "Only one knob was varied"
+    return f"{varied}; this needs {count(knobs, 'knob')}."
