@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import comparison, flags, folder, registry, results, resume
+from sweeps import comparison, flags, folder, registry, report, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.plan import describe, make_plan
@@ -40,6 +40,9 @@ LADDERS = re.findall(r"^\.venv/bin/python -m training\.ladder (.*?)(?:\s+#.*)?$"
 PREPARATIONS = re.findall(r"^\.venv/bin/python -m training\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
 COMPARISONS = re.findall(r"^\.venv/bin/python -m sweeps\.results (.*?)(?:\s+#.*)?$", README, flags=re.M)
 FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
+
+
+REPORTS = re.findall(r"^\.venv/bin/python -m sweeps\.report (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
 def flags_table() -> str:
@@ -216,6 +219,17 @@ def test_the_readme_shows_preparations() -> None:
 
 if __name__ == "__main__":
     print(flags_table())
+
+
+@pytest.mark.parametrize("line", REPORTS)
+def test_a_command_that_writes_a_report_is_one(line: str) -> None:
+    folder, output = report.parse(shlex.split(line))
+    assert folder == Path("results/NAME")
+    assert (output is not None) == ("--output" in line)
+
+
+def test_the_readme_shows_reports() -> None:
+    assert len(REPORTS) == 2
 
 
 @pytest.mark.parametrize("line", LADDERS)
