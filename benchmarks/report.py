@@ -1,7 +1,8 @@
 """What the report of a large sweep takes: `python -m benchmarks.report`
 
 The command `python -m sweeps.report`, from its start to its exit, over records that the real record wrote:
-1,000 trials of 50 epochs each, and 10,000 that were pruned as by ASHA (3 epochs, a third of them 9, a ninth 27).
+1,000 trials of 50 epochs each, and 10,000 that were pruned as by ASHA (3 epochs, some 9,
+some 27).
 """
 
 from __future__ import annotations

@@ -100,13 +100,13 @@ def sureness(sweep: Sweep) -> list[str]:
     ]
     if len(confirmed) > 1:
         second = confirmed[1]
-        ahead = abs(first.mean - second.mean)
+        gap = abs(first.mean - second.mean)
         error = math.sqrt(sum(one.spread**2 / len(one.scores) for one in (first, second)))
         if not math.isnan(error):
-            verdict = "more than" if ahead > 2 * error else "not more than"
-            either = "" if ahead > 2 * error else ": either may be the better one"
+            verdict = "more than" if gap > 2 * error else "not more than"
+            either = "" if gap > 2 * error else ": either may be the better one"
             lines.append(
-                f"It leads trial {second.number} by {short(ahead)} on average, {verdict} twice the standard "
+                f"It leads trial {second.number} by {short(gap)} on average, {verdict} twice the standard "
                 f"error of that ({short(error)}){either}."
             )
     return lines
