@@ -73,7 +73,7 @@ def advise(sweep: Sweep) -> Advice:
         cut += dead_regions(part.trials, part.good, words)
         if (of_part := influence(record, part.trials)) is not None:
             found.append(of_part)
-    matter = {each.knob for each in (*widen, *cut)}
+    matter = {edge.knob for edge in widen} | {region.knob for region in cut}
     checks = rung_checks(record, seen)
     advice = Advice(
         epoch=seen.epoch,
