@@ -75,7 +75,7 @@ def test_a_running_sweep_is_seen_to_grow_and_rays_pages_show_its_node(
             ray = chromium.open(f"{urls['ray pages']}/#/cluster")
             ray.wait_for_text("ALIVE", 120)
             ray.screenshot(tmp_path / "ray-cluster.png")
-            for name, words in (("jobs", "RUNNING"), ("actors", "SweepTrial"), ("logs", "Node")):
+            for name, words in (("jobs", "RUNNING"), ("actors", "ResourceTrainable"), ("logs", "node")):
                 ray.go(f"{urls['ray pages']}/#/{name}")
                 ray.wait_for_text(words, 120)
                 time.sleep(1)
