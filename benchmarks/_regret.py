@@ -14,6 +14,8 @@ from benchmarks.curves import Epoch, Place
 
 STEP = 10
 """Epochs between two points of a curve of regret."""
+MOST_SHOWN = 3.5
+"""Points of regret in the figure: before its first trials have trained, any search is tens of points behind."""
 RESAMPLES = 10_000
 SHARE = 95
 """Percent of the resampled means that an interval holds."""
@@ -71,11 +73,12 @@ def draw(curves: Mapping[int, Mapping[str, Sequence[Sequence[float]]]], path: Pa
             middle, low, high = zip(*points, strict=True)
             style = "--" if arm.startswith("Ray") else "-"
             panel.plot(epochs, middle, style, color=colour, label=arm, linewidth=2)
-            panel.fill_between(epochs, low, high, color=colour, alpha=0.12, linewidth=0)
+            panel.fill_between(epochs, low, high, color=colour, alpha=0.08, linewidth=0)
         panel.set_title(f"{slots} trial{'s' if slots > 1 else ''} at a time")
         panel.set_xlabel("epochs spent")
-        panel.set_ylim(bottom=0)
+        panel.set_xlim(left=0)
+        panel.set_ylim(0, MOST_SHOWN)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"regret, points of accuracy (mean, {SHARE} % interval)")
-    panels[-1].legend(frameon=False)
+    panels[-1].legend(frameon=False, ncols=2, fontsize="small")
     figure.savefig(path, dpi=120)

@@ -1,8 +1,8 @@
 """Real learning curves as a table, for `benchmarks.search`: `python -m benchmarks.curves FOLDER FOLDER`
 
 The table that is committed, `data/fashion_cnn_curves.parquet`, was made once by two sweeps of the grid
-`benchmarks.curves_space` (288 points of fashion_cnn on 1,500 images, 27 epochs, one thread; about half an
-hour each), which go on with --resume where they were stopped:
+`benchmarks.curves_space` (288 points of fashion_cnn on 1,500 images, 27 epochs, one thread; half an hour to
+an hour each), which go on with --resume where they were stopped:
 
   python -m sweeps.run --trainable fashion_cnn --search-space benchmarks.curves_space --searcher grid \\
       --scheduler none --params rows=1500 --max-epochs 27 --max-concurrent 1 --seed 0 --name curves_0

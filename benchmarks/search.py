@@ -8,9 +8,9 @@ first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB 
 
 Regret: how many points of accuracy the point that a search would hand over (the best score of any epoch so
 far) is behind the best of the table, both by their quality: the best epoch of 27, the mean over both seeds
-of the table. (By the last epoch alone the noise decides: whoever has seen every curve to its end is then
-still 2 points behind.) A repeat is a seed of all searches; one seed of the curves is replayed in the even
-ones, the other in the odd ones.
+of the table. (By the last epoch alone noise decides: whoever has seen all curves of one seed to their end is
+then still 0.5 to 2.4 points behind; by the best epoch 0 to 0.9.) A repeat is a seed of all searches; one seed
+of the curves is replayed in the even ones, the other in the odd ones.
 
 The real searchers and schedulers run in Tune's loop with a clock of its own (`_clock.py`): results come in
 the order that the real seconds give, so the same seeds give the same figures on any machine. With --by-tune
