@@ -15,14 +15,16 @@ from benchmarks.curves import Epoch, Place
 STEP = 10
 """Epochs between two points of a curve of regret."""
 MOST_SHOWN = 3.5
-"""Points of regret in the figure: before its first trials have trained, any search is tens of points behind."""
+"""Points of regret in the figure: with its first trials, any search is tens of points behind."""
 RESAMPLES = 10_000
 SHARE = 95
 """Percent of the resampled means that an interval holds."""
 Array = npt.NDArray[np.float64]
 
-COLOURS = ("#000000", "#999999", "#56B4E9", "#0072B2", "#D55E00", "#E69F00", "#CC79A7", "#009E73")
-"""Okabe and Ito's, told apart by the colour-blind too."""
+COLOURS = (
+    "#000000", "#999999", "#56B4E9", "#0072B2", "#D55E00", "#882255", "#E69F00", "#CC79A7", "#009E73"
+)  # fmt: skip
+"""Okabe and Ito's, and one of Tol's: told apart by the colour-blind too."""
 
 
 def regrets(found: Sequence[Epoch], qualities: Mapping[Place, float], budget: int) -> list[float]:

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
 MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 27, 3, 3
 OURS = {
-    "random": ("random", "none"),
-    "random+asha": ("random", "asha"),
-    "tpe": ("tpe", "none"),
-    "tpe+asha": ("tpe", "asha"),
-    "bohb": ("bohb", "bohb"),
+    "random": ("random", "none", GRACE_EPOCHS),
+    "random+asha": ("random", "asha", GRACE_EPOCHS),
+    "tpe": ("tpe", "none", GRACE_EPOCHS),
+    "tpe+asha": ("tpe", "asha", GRACE_EPOCHS),
+    "bohb": ("bohb", "bohb", GRACE_EPOCHS),
+    "bohb, grace 1": ("bohb", "bohb", 1),
 }
-"""Arm to searcher and scheduler."""
+"""Arm to searcher, scheduler and first rung."""
 ROOM = 1.3
 """More trials are asked for than the budget is expected to hold: how many epochs each gets is by chance."""
 
@@ -120,11 +121,11 @@ def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps import plan as planning
     from sweeps.config import SweepConfig
 
-    searcher, scheduler = OURS[asked.arm]
+    searcher, scheduler, grace_epochs = OURS[asked.arm]
     config = SweepConfig(
         trainable="benchmarks.replay", search_space="benchmarks.replay_space", params=asked.replayed,
         searcher=searcher, scheduler=scheduler, num_trials=100, max_epochs=MAX_EPOCHS,
-        grace_epochs=GRACE_EPOCHS, reduction_factor=REDUCTION_FACTOR, seed=asked.repeat,
+        grace_epochs=grace_epochs, reduction_factor=REDUCTION_FACTOR, seed=asked.repeat,
         max_concurrent=asked.slots, gpus_per_trial=0, results_dir=str(base), name="sweep",
     )  # fmt: skip
     trials = math.ceil(ROOM * asked.budget * 100 / planning.make_plan(config).expected_epochs)

@@ -4,7 +4,8 @@ Each arm searches the grid of `benchmarks.curves`, 288 points of fashion_cnn, wh
 replayed, so that a search of 1,000 epochs takes seconds. Every knob is the position of its value: all
 searchers know the order of the values, and none the distances. Ours: random and tpe, each with and without
 asha, and bohb; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler, whose
-first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example.
+first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example, whose
+first rung is 1 too, so bohb is also run with that.
 
 Regret: how many points of accuracy the point that a search would hand over (the best score of any epoch so
 far) is behind the best of the table, both by their quality: the best epoch of 27, the mean over both seeds
@@ -35,6 +36,7 @@ AT = (250, 500, 1_000)
 RIVALS = {
     "tpe+asha": ("Ray OptunaSearch + ASHA, grace 1", "Ray OptunaSearch + ASHA, grace 3"),
     "bohb": ("Ray TuneBOHB",),
+    "bohb, grace 1": ("Ray TuneBOHB",),
 }
 """Ours to Ray's of the same kind; of several the better one counts."""
 
@@ -175,9 +177,18 @@ def _cell(row: Run) -> str:
 def goals(pairs: Sequence[Run]) -> list[Goal]:
     """Ours is not behind, wherever they are compared."""
     return [
-        Goal(f"{row['ours']}_less_rays_{row['epochs']}_epochs_{row['slots']}_slots", row["mean"], "<=", 0.0)
+        Goal(
+            f"{_identifier(row['ours'])}_less_rays_{row['epochs']}_{row['slots']}_slots",
+            row["mean"],
+            "<=",
+            0.0,
+        )
         for row in pairs
     ]
+
+
+def _identifier(arm: str) -> str:
+    return arm.replace(", ", "_").replace(" ", "_")
 
 
 def _words(run: Run) -> str:

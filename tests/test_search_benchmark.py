@@ -136,7 +136,7 @@ def test_the_better_one_of_rays_counts_and_repeats_are_paired() -> None:
         (OPTUNA[1], 500, -1.0),
     ]
     (line, _) = (goal.line() for goal in search.goals(pairs))
-    assert line == "tpe+asha_less_rays_250_epochs_4_slots -1.00 (goal <= 0.0) met"
+    assert line == "tpe+asha_less_rays_250_4_slots -1.00 (goal <= 0.0) met"
 
 
 def test_searches_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
