@@ -220,7 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--arms", nargs="+", help="some of them, by name (default: all)")
     parser.add_argument("--slots", type=int, nargs="+", default=[1, 4], help="trials at a time")
     parser.add_argument("--budget", type=int, default=1_080, help="epochs of each search")
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--by-tune", action="store_true", help="let Tune run the trials, in processes")
     parser.add_argument(
         "--pace", type=float, default=0.1, help="with --by-tune: seconds for a second of the real training"
