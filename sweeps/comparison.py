@@ -49,11 +49,12 @@ def table(records: Iterable[Record]) -> pa.Table:
     """A row per sweep, in the order given.
 
     Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time,
-    interrupted, broken off), trials, how many of them are finished, pruned, failed, diverged and unfinished,
-    metric, mode, best_trial and best_score (of the trials that ended well), confirmed_score (of that trial,
-    the mean over its reruns with new seeds), test_score (the same metric on the test rows), epochs (trained),
-    trained_hours (of all trials together), elapsed_hours (of the sweep, all its runs together), parents
-    (sweeps that it stands on: name, folder, started). What is not known is null.
+    interrupted, broken off), trials (those searched: reruns are none), how many of them are finished, pruned,
+    failed, diverged and unfinished, metric, mode, best_trial and best_score (of the trials that ended well),
+    confirmed_score (of that trial, the mean over its reruns with new seeds), test_score (the same metric on
+    the test rows), epochs (trained, reruns' too), trained_hours (of all trials and reruns together),
+    elapsed_hours (of the sweep, all its runs together), parents (sweeps that it stands on: name, folder,
+    started). What is not known is null.
     """
     return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
 
@@ -61,7 +62,7 @@ def table(records: Iterable[Record]) -> pa.Table:
 def _row(record: Record) -> dict[str, Any]:
     about, best = record.about, record.best()
     confirmed = [trial for trial in record.confirmed()[:1] if trial.scores]
-    counts = Counter(trial.status for trial in record.trials)
+    counts = Counter(trial.status for trial in record.searched)
     epochs = [row for trial in record.trials for row in trial.epochs.values()]
     trainable = about.get("trainable")
     return {
@@ -70,7 +71,7 @@ def _row(record: Record) -> dict[str, Any]:
         "date": datetime.fromtimestamp(about["started"], UTC) if "started" in about else None,
         "trainable": ", ".join(trainable) if isinstance(trainable, list) else trainable,
         "status": _status(record),
-        "trials": len(record.trials),
+        "trials": len(record.searched),
         **{status: counts[status] for status in get_args(Status)},
         "metric": about.get("metric"),
         "mode": record.mode,

@@ -60,6 +60,11 @@ class Reruns:
         """Trials that have been rerun."""
         return list(self._of)
 
+    def so_far(self) -> list[Confirmed]:
+        """Trials of which any rerun has ended, the best one first: more of them may be to come."""
+        found = [self._confirmed(number) for number in self._of]
+        return sorted((trial for trial in found if trial.scores or trial.failures), key=self._rank)
+
     def standing(self, asked: Mapping[str, int] | None, top: Sequence[int]) -> list[Confirmed]:
         """Trials that are confirmed, the best one first; none while reruns of a top trial are to come.
 

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.analysis import again, costs, trouble
-from sweeps.analysis.fidelity import searched
+from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
+from sweeps.confirmed import Confirmed
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.words import count, duration, short
+from training.words import command, count, duration, place, short
 
 OUTCOMES = {
     "finished": "It is finished",
@@ -61,60 +61,103 @@ def found(sweep: Sweep) -> list[str]:
         return [f"No trial has ended well so far.{most}"]
     metric = sweep.about.get("metric", "score")
     model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
-    words = (
-        f"Trial {best.number}{model} is the best: {metric} {short(best.best_score(record.mode))} "
-        f"in epoch {best.best_epoch(record.mode)} of {len(best.epochs)}."
-    )
+    score = f"{metric} {short(best.best_score(record.mode))}"
+    epoch = f"in epoch {best.best_epoch(record.mode)} of {len(best.epochs)}"
+    confirmed = _confirmed(sweep)
+    if confirmed:
+        words = (
+            f"Trial {best.number}{model} is the best: {metric} {_over_seeds(confirmed[0])}. "
+            f"In the search it had {score}, {epoch}."
+        )
+    else:
+        words = f"Trial {best.number}{model} is the best: {score} {epoch}."
+    return [words + _test(sweep, best)]
+
+
+def _confirmed(sweep: Sweep) -> list[Confirmed]:
+    """Trials whose reruns have scores, the best one first; none while reruns of the top are to come."""
+    return [one for one in sweep.record.confirmed() if one.scores]
+
+
+def _over_seeds(one: Confirmed) -> str:
+    """`0.92 ± 0.01 (mean ± standard deviation over 3 new seeds)`"""
+    seeds = count(len(one.scores), "new seed")
+    failed = f"; {count(one.failures, 'more rerun')} failed or diverged" if one.failures else ""
+    if one.std is None:
+        return f"{short(one.mean)} (with {seeds}{failed})"
+    return f"{short(one.mean)} ± {one.std:.2g} (mean ± standard deviation over {seeds}{failed})"
+
+
+def _test(sweep: Sweep, best: TrialRow) -> str:
+    """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
     test = sweep.about.get("test", {})
-    if test.get("trial") == best.number:
-        scores = ", ".join(f"{name} {short(score)}" for name, score in test.items() if name != "trial")
-        words += f" On the test rows, which no trial has seen, it scored {scores}."
-    return [words]
+    reruns = {rerun.number: rerun for rerun in sweep.record.reruns.of(best.number)}
+    run = test.get("trial")
+    if run != best.number and run not in reruns:
+        return ""
+    scores = ", ".join(f"{name} {short(score)}" for name, score in test.items() if name != "trial")
+    again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
+    return f" On the test rows, which no trial has seen, it scored {scores}{again}."
 
 
 def sureness(sweep: Sweep) -> list[str]:
     """How far the first place can be trusted."""
     if sweep.record.best() is None:
         return []
-    metric = sweep.about.get("metric", "score")
-    confirmed = again.confirmed(sweep)
+    confirmed = _confirmed(sweep)
     if not confirmed:
-        scores = _best_scores(sweep)
-        lead = ""
-        if len(scores) > 1:
-            ahead = short(abs(scores[0] - scores[1]))
-            lead = (
-                f" It leads the next one by {ahead}."
-                if scores[0] != scores[1]
-                else " The next one has the same."
-            )
-        return [
-            f"How sure is that? One seed was seen of each trial, so how much of a lead is luck is not known."
-            f"{lead} A sweep with --confirm N trains the best ones again with N new seeds."
-        ]
-    first = confirmed[0]
-    lines = [
-        f"How sure is that? Trained again with {count(len(first.scores), 'new seed')}, trial {first.number} "
-        f"has {metric} {short(first.mean)} on average"
-        + ("." if math.isnan(first.spread) else f", with a standard deviation of {short(first.spread)}.")
-    ]
-    if len(confirmed) > 1:
-        second = confirmed[1]
-        gap = abs(first.mean - second.mean)
-        error = math.sqrt(sum(one.spread**2 / len(one.scores) for one in (first, second)))
-        if not math.isnan(error):
-            verdict = "more than" if gap > 2 * error else "not more than"
-            either = "" if gap > 2 * error else ": either may be the better one"
-            lines.append(
-                f"It leads trial {second.number} by {short(gap)} on average, {verdict} twice the standard "
-                f"error of that ({short(error)}){either}."
-            )
-    return lines
+        return [f"How sure is that? {_one_seed(sweep)} {_to_confirm(sweep)}"]
+    if len(confirmed) == 1:
+        return ["How sure is that? No other trial has been trained again, so another one may be as good."]
+    return [f"How sure is that? {_lead(*confirmed[:2], sweep.record.mode)}"]
+
+
+def _one_seed(sweep: Sweep) -> str:
+    words = "One seed was seen of each trial, so how much of a lead is luck is not known."
+    scores = _best_scores(sweep)
+    if len(scores) < 2:
+        return words
+    if scores[0] == scores[1]:
+        return f"{words} The next one has the same."
+    return f"{words} It leads the next one by {short(abs(scores[0] - scores[1]))}."
+
+
+def _to_confirm(sweep: Sweep) -> str:
+    """What to type, or how far it is, where that was done."""
+    record, asked = sweep.record, sweep.about.get("confirm")
+    adds = command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
+    if not asked:
+        return f"This trains the best ones again with 3 new seeds, in this very sweep: {adds}"
+    top = record.leaders(asked["top"])
+    ended = sum(rerun.status != "unfinished" for number in top for rerun in record.reruns.of(number))
+    to_come = max(0, asked["seeds"] * len(top) - ended)
+    if to_come:
+        return f"The best are trained again with new seeds: {count(ended, 'rerun')} ended, {to_come} to come."
+    return "All reruns of the best ones failed or diverged."
+
+
+def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
+    """Whether two confirmed trials differ by more than their seeds do."""
+    lead = (first.mean - second.mean) * (1 if mode == "max" else -1)
+    if first.failures < second.failures:
+        return (
+            f"Trial {second.number} comes next: {_over_seeds(second)}. One with fewer failures ranks first."
+        )
+    words = f"It leads trial {second.number} by {short(lead)} on average"
+    if first.std is None or second.std is None:
+        return f"{words}; one seed of each does not show how far scores differ by the seed alone."
+    error = math.sqrt(first.std**2 / len(first.scores) + second.std**2 / len(second.scores))
+    if lead > 2 * error:
+        return f"{words}, more than twice the standard error of that ({short(error)})."
+    return (
+        f"{words}, not more than twice the standard error of that ({short(error)}): either may be the better "
+        "one."
+    )
 
 
 def pruning(sweep: Sweep) -> list[str]:
     """Where trials were stopped, and what that saved."""
-    trials = searched(sweep)
+    trials = sweep.record.searched
     stopped = [trial for trial in trials if trial.status == "pruned"]
     if not stopped:
         return ["No trial was stopped early."]
@@ -160,7 +203,7 @@ def troubles(sweep: Sweep) -> list[str]:
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of a table of the best trials; those that have no score come last."""
     mode = sweep.record.mode
-    trials = sorted(searched(sweep), key=lambda trial: (_worth(trial, mode), trial.number))
+    trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, mode), trial.number))
     knobs = list(dict.fromkeys(name for trial in trials for name in trial.params))
     several = isinstance(sweep.about.get("trainable"), list)
     columns = [
@@ -191,15 +234,17 @@ def _best_scores(sweep: Sweep) -> Sequence[float]:
 
 
 def _progress(sweep: Sweep) -> str:
-    trials = sweep.record.trials
+    record = sweep.record
     outcome = OUTCOMES.get(str(sweep.about.get("outcome", "unfinished")), OUTCOMES["unfinished"])
-    if not trials:
+    if not record.trials:
         return f"{outcome}; no trial has begun."
-    statuses = Counter(trial.status for trial in trials)
+    statuses = Counter(trial.status for trial in record.searched)
     parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
     began = sweep.about.get("started")
     when = "" if began is None else time.strftime(" It began on %Y-%m-%d at %H:%M.", time.localtime(began))
-    return f"{outcome}: {count(len(trials), 'trial')} ({parts}).{when}"
+    reruns = len(record.trials) - len(record.searched)
+    again = f" and {count(reruns, 'rerun')}" if reruns else ""
+    return f"{outcome}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
 
 
 def _settings(sweep: Sweep) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def sections(sweep: Sweep) -> list[Section]:
             title="What was found",
             sentences=[*findings.found(sweep), *findings.sureness(sweep)],
             tables=_winner(sweep),
-            figures=drawn("seeds") if analysis.again.confirmed(sweep) else [],
+            figures=drawn("seeds") if sweep.record.reruns.numbers else [],
             is_answer=True,
         ),
         Section(
@@ -256,7 +256,7 @@ def _ranking(sweep: Sweep) -> Table:
     from sweeps import findings
 
     columns, rows = findings.ranking(sweep, MOST_TRIALS)
-    there = len(sweep.record.trials)
+    there = len(sweep.record.searched)
     some = f"The first {MOST_TRIALS} of {there:,}" if there > MOST_TRIALS else "All trials"
     return Table(f"{some}, each by its best epoch", columns, rows)
 

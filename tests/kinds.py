@@ -50,6 +50,16 @@ def add(
             record.end(trial.number, status, reason)
 
 
+def rerun(record: Record, number: int, score: float, status: Status = "finished") -> int:
+    """A trial again with another seed, an epoch long; the number of the rerun."""
+    original = record.trials[number]
+    again = record.begin(original.point, original.told, 100 + len(record.trials), confirms=number)
+    record.report(again.number, 1, score, {"acc": score}, 1.0, COSTS)
+    if status != "unfinished":
+        record.end(again.number, status)
+    return again.number
+
+
 def drawn(seed: int) -> dict[str, Any]:
     """Params of `RANGES`, at random."""
     source = random.Random(seed)

@@ -18,6 +18,7 @@ from sweeps.record import Record
 from sweeps.results import load
 from sweeps.scales import Range, are_ordered, range_of
 from tests.conftest import propose
+from tests.kinds import rerun
 from tests.searched import peak, searched
 
 LR = FloatDistribution(0.001, 1.0, log=True)
@@ -241,11 +242,11 @@ def test_knobs_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None
 
 
 def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
-    params = [{"lr": 0.01 * (n + 1)} for n in range(10)]
-    sweep = by_hand(tmp_path, [n / 10 for n in range(10)], {"lr": LR}, params)
-    for row in sweep.record.trials[5:]:
-        row.confirms = 0  # type: ignore[attr-defined]
-    assert len(ranked(sweep.record).order) == 5
+    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
+    record = by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params).record
+    for _ in range(5):
+        rerun(record, 0, 0.9)
+    assert [row.number for row in ranked(record).order] == [4, 3, 2, 1, 0]
 
 
 def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sweeps import analysis, results
 from sweeps.analysis import again, costs, fidelity, look, trouble
 from sweeps.results import Sweep
 from tests import kinds
-from tests.kinds import KINDS, add, begun, drawn
+from tests.kinds import KINDS, add, begun, drawn, rerun
 
 
 @pytest.fixture(scope="module")
@@ -237,20 +237,36 @@ def test_an_axis_ends_before_what_lies_far_out() -> None:
     assert figure.layout.yaxis.range[1] < 1
 
 
-def test_reruns_show_their_spread_and_stay_out_of_the_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reruns_show_their_spread_and_stay_out_of_the_search(tmp_path: Path) -> None:
     record = begun(tmp_path)
-    for score in (0.9, 0.8, 0.6, 0.7):
+    for score in (0.9, 0.8):
         add(record, drawn(len(record.trials)), 1, score=lambda epoch, s=score: s)  # type: ignore[misc]
+    for number, score in ((0, 0.6), (0, 0.7), (1, 0.75)):
+        rerun(record, number, score)
     sweep = results.load(tmp_path)
-    for number in (2, 3):
-        monkeypatch.setattr(sweep.record.trials[number], "confirms", 0, raising=False)
-    (one,) = again.confirmed(sweep)
-    assert (one.first, one.scores) == (0.9, {2: 0.6, 3: 0.7})
-    assert math.isclose(one.mean, 0.65), "the score that it was chosen for is not in it"
-    assert not analysis.why_blank(analysis.seeds(sweep))
-    assert [trial.number for trial in fidelity.searched(sweep)] == [0, 1]
+    points, means, search = analysis.seeds(sweep).data
+    assert list(zip(points.x, points.y, strict=True)) == [
+        ("trial 1", 0.75),
+        ("trial 0", 0.6),
+        ("trial 0", 0.7),
+    ]
+    assert list(means.y) == pytest.approx([0.75, 0.65]), "the score that it was chosen for is not in it"
+    assert list(means.error_y.array) == pytest.approx([0.0, 0.1 / math.sqrt(2)])
+    assert list(search.y) == [0.8, 0.9]
+    found = fidelity.fidelity(sweep)
+    assert found is not None
+    assert sorted(found.scores) == [0, 1]
+
+
+def test_the_first_rerun_shows_while_others_are_to_come(tmp_path: Path) -> None:
+    record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
+    add(record, drawn(0), 1)
+    rerun(record, 0, 0.5, "unfinished")
+    assert "No rerun has ended well so far" in analysis.why_blank(analysis.seeds(results.load(tmp_path)))
+    record.end(1, "finished")
+    rerun(record, 0, 0.6, "unfinished")
+    (points, _, _) = analysis.seeds(results.load(tmp_path)).data
+    assert list(points.y) == [0.5]
 
 
 def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from sweeps import analysis, report, results
 from sweeps.record import Record
 from tests import kinds
-from tests.kinds import KINDS, add, begun, drawn
+from tests.kinds import KINDS, add, begun, drawn, rerun
 
 OUTSIDE = re.compile(r"""(?:src|href|action|data)\s*=\s*["']?(?!#)[^"'\s>]+|@import|url\(""", re.IGNORECASE)
 """What would be fetched: an address in an attribute, or in a style."""
@@ -106,17 +107,51 @@ def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> N
     assert "lr 0.01 rows 600" in said
 
 
-def test_reruns_say_how_sure_the_first_place_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = begun(tmp_path)
-    for score in (0.9, 0.89, 0.8, 0.82, 0.7, 0.72):
+def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
+    """Two trials, and reruns of them: (which trial, score)."""
+    record = begun(folder, confirm={"top": 2, "seeds": 2}, outcome="finished")
+    for score in (0.9, 0.89):
         add(record, drawn(len(record.trials)), 1, score=lambda epoch, s=score: s)  # type: ignore[misc]
-    sweep = results.load(tmp_path)
-    for number, original in ((2, 0), (3, 0), (4, 1), (5, 1)):
-        monkeypatch.setattr(sweep.record.trials[number], "confirms", original, raising=False)
-    said = words_of(without_program(report.page(sweep)))
-    assert "Trained again with 2 new seeds, trial 0 has acc 0.81 on average" in said
-    assert "leads trial 1 by 0.1 on average, more than twice the standard error" in said
+    for number, score in reruns:
+        rerun(record, number, score, "finished" if math.isfinite(score) else "diverged")
+    return record
+
+
+def test_reruns_say_how_sure_the_first_place_is(tmp_path: Path) -> None:
+    record = confirmed(tmp_path, (0, 0.7), (0, 0.72), (1, 0.8), (1, 0.82))
+    record.note("test", {"trial": 5, "test_acc": 0.8765})
+    said = words_of(page_of(tmp_path))
+    assert (
+        "Trial 1 is the best: acc 0.81 ± 0.014 (mean ± standard deviation over 2 new seeds). "
+        "In the search it had acc 0.89, in epoch 1 of 1." in said
+    )
+    assert "it scored test_acc 0.8765 (the weights of trial 5, its rerun with seed 105)" in said
+    assert "It leads trial 0 by 0.1 on average, more than twice the standard error" in said
     assert "One seed was seen" not in said
+    assert "It is finished: 2 trials (2 finished) and 4 reruns." in said
+
+
+def test_a_trial_whose_rerun_failed_comes_behind_one_with_a_lower_mean(tmp_path: Path) -> None:
+    confirmed(tmp_path, (0, 0.9), (0, math.nan), (1, 0.5), (1, 0.6))
+    said = words_of(page_of(tmp_path))
+    assert "Trial 1 is the best: acc 0.55 ± 0.071" in said
+    assert (
+        "Trial 0 comes next: 0.9 (with 1 new seed; 1 more rerun failed or diverged). "
+        "One with fewer failures ranks first." in said
+    )
+    assert "It leads" not in said
+
+
+def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
+    said = words_of(page_of(folders["pruned"]))
+    assert f"-m sweeps.run --resume {folders['pruned']} --confirm 3" in said
+
+
+def test_while_reruns_are_to_come_the_search_has_the_first_place(tmp_path: Path) -> None:
+    confirmed(tmp_path, (0, 0.7), (0, 0.72), (1, 0.8))
+    said = words_of(page_of(tmp_path))
+    assert "Trial 0 is the best: acc 0.9 in epoch 1 of 1." in said
+    assert "The best are trained again with new seeds: 3 reruns ended, 1 to come." in said
 
 
 def test_a_figure_that_fails_costs_a_sentence(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,55 +14,26 @@ from sweeps.analysis import look
 from sweeps.journal import RecordUnreadable
 from sweeps.record import Record
 from sweeps.results import Sweep
-from training.words import short
+from training.words import count, short
 
 MOST_GENERATIONS = 8
 
 
-@dataclass(frozen=True)
-class Confirmed:
-    """A trial and its reruns."""
-
-    number: int
-    first: float
-    """Its own best score. It was chosen for being high, so it is not in the mean."""
-    scores: Mapping[int, float]
-    """Best score of each rerun that ended well, by its number."""
-
-    @property
-    def mean(self) -> float:
-        """Of the reruns."""
-        return statistics.fmean(self.scores.values())
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over the seeds."""
-        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else math.nan
-
-
-def confirmed(sweep: Sweep) -> list[Confirmed]:
-    """Trials that were rerun with other seeds, the best mean first."""
-    record = sweep.record
-    runs: dict[int, dict[int, float]] = defaultdict(dict)
-    for trial in record.trials:
-        original, score = getattr(trial, "confirms", None), trial.best_score(record.mode)
-        if original is not None and score is not None and trial.status == "finished":
-            runs[original][trial.number] = score
-    sign = -1 if record.mode == "max" else 1
-    firsts = {number: record.trials[number].best_score(record.mode) for number in runs}
-    found = [Confirmed(number, first, runs[number]) for number, first in firsts.items() if first is not None]
-    return sorted(found, key=lambda one: (sign * one.mean, one.number))
-
-
 def seeds(sweep: Sweep) -> go.Figure:
     """How much the score depends on the seed: trials that were rerun, a point per seed."""
-    title, found = "Spread over seeds", confirmed(sweep)
-    if not found:
-        return look.blank(title, "No trial was rerun with another seed.")
+    title, record = "Spread over seeds", sweep.record
+    found = record.confirmed() or record.reruns.so_far()
+    shown = [one for one in found if one.scores]
+    if not shown:
+        why = "No trial was rerun with another seed."
+        return look.blank(title, "No rerun has ended well so far." if record.reruns.numbers else why)
     figure = go.Figure()
-    names = [f"trial {one.number}" for one in found]
+    names = [f"trial {one.number}" for one in shown]
     points = [
-        (name, of, score) for name, one in zip(names, found, strict=True) for of, score in one.scores.items()
+        (name, rerun.number, rerun.best_score(record.mode))
+        for name, one in zip(names, shown, strict=True)
+        for rerun in record.reruns.of(one.number)
+        if rerun.status == "finished"
     ]
     figure.add_trace(
         go.Scatter(
@@ -79,8 +48,8 @@ def seeds(sweep: Sweep) -> go.Figure:
     figure.add_trace(
         go.Scatter(
             x=names,
-            y=[one.mean for one in found],
-            error_y={"array": [0.0 if math.isnan(one.spread) else one.spread for one in found]},
+            y=[one.mean for one in shown],
+            error_y={"array": [one.std or 0.0 for one in shown]},
             mode="markers",
             name="mean and standard deviation",
             marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
@@ -89,7 +58,7 @@ def seeds(sweep: Sweep) -> go.Figure:
     figure.add_trace(
         go.Scatter(
             x=names,
-            y=[one.first for one in found],
+            y=[record.trials[one.number].best_score(record.mode) for one in shown],
             mode="markers",
             name="in the search",
             marker={"color": look.ORANGE, "symbol": "star", "size": 11},
@@ -98,6 +67,8 @@ def seeds(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(type="category")
     figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
     says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
+    if failures := sum(one.failures for one in found):
+        says += f" {count(failures, 'rerun')} failed or diverged."
     return look.dress(figure, title, says)
 
 

@@ -53,7 +53,7 @@ def spent(sweep: Sweep) -> Spent:
     share = float(asked or 1)
     end = int(sweep.about.get("max_epochs", 0))
     saved_epochs, saved_s = 0, 0.0
-    for trial in trials:
+    for trial in sweep.record.searched:  # a rerun ends early only where nobody asks for it any more
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
             saved_s += more * _seconds(trial) / len(trial.epochs)

@@ -139,11 +139,6 @@ class Fidelity:
 _FOUND: WeakKeyDictionary[Record, tuple[tuple[int, int], Fidelity | None]] = WeakKeyDictionary()
 
 
-def searched(sweep: Sweep) -> list[TrialRow]:
-    """Trials that were proposed, without those that repeat one with another seed."""
-    return [trial for trial in sweep.record.trials if getattr(trial, "confirms", None) is None]
-
-
 def fidelity(sweep: Sweep) -> Fidelity | None:
     """As `_fidelity`, found once: importances and studies take time."""
     state = (len(sweep.record.trials), sum(len(trial.epochs) for trial in sweep.record.trials))
@@ -156,7 +151,7 @@ def fidelity(sweep: Sweep) -> Fidelity | None:
 def _fidelity(sweep: Sweep) -> Fidelity | None:
     """The highest epoch that enough trials reached; None while there is no score. In a small sweep two thirds
     are enough: one trial that broke down early must not decide for all."""
-    trials = searched(sweep)
+    trials = sweep.record.searched
     reached = Counter(e for trial in trials for e, row in trial.epochs.items() if math.isfinite(row.score))
     if not reached:
         return None

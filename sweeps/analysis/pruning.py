@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 
 from sweeps.analysis import look
-from sweeps.analysis.fidelity import searched
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 
@@ -19,7 +18,7 @@ MOST_RUNGS = 10
 
 def rungs(sweep: Sweep) -> list[int]:
     """Epochs at which trials were stopped, whoever decided it; the commonest where there are many."""
-    stopped = Counter(max(t.epochs) for t in searched(sweep) if t.status == "pruned" and t.epochs)
+    stopped = Counter(max(t.epochs) for t in sweep.record.searched if t.status == "pruned" and t.epochs)
     return sorted(epoch for epoch, _ in stopped.most_common(MOST_RUNGS))
 
 
@@ -27,7 +26,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     """The score of each trial over its epochs, and where it stopped; rungs as lines, the best one heavy."""
     metric = str(sweep.about.get("metric", "score"))
     title = f"Learning curves: {metric}"
-    trials = [trial for trial in searched(sweep) if trial.epochs]
+    trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
         return look.blank(title, "No epoch has been reported yet.")
     shown = look.thinned(trials, MOST_CURVES, sweep.record.leaders(MOST_CURVES))
@@ -57,7 +56,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
 
 def rung_survival(sweep: Sweep) -> go.Figure:
     """How many trials came to each rung, and what became of them there."""
-    title, trials = "Survival from rung to rung", searched(sweep)
+    title, trials = "Survival from rung to rung", sweep.record.searched
     if not any(trial.epochs for trial in trials):
         return look.blank(title, "No epoch has been reported yet.")
     last = max(max(trial.epochs, default=0) for trial in trials)

@@ -12,7 +12,7 @@ from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_sl
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
-from sweeps.analysis.fidelity import Fidelity, fidelity, searched
+from sweeps.analysis.fidelity import Fidelity, fidelity
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import count
@@ -29,8 +29,8 @@ HEIGHT = 220
 def history(sweep: Sweep) -> go.Figure:
     """The best score so far, against trials that ended and against epochs spent."""
     title = f"Best {_metric(sweep)} so far"
-    ended = sorted((t for t in searched(sweep) if t.end is not None), key=lambda t: (t.end, t.number))
-    if not any(trial.best_score(sweep.record.mode) is not None for trial in searched(sweep)):
+    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
+    if not any(trial.best_score(sweep.record.mode) is not None for trial in sweep.record.searched):
         return look.blank(title, NO_SCORE)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     _add_ended(figure, sweep, ended)
@@ -186,7 +186,7 @@ def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
     """Epochs spent by all trials until the best score rose, and that score."""
     reports = sorted(
         (row.time, row.score if trial.status not in ("failed", "diverged") else math.nan)
-        for trial in searched(sweep)
+        for trial in sweep.record.searched
         for row in trial.epochs.values()
     )
     sign = 1 if sweep.record.mode == "max" else -1
