@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sweeps.influence import ENOUGH, Influence, influence
+from sweeps.fidelity import LEAST_TO_FIX, Influence, influence, trainables
 from sweeps.lessons import (
     FEW,
     DeadRegion,
@@ -61,17 +61,16 @@ def advise(sweep: Sweep) -> Advice:
     """What the sweep says to try next, however few of its trials ended."""
     record = sweep.record
     seen = ranked(record)
-    names = list(dict.fromkeys(trial.trainable for trial in record.searched))
-    parts = [ranked(record, name) for name in names]
+    parts = {name: ranked(record, name) for name in trainables(record)}
     widen: list[Edge] = []
     cut: list[DeadRegion] = []
     found: list[Influence] = []
-    for part in parts:
+    for name, part in parts.items():
         words = words_of(part.trials)
         if len(part.order) >= FEW and not _is_constant(part):
             widen += edges(part.best, part.trials, words)
         cut += dead_regions(part.trials, part.good, words)
-        if (of_part := influence(record, part.trials)) is not None:
+        if (of_part := influence(record, name)) is not None:
             found.append(of_part)
     matter = {edge.knob for edge in widen} | {region.knob for region in cut}
     checks = rung_checks(record, seen)
@@ -190,15 +189,17 @@ def _on_region(region: DeadRegion, record: Record) -> str:
 
 
 def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked) -> Iterator[str]:
-    for knob, each in advice.fix:
-        later = " What it does to trials that train longer is not known." if each.epoch < seen.epoch else ""
+    for knob, of_knob in advice.fix:
+        at, early = of_knob.at, of_knob.early
+        less = "" if early.epoch == at.epoch else f", and {early.percent(knob)} by {early.words}"
+        later = " What it does to trials that train longer is not known." if at.epoch < seen.epoch else ""
         yield (
-            f"{knob} explains {100 * each.shares[knob]:.1f} % of the spread at epoch {each.epoch} "
-            f"(fANOVA, {each.trials} trials): fix it.{later}"
+            f"{knob} decided {at.percent(knob)} of which trials came among the best {100 * at.top:.0f} % "
+            f"(PED-ANOVA: {at.words}{less}): fix it.{later}"
         )
     if not found and seen.order and not _is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (
-            f"Which knobs matter can't be told yet: that takes {ENOUGH} trials with a score "
+            f"Which knobs matter can't be told yet: that takes {LEAST_TO_FIX} trials with a score "
             "at the same epoch."
         )
 

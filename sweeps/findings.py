@@ -109,7 +109,7 @@ def sureness(sweep: Sweep) -> list[str]:
         return [f"How sure is that? {_one_seed(sweep)} {_to_confirm(sweep)}"]
     if len(confirmed) == 1:
         return ["How sure is that? No other trial has been trained again, so another one may be as good."]
-    return [f"How sure is that? {_lead(*confirmed[:2], sweep.record.mode)}"]
+    return [f"How sure is that? {_lead(confirmed[0], confirmed[1], sweep.record.mode)}"]
 
 
 def _one_seed(sweep: Sweep) -> str:

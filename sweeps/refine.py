@@ -11,7 +11,7 @@ from typing import Any
 from sweeps import models, registry
 from sweeps.config import SweepConfig
 from sweeps.domains import Form, describe, form, values_of
-from sweeps.influence import influence
+from sweeps.fidelity import influence
 from sweeps.lessons import FEW, SIDES, DeadRegion, Edge, Ranked, dead_regions, edges, ranked, words_of
 from sweeps.lineage import Parent
 from sweeps.ranges import applied, grid_range, range_of_domain, text_of
@@ -103,16 +103,14 @@ def _learn(parents: Sequence[Parent], name: str, prefix: str, keep: float) -> _L
     words = words_of(trials)
     good = [trial for part in seen for trial in part.good]
     best = [trial for part in seen if _can_judge(part) for trial in part.best]
-    found = [influence(p.record, part.trials) for p, part in zip(parents, seen, strict=True)]
-    shares = [each.shares for each in found if each is not None]
-    without = [each.without for each in found if each is not None]
-    nowhere = {knob for knob in set().union(*without) if all(knob in each for each in without)}
+    found = [each for parent in parents if (each := influence(parent.record, name)) is not None]
+    nowhere = {knob for each in found for knob in each.without if all(knob in one.without for one in found)}
     return _Learnt(
         seen,
         prefix,
         {(edge.knob, edge.side): edge for edge in (edges(best, trials, words) if best else [])},
         dead_regions(trials, good, words),
-        {knob: max(each[knob] for each in shares) for knob in nowhere},
+        {knob: max(each.at.importances[knob] for each in found) for knob in nowhere},
     )
 
 
@@ -163,7 +161,7 @@ def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tup
     if form(domain) in ("sample_from", "normal"):
         return None, ""
     if told in learnt.without_influence and values and not matters:
-        return values[0], f"no influence: {100 * learnt.without_influence[told]:.1f} % of the spread"
+        return values[0], f"no influence: it decided {100 * learnt.without_influence[told]:.1f} %"
     old = range_of_domain(domain)
     if old is not None:
         return _new_range(old, values, knob, learnt)

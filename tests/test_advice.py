@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeps import results
+from sweeps import analysis, results
 from sweeps.advice import Advice, advise
+from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
 from sweeps.lessons import ranked
 from sweeps.outlook import gain
 from sweeps.record import Record
 from sweeps.results import load
 from sweeps.scales import Range, are_ordered, range_of
+from tests import kinds
 from tests.conftest import propose
 from tests.kinds import rerun
 from tests.searched import peak, searched
@@ -106,14 +108,74 @@ def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
     assert "6 of 6 diverged trials have act = none; no other trial lies there: cut it off." in advice.lines
 
 
-def test_a_knob_without_influence_is_to_be_fixed(tmp_path: Path) -> None:
-    advice = advice_on(tmp_path, peak(0.03), num_trials=50)
-    assert "hidden" in [knob for knob, _ in advice.fix]
-    assert "lr" not in [knob for knob, _ in advice.fix]
-    how = advice.fix[0][1]
-    assert (how.epoch, how.trials) == (3, 50), "of all trials: those that went on were chosen by their scores"
-    assert "hidden explains" in text(advice)
-    assert "trials that train longer is not known" in text(advice)
+def test_a_knob_without_influence_is_to_be_fixed_with_the_figures_own_numbers(tmp_path: Path) -> None:
+    sweep = searched(tmp_path, "s", peak(0.03), num_trials=100, scheduler="none", max_epochs=1)
+    advice = advise(sweep)
+    assert [knob for knob, _ in advice.fix] == ["hidden"]
+    found = advice.fix[0][1].at
+    assert found.words == "scores at epoch 1, of 100 of 100 trials"
+    figure = analysis.importance(sweep)
+    drawn = dict(zip(figure.data[0].y, figure.data[0].text, strict=True))
+    (line,) = [line for line in advice.lines if "PED-ANOVA" in line]
+    assert line == (
+        f"hidden decided {drawn['hidden']} of which trials came among the best 10 % "
+        f"(PED-ANOVA: {found.words}): fix it."
+    )
+    assert found.words in figure.layout.title.subtitle.text
+
+
+def pruned_by_lr(folder: Path, momentum_matters: float, trials: int = 120) -> results.Sweep:
+    """All train an epoch, which the rate decides; the best third goes on to epoch 9, where nothing is left of
+    that. `idle` decides nothing."""
+    record = Record.create(folder, "s", "max", {"metric": "acc", "trainable": "toy", "max_epochs": 9})
+    unit = FloatDistribution(0, 1)
+    with record.together():
+        for number in range(trials):
+            params = {name: (number * prime % trials) / trials for name, prime in PRIMES.items()}
+            propose(record, params, dict.fromkeys(params, unit), trainable="toy")
+            last = 9 if params["lr"] > 2 / 3 else 1
+            for epoch in {1, last}:
+                score = params["lr"] if epoch == 1 else momentum_matters * params["momentum"] + 0.5
+                record.report(number, epoch, score, {"acc": score}, 0.1)
+            record.end(number, "finished" if last == 9 else "pruned")
+    return load(folder)
+
+
+PRIMES = {"lr": 7, "momentum": 37, "idle": 91}
+"""Their multiples modulo 120 are as far apart as can be."""
+
+
+def test_a_knob_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
+    found = influence(pruned_by_lr(tmp_path, momentum_matters=0.4).record, "toy")
+    assert found is not None
+    assert (found.at.epoch, len(found.at.scores), found.early.epoch) == (9, 39, 1)
+    assert found.at.importances["momentum"] > 0.5
+    assert found.early.importances["lr"] > 0.5
+    assert found.early.importances["momentum"] < NO_INFLUENCE
+    assert not {"lr", "momentum"} & set(found.without)
+
+
+def test_that_few_trained_long_is_said_where_that_may_matter(tmp_path: Path) -> None:
+    advice = advise(pruned_by_lr(tmp_path, momentum_matters=0.4, trials=40))
+    fixed = dict(advice.fix)
+    assert (fixed["momentum"].at.epoch, advice.epoch) == (1, 9)
+    assert "(PED-ANOVA: scores at epoch 1, of 40 of 40 trials): fix it. What it does to trials that" in text(
+        advice
+    )
+
+
+def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -> None:
+    sweep = load(kinds.write("several", tmp_path / "several"))
+    figure = analysis.importance(sweep)
+    shares = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))
+    for name in ("cnn", "mlp"):
+        assert math.fsum(share for knob, share in shares.items() if knob.startswith(name)) == pytest.approx(
+            100
+        )
+        own = fidelity(sweep.record, name)
+        assert own is not None
+        assert shares[f"{name}.lr"] == pytest.approx(100 * own.importances[f"{name}.lr"])
+    assert influence(sweep.record, "cnn") is None, "20 trials"
 
 
 def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
@@ -268,9 +330,9 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
         told = Told({"lr": lr, "x": (number % 97) / 97}, {"lr": LR, "x": FloatDistribution(0, 1)})
         row = TrialRow(number, told.params, 0, 0.0, told=told, status="finished")
         row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
-        record.trials.append(row)
+        record._list(row)
         record._rank_epoch(row, 1)
-    advice = advise(results.Sweep(tmp_path, record.about, None, None, record))
+    advice = advise(results.Sweep(record))
     assert [edge.knob for edge in advice.widen] == ["lr"]
     assert [knob for knob, _ in advice.fix] == ["x"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-from sweeps import analysis, results
-from sweeps.analysis import again, costs, fidelity, look, trouble
+from sweeps import analysis, fidelity, results
+from sweeps.analysis import again, costs, look, trouble
 from sweeps.results import Sweep
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn, rerun
@@ -59,7 +59,7 @@ def test_what_can_be_drawn_is_drawn(kind: str, sweeps: dict[str, Sweep]) -> None
 
 
 def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep]) -> None:
-    found = fidelity.fidelity(sweeps["pruned"])
+    found = fidelity.fidelity(sweeps["pruned"].record)
     assert found is not None
     assert (found.epoch, len(found.scores)) == (1, 30), "20 are needed, and 10 came to epoch 3"
     record = sweeps["pruned"].record
@@ -70,13 +70,13 @@ def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep])
 
 
 def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dict[str, Sweep]) -> None:
-    found = fidelity.fidelity(sweeps["running"])
+    found = fidelity.fidelity(sweeps["running"].record)
     assert found is not None
     assert (found.epoch, sorted(found.scores)) == (3, [0, 1, 2, 3, 4, 5])
 
 
 def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> None:
-    found = fidelity.fidelity(sweeps["pruned"])
+    found = fidelity.fidelity(sweeps["pruned"].record)
     assert found is not None
     shares = found.importances
     assert next(iter(shares)) == "lr"
@@ -94,12 +94,12 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
 )
 def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps: dict[str, Sweep]) -> None:
     assert why in analysis.why_blank(analysis.importance(sweeps[kind]))
-    found = fidelity.fidelity(sweeps[kind])
+    found = fidelity.fidelity(sweeps[kind].record)
     assert found is None or found.importances == {}
 
 
 def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
-    found = fidelity.fidelity(sweeps["several"])
+    found = fidelity.fidelity(sweeps["several"].record)
     assert found is not None
     knobs = [f"{model}.{name}" for model in ("cnn", "mlp") for name in ("lr", "momentum", "width")]
     assert sorted(found.tried.ranges) == sorted(["trainable", *knobs])
@@ -253,7 +253,7 @@ def test_reruns_show_their_spread_and_stay_out_of_the_search(tmp_path: Path) -> 
     assert list(means.y) == pytest.approx([0.75, 0.65]), "the score that it was chosen for is not in it"
     assert list(means.error_y.array) == pytest.approx([0.0, 0.1 / math.sqrt(2)])
     assert list(search.y) == [0.8, 0.9]
-    found = fidelity.fidelity(sweep)
+    found = fidelity.fidelity(sweep.record)
     assert found is not None
     assert sorted(found.scores) == [0, 1]
 

@@ -159,7 +159,7 @@ def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
 
 
 def test_knobs_without_influence_stand_still_and_what_was_learnt_of_them_counts(place: Path) -> None:
-    searched(place, "wide", peak(0.03), num_trials=50)
+    searched(place, "wide", peak(0.03), num_trials=50, scheduler="none", max_epochs=1)
     plan = refined("results/wide")
     assert "hidden" not in ranges_of(plan)
     assert plan.config.ranges["hidden"] in range(8, 72, 8)

@@ -123,7 +123,7 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
         record.report(rerun.number, 1, score, {"val_acc": score}, 1.0)
         record.end(rerun.number, "finished")
     rows = results.compare([tmp_path])
-    assert rows["best_score"].to_pylist() == [0.9]
+    assert (rows["best_score"].to_pylist(), rows["trials"].to_pylist()) == ([0.9], [2])
     assert rows["confirmed_score"].to_pylist() == [pytest.approx(0.65)]
     assert "val_acc 0.65 (mean)" in comparison.printed(rows, None)
 

@@ -12,7 +12,7 @@ from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_sl
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
-from sweeps.analysis.fidelity import Fidelity, fidelity
+from sweeps.fidelity import Fidelity, fidelity, trainables
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import count
@@ -46,7 +46,7 @@ def history(sweep: Sweep) -> go.Figure:
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
     """A line per trial through its score and its knobs."""
-    found, title = fidelity(sweep), "Parallel coordinates"
+    found, title = fidelity(sweep.record), "Parallel coordinates"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
         return look.blank(title, _why_not(found, trials=2, knobs=1))
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
@@ -61,7 +61,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
 
 def slices(sweep: Sweep) -> go.Figure:
     """The score against each knob by itself, the most important knobs first."""
-    found, title = fidelity(sweep), "Each knob by itself"
+    found, title = fidelity(sweep.record), "Each knob by itself"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
         return look.blank(title, _why_not(found, trials=2, knobs=1))
     knobs = _ranked(found)[:MOST_KNOBS]
@@ -85,7 +85,7 @@ def slices(sweep: Sweep) -> go.Figure:
 
 def contour(sweep: Sweep) -> go.Figure:
     """The score over each two of the most important knobs."""
-    found, title = fidelity(sweep), "Knobs two by two"
+    found, title = fidelity(sweep.record), "Knobs two by two"
     if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
         return look.blank(title, _why_not(found, trials=5, knobs=2))
     study = found.study(MOST_CELLS)
@@ -118,12 +118,16 @@ def importance(sweep: Sweep) -> go.Figure:
 
     Not by `plot_param_importances`, which would evaluate them once more.
     """
-    found, title = fidelity(sweep), "Importance of the knobs"
-    why = NO_SCORE if found is None else found.why_no_importance
-    if why or found is None:
-        return look.blank(title, why)
-    shares = dict(reversed(found.importances.items()))
-    text = [f"{100 * share:.0f} %" if share >= 0.01 else "under 1 %" for share in shares.values()]
+    title, record = "Importance of the knobs", sweep.record
+    names = trainables(record)
+    by_name = {name: fidelity(record, name) for name in names}
+    whys = {name: NO_SCORE if at is None else at.why_no_importance for name, at in by_name.items()}
+    found = {name: at for name, at in by_name.items() if at is not None and not whys[name]}
+    if not found:
+        return look.blank(title, next(iter(whys.values()), NO_SCORE))
+    shares = {knob: share for at in found.values() for knob, share in at.importances.items()}
+    shares = dict(reversed(shares.items()))
+    text = [at.percent(knob) for at in found.values() for knob in at.importances][::-1]
     bar = go.Bar(
         x=[100 * share for share in shares.values()],
         y=list(shares),
@@ -137,11 +141,14 @@ def importance(sweep: Sweep) -> go.Figure:
     most = 115 * max(shares.values())
     figure.update_xaxes(title_text="share of what all knobs decide, %", range=[0, most])
     figure.update_yaxes(type="category")
-    says = (
-        f"How much each knob decided whether a trial came among the best {100 * found.top:.0f} % "
-        f"(PED-ANOVA): {found.words}."
-    )
-    figure = look.dress(figure, title, says, height=150 + 34 * len(found.tried.ranges))
+    of_best = {name: f"best {100 * at.top:.0f} % (PED-ANOVA): {at.words}" for name, at in found.items()}
+    if len(names) == 1:
+        says = f"How much each knob decided whether a trial came among the {of_best[names[0]]}."
+    else:
+        of_best |= {name: why for name, why in whys.items() if why}
+        each = "; ".join(f"{name}, {of_best[name]}".rstrip(".") for name in names)
+        says = f"How much each knob decided whether a trial came among the best of its trainable. {each}."
+    figure = look.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
 
 

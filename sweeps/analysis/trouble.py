@@ -17,7 +17,7 @@ from plotly.subplots import make_subplots
 from scipy.stats import hypergeom
 
 from sweeps.analysis import look
-from sweeps.analysis.fidelity import Tried, tried
+from sweeps.fidelity import Tried, tried
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.values import Knob

@@ -1,7 +1,8 @@
 """The trials of a sweep at one fidelity, as a study of Optuna's: what figures and importances are made of.
 
 With early stopping few trials are complete, and those that are were chosen. So a study is made of the scores
-at one epoch, the highest that enough trials reached: scores of different epochs are never compared.
+at one epoch, the highest that enough trials reached: scores of different epochs are never compared. Figures
+of knobs and the advice on them look at the same one, so that they quote the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState, create_trial
 
 from sweeps.record import Record
-from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.values import Knob
 from training.words import count
@@ -39,6 +39,12 @@ ENOUGH_SHARE = 0.1
 """Of all trials, likewise: of many, the few that came to the end are all alike."""
 MOST_SHARE = 2 / 3
 """Of those that reached any epoch: more are never asked for."""
+NO_INFLUENCE = 0.02
+"""Importance below which a knob counts as one without influence."""
+NEARLY_ALL = 0.9
+"""Of the trials that did not fail or diverge."""
+LEAST_TO_FIX = 30
+"""Trials below which no knob is said to be without influence: in fewer, chance hides one that has some."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,10 @@ class Fidelity:
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
             return get_param_importances(self.study(), evaluator=evaluator)
 
+    def percent(self, knob: str) -> str:
+        """Importance of a knob, in words."""
+        return f"{100 * self.importances[knob]:.1f} %"
+
     def study(self, most: int | None = None) -> optuna.Study:
         """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
 
@@ -136,34 +146,91 @@ class Fidelity:
             )
 
 
-_FOUND: WeakKeyDictionary[Record, tuple[tuple[int, int], Fidelity | None]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class Influence:
+    """Which knobs of a trainable showed no influence, and where that was looked for.
+
+    At one fidelity it would not be safe to say: trials that went far are survivors, whose values of a knob
+    that decided early are all alike, so that it seems to decide nothing; and the first epochs don't show what
+    matters later. A knob is without influence where neither shows any.
+    """
+
+    at: Fidelity
+    """What the figures show."""
+    early: Fidelity
+    """The last epoch that nearly all trials reached; mostly the same one without early stopping."""
+
+    @property
+    def without(self) -> list[str]:
+        """Knobs without influence at both, of those that all trials have."""
+        return [
+            knob
+            for knob, share in self.at.importances.items()
+            if max(share, self.early.importances.get(knob, 1.0)) < NO_INFLUENCE
+            and all(knob in self.early.tried.params[number] for number in self.early.scores)
+        ]
 
 
-def fidelity(sweep: Sweep) -> Fidelity | None:
-    """As `_fidelity`, found once: importances and studies take time."""
-    state = (len(sweep.record.trials), sum(len(trial.epochs) for trial in sweep.record.trials))
-    known = _FOUND.get(sweep.record)
-    if known is None or known[0] != state:
-        known = _FOUND[sweep.record] = (state, _fidelity(sweep))
-    return known[1]
+_Known = tuple[tuple[int, int], dict[tuple[str, int], Fidelity]]
+_FOUND: WeakKeyDictionary[Record, _Known] = WeakKeyDictionary()
+"""Of a record as far as it was, what was found by trainable and epoch: importances and studies take time."""
 
 
-def _fidelity(sweep: Sweep) -> Fidelity | None:
+def trainables(record: Record) -> list[str]:
+    """What its trials trained, as it was named to the sweep."""
+    return list(dict.fromkeys(trial.trainable for trial in record.searched))
+
+
+def fidelity(record: Record, trainable: str | None = None) -> Fidelity | None:
     """The highest epoch that enough trials reached; None while there is no score. In a small sweep two thirds
-    are enough: one trial that broke down early must not decide for all."""
-    trials = sweep.record.searched
-    reached = Counter(e for trial in trials for e, row in trial.epochs.items() if math.isfinite(row.score))
+    are enough: one trial that broke down early must not decide for all.
+
+    Args:
+        record: what was tried.
+        trainable: of several, the one whose trials are meant; None for all.
+    """
+    trials = _trials(record, trainable)
+    reached = _reached(trials)
     if not reached:
         return None
     enough = max(ENOUGH, math.ceil(ENOUGH_SHARE * len(trials)))
     enough = min(enough, math.ceil(MOST_SHARE * max(reached.values())))
-    epoch = max(epoch for epoch, times in reached.items() if times >= enough)
-    scores = {
-        trial.number: trial.epochs[epoch].score
-        for trial in trials
-        if epoch in trial.epochs and math.isfinite(trial.epochs[epoch].score)
-    }
-    return Fidelity(epoch, scores, tried(trials), sweep.record.mode, len(trials))
+    return _at(record, trainable, max(epoch for epoch, times in reached.items() if times >= enough))
+
+
+def influence(record: Record, trainable: str) -> Influence | None:
+    """What the trials of a trainable say of its knobs; None where they can't say which are without."""
+    trials = [t for t in _trials(record, trainable) if t.status not in ("failed", "diverged")]
+    needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(trials)))
+    common = max((epoch for epoch, times in _reached(trials).items() if times >= needed), default=None)
+    at = fidelity(record, trainable)
+    if at is None or common is None or not at.importances:
+        return None
+    return Influence(at, _at(record, trainable, common))
+
+
+def _trials(record: Record, trainable: str | None) -> list[TrialRow]:
+    return [trial for trial in record.searched if trainable in (None, trial.trainable)]
+
+
+def _reached(trials: Sequence[TrialRow]) -> Counter[int]:
+    """Epoch to how many trials have a finite score there."""
+    return Counter(e for trial in trials for e, row in trial.epochs.items() if math.isfinite(row.score))
+
+
+def _at(record: Record, trainable: str | None, epoch: int) -> Fidelity:
+    """The trials with a finite score at an epoch, made once."""
+    state = (len(record.trials), sum(len(trial.epochs) for trial in record.trials))
+    if _FOUND.get(record, (None,))[0] != state:
+        _FOUND[record] = (state, {})
+    which = "" if trainable is None or len(trainables(record)) == 1 else trainable
+    known = _FOUND[record][1]
+    if (which, epoch) not in known:
+        trials = _trials(record, which or None)
+        scores = {t.number: t.epochs[epoch].score for t in trials if epoch in t.epochs}
+        finite = {number: score for number, score in scores.items() if math.isfinite(score)}
+        known[which, epoch] = Fidelity(epoch, finite, tried(trials), record.mode, len(trials))
+    return known[which, epoch]
 
 
 def tried(trials: Sequence[TrialRow]) -> Tried:
