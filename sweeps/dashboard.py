@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from sweeps.config import JOURNAL
+from sweeps.results import no_sweep
 from training import flags
 from training.command_line import status_of
-from training.values import UserError, nearest
+from training.values import UserError
 from training.words import place
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     flags.add(parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0])
     values = parser.values_of(tokens, {"port": int, "host": str}, "; give one sweep, as results/NAME")
     if values.folder is None:
-        raise UserError(f"give the folder of a sweep, as results/NAME.{_sweeps_here()}")
+        raise UserError("give the folder of a sweep, as results/NAME")
     if values.port is not None and not 0 <= values.port <= 65535:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
     folder = Path(values.folder).expanduser()
-    if not (folder / JOURNAL).is_file():
-        raise UserError(f"{values.folder}: no sweep here: {JOURNAL} is missing.{_sweeps_here(values.folder)}")
+    if (why := no_sweep(folder)) is not None:
+        raise UserError(why)
     return folder.resolve(), values.host, values.port
 
 
@@ -220,12 +221,6 @@ def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:
     """As optuna-dashboard answers, so that its pages show the reason."""
     start_response(status, [("Content-Type", "application/json")])
     return [json.dumps({"reason": reason}).encode()]
-
-
-def _sweeps_here(typed: str = "") -> str:
-    known = sorted(str(path.parent) for path in Path("results").glob(f"[!.]*/{JOURNAL}"))
-    listed = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
-    return nearest(typed, known) + listed
 
 
 if __name__ == "__main__":

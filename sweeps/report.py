@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from training import durable, flags
 from training.command_line import status_of
-from training.values import UserError, nearest
+from training.values import UserError
 from training.words import place, size
 
 if TYPE_CHECKING:
@@ -86,12 +86,8 @@ def _report(arguments: Sequence[str] | None) -> int:
 
     try:
         sweep = results.load(folder)
-    except FileNotFoundError as error:
-        beside = sorted(str(path.parent) for path in folder.parent.glob("[!.]*/record.journal"))
-        there = f" Sweeps there are: {', '.join(beside[-8:])}." if beside else ""
-        raise UserError(f"{error}.{nearest(str(folder), beside)}{there}") from None
     except (OSError, RecordUnreadable) as error:
-        raise UserError(str(error)) from None
+        raise UserError(results.no_sweep(folder) or str(error)) from None
     try:
         written = write(sweep, output)
     except OSError as error:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # `--help` answers at once
 
 COMMAND = "python -m sweeps.results"
 RESULTS = "results"
+MOST_LISTED = 8
+"""Sweeps named to who gives a folder that is none."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,35 @@ def load(folder: str | Path) -> Sweep:
     from sweeps.record import Record
 
     return Sweep(Record.read(Path(folder)))
+
+
+def no_sweep(folder: Path) -> str | None:
+    """What is there in place of a sweep, and which one may be meant; None where there is a record."""
+    if (folder / JOURNAL).is_file():
+        return None
+    if not folder.exists():
+        what = "no such folder"
+    elif not folder.is_dir():
+        what = "not a folder"
+    elif (folder / SETTINGS_FILE).is_file():
+        what = "a run of training.fit, no sweep"
+    elif within := sweeps_in(folder):
+        return f"{place(folder)}: no sweep, but a folder of sweeps: {_listed(within)}"
+    else:
+        what = f"no sweep here: {JOURNAL} is missing"
+    beside = sweeps_in(folder.parent)
+    near = [path for path in beside if nearest(folder.name, [Path(path).name])]
+    meant = nearest(str(folder), near) or (f" Sweeps there are: {_listed(beside)}" if beside else "")
+    return f"{place(folder)}: {what}.{meant}"
+
+
+def sweeps_in(folder: Path) -> list[str]:
+    """Folders of sweeps there, as they are typed."""
+    return sorted(str(path.parent) for path in folder.glob(f"[!.]*/{JOURNAL}"))
+
+
+def _listed(known: Sequence[str]) -> str:
+    return ", ".join([*known[:MOST_LISTED], *(["..."] if len(known) > MOST_LISTED else [])])
 
 
 def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:
@@ -164,22 +195,7 @@ def _read(folders: Sequence[Path]) -> Iterator[Record]:
         try:
             yield Record.read(folder)
         except (OSError, RecordUnreadable) as error:
-            why = _no_such(folder) or str(error)
-            screen.print(why, markup=False, highlight=False, soft_wrap=True)
-
-
-def _no_such(folder: Path) -> str | None:
-    """What is there in place of a sweep's folder; None where that is the record's to say."""
-    if not folder.exists():
-        known = [str(path) for path in folder.parent.glob("[!.]*")] if folder.parent.is_dir() else []
-        return f"{place(folder)}: no such folder.{nearest(str(folder), known)}"
-    if not folder.is_dir():
-        return f"{place(folder)}: not a folder"
-    if (folder / SETTINGS_FILE).is_file():
-        return f"{place(folder)}: a run of training.fit, no sweep"
-    if any(folder.glob(f"[!.]*/{JOURNAL}")):
-        return f"{place(folder)}: no sweep, but a folder of sweeps: give {place(folder)}/*"
-    return None
+            screen.print(no_sweep(folder) or error, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

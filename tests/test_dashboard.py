@@ -208,7 +208,9 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
     ("arguments", "message"),
     [
         ([], "give the folder of a sweep, as results/NAME"),
-        (["SWEEPS/missing"], r"missing: no sweep here: record\.journal is missing\."),
+        (["SWEEPS/ss"], r"ss: no such folder\. Did you mean '.*/s'\?"),
+        (["SWEEPS/missing"], r"missing: no such folder\. Sweeps there are: .*/s$"),
+        (["SWEEPS"], "no sweep, but a folder of sweeps: .*/s$"),
         (["SWEEPS/s", "--prt", "1"], "--prt: no such flag. Did you mean '--port'?"),
         (["SWEEPS/s", "--port", "70000"], "--port 70000: must be from 0 .* to 65535"),
         (["SWEEPS/s", "--port", "x"], "--port x: must be a whole number"),
