@@ -2,16 +2,13 @@
 
 An append-only Optuna journal, written by one process (several would hand out trials twice): the driver.
 Each word is in the file before it counts, and synced to the disk; those of a turn of Tune's loop at its end,
-together. Searchers, schedulers, the screen and the tables read `trials`; none keeps a truth of its own. The
-optuna-dashboard package opens it as it is.
+together. The optuna-dashboard package opens it as it is.
 """
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import logging
-import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,9 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.config import JOURNAL
-from sweeps.confirmed import Confirmed, Reruns
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
-from sweeps.leaders import Leaders
 from sweeps.points import Point, Told
 from sweeps.rows import (
     EPOCH,
@@ -39,6 +34,7 @@ from sweeps.rows import (
     row_of,
     template_of,
 )
+from sweeps.standing import Standing
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
@@ -54,34 +50,24 @@ _STATES = {
 }
 
 
-class Record:
+class Record(Standing):
     """The trials of a sweep in memory, each change in its file before it counts.
 
     `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
     """
 
     def __init__(self, folder: Path, journal: Journal, storage: JournalStorage, study_id: int) -> None:
+        super().__init__(storage.get_study_user_attrs(study_id))
         self.folder = folder
         self.together = journal.together  # a block whose words reach the disk at its end, at once
         self._storage = storage
         self._study_id = study_id
         self._ids: list[int] = []
-        self._scores: dict[int, dict[int, float]] = {}
-        self._live: dict[int, TrialRow] = {}
-        self.halvings: dict[tuple[int, int], list[int]] = {}
-        """First trial of a bracket and rung to those that went on there: follows from the rest."""
         self._last_report = 0.0
         self._run_began: float | None = None
         self.cut_bytes = 0
         """Of the end of the file that was torn, when it was opened to go on."""
-        self.trials: list[TrialRow] = []
-        self.searched: list[TrialRow] = []
-        """Those of them that the search has proposed: all but reruns."""
-        self.about: dict[str, Any] = dict(storage.get_study_user_attrs(study_id))
-        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome and test."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
-        self._leaders = Leaders(self.mode)
-        self.reruns = Reruns(self.mode)
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
             self._take_in(frozen)
         reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
@@ -144,19 +130,6 @@ class Record:
         return Record.read, (self.folder,)
 
     @property
-    def mode(self) -> str:
-        return str(self.about["mode"])
-
-    @property
-    def live(self) -> list[TrialRow]:
-        """Trials that were proposed and have not ended."""
-        return list(self._live.values())
-
-    def scores_at(self, epoch: int) -> Mapping[int, float]:
-        """Number to finite score of each searched trial that reported this epoch, first come first."""
-        return self._scores.get(epoch, {})
-
-    @property
     def elapsed_s(self) -> float:
         """How long the sweep has run: all runs before, each up to its last word, and this one."""
         of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
@@ -180,31 +153,6 @@ class Record:
     def start_clock(self) -> None:
         """A run begins: the time that passes counts from here."""
         self._run_began = time.monotonic()
-
-    def best(self) -> TrialRow | None:
-        """The trial whose reruns are the best where the top is confirmed, else the first of the leaders."""
-        confirmed = self.confirmed()
-        if confirmed and confirmed[0].scores:
-            return self.trials[confirmed[0].number]
-        leaders = self.leaders(1)
-        return self.trials[leaders[0]] if leaders else None
-
-    def confirmed(self) -> list[Confirmed]:
-        """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
-        asked = self.about.get("confirm")
-        return self.reruns.standing(asked, self.leaders(asked["top"]) if asked else [])
-
-    def nth(self, number: int) -> int:
-        """Which of the searched trials one is, from 0; its number, where nothing was rerun before it."""
-        return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
-
-    def leaders(self, count: int) -> list[int]:
-        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie."""
-        return self._leaders.first(count)
-
-    def would_lead(self, number: int, count: int = 1) -> bool:
-        """Whether a trial, if it ended well now, would be among so many best."""
-        return self._leaders.would_lead(self.trials[number], count)
 
     def begin(
         self, point: Point, words: Told, seed: int, confirms: int | None = None, origin: str = ""
@@ -296,22 +244,6 @@ class Record:
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
-
-    def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
-        if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
-            self._scores.setdefault(epoch, {})[trial.number] = score
-
-    def _list(self, trial: TrialRow) -> None:
-        self.trials.append(trial)
-        if trial.confirms is None:
-            self.searched.append(trial)
-        else:
-            self.reruns.add(trial)
-
-    def _settle(self, trial: TrialRow) -> None:
-        self._live.pop(trial.number, None)
-        if trial.confirms is None:
-            self._leaders.add(trial)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
         trial = row_of(frozen, self.about.get("trainable", ""))

@@ -1,0 +1,86 @@
+"""The trials of a sweep in memory: which there are, and how they stand to each other.
+
+Searchers, schedulers, the screen and the tables read it; none keeps a truth of its own.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.confirmed import Confirmed, Reruns
+from sweeps.leaders import Leaders
+from sweeps.rows import TrialRow
+
+
+class Standing:
+    """Trials, and who leads: it follows from them alone."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.about: dict[str, Any] = dict(about)
+        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome and test."""
+        self.trials: list[TrialRow] = []
+        self.searched: list[TrialRow] = []
+        """Those of them that the search has proposed: all but reruns."""
+        self.halvings: dict[tuple[int, int], list[int]] = {}
+        """First trial of a bracket and rung to those that went on there: follows from the rest."""
+        self.reruns = Reruns(self.mode)
+        self._leaders = Leaders(self.mode)
+        self._scores: dict[int, dict[int, float]] = {}
+        self._live: dict[int, TrialRow] = {}
+
+    @property
+    def mode(self) -> str:
+        return str(self.about["mode"])
+
+    @property
+    def live(self) -> list[TrialRow]:
+        """Trials that were proposed and have not ended."""
+        return list(self._live.values())
+
+    def scores_at(self, epoch: int) -> Mapping[int, float]:
+        """Number to finite score of each searched trial that reported this epoch, first come first."""
+        return self._scores.get(epoch, {})
+
+    def best(self) -> TrialRow | None:
+        """The trial whose reruns are the best where the top is confirmed, else the first of the leaders."""
+        confirmed = self.confirmed()
+        if confirmed and confirmed[0].scores:
+            return self.trials[confirmed[0].number]
+        leaders = self.leaders(1)
+        return self.trials[leaders[0]] if leaders else None
+
+    def confirmed(self) -> list[Confirmed]:
+        """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
+        asked = self.about.get("confirm")
+        return self.reruns.standing(asked, self.leaders(asked["top"]) if asked else [])
+
+    def nth(self, number: int) -> int:
+        """Which of the searched trials one is, from 0; its number, where nothing was rerun before it."""
+        return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
+
+    def leaders(self, count: int) -> list[int]:
+        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie."""
+        return self._leaders.first(count)
+
+    def would_lead(self, number: int, count: int = 1) -> bool:
+        """Whether a trial, if it ended well now, would be among so many best."""
+        return self._leaders.would_lead(self.trials[number], count)
+
+    def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
+        if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
+            self._scores.setdefault(epoch, {})[trial.number] = score
+
+    def _list(self, trial: TrialRow) -> None:
+        self.trials.append(trial)
+        if trial.confirms is None:
+            self.searched.append(trial)
+        else:
+            self.reruns.add(trial)
+
+    def _settle(self, trial: TrialRow) -> None:
+        self._live.pop(trial.number, None)
+        if trial.confirms is None:
+            self._leaders.add(trial)
