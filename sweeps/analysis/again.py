@@ -27,43 +27,35 @@ def seeds(sweep: Sweep) -> go.Figure:
     if not shown:
         why = "No trial was rerun with another seed."
         return look.blank(title, "No rerun has ended well so far." if record.reruns.numbers else why)
-    figure = go.Figure()
     names = [f"trial {one.number}" for one in shown]
-    points = [
-        (name, rerun.number, rerun.best_score(record.mode))
+    reruns = [
+        (name, rerun)
         for name, one in zip(names, shown, strict=True)
         for rerun in record.reruns.of(one.number)
         if rerun.status == "finished"
     ]
-    figure.add_trace(
-        go.Scatter(
-            x=[name for name, _, _ in points],
-            y=[score for _, _, score in points],
-            text=[f"trial {of}" for _, of, _ in points],
-            mode="markers",
-            name="a rerun",
-            marker={"color": look.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}},
-        )
+    ring = {"color": look.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
+    points = go.Scatter(
+        x=[name for name, _ in reruns],
+        y=[rerun.best_score(record.mode) for _, rerun in reruns],
+        text=[f"trial {rerun.number}" for _, rerun in reruns],
+        name="a rerun",
+        marker=ring,
     )
-    figure.add_trace(
-        go.Scatter(
-            x=names,
-            y=[one.mean for one in shown],
-            error_y={"array": [one.std or 0.0 for one in shown]},
-            mode="markers",
-            name="mean and standard deviation",
-            marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
-        )
+    means = go.Scatter(
+        x=names,
+        y=[one.mean for one in shown],
+        error_y={"array": [one.std or 0.0 for one in shown]},
+        name="mean and standard deviation",
+        marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
     )
-    figure.add_trace(
-        go.Scatter(
-            x=names,
-            y=[record.trials[one.number].best_score(record.mode) for one in shown],
-            mode="markers",
-            name="in the search",
-            marker={"color": look.ORANGE, "symbol": "star", "size": 11},
-        )
+    search = go.Scatter(
+        x=names,
+        y=[record.trials[one.number].best_score(record.mode) for one in shown],
+        name="in the search",
+        marker={"color": look.ORANGE, "symbol": "star", "size": 11},
     )
+    figure = go.Figure([points, means, search]).update_traces(mode="markers")
     figure.update_xaxes(type="category")
     figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
     says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
