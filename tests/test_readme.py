@@ -165,7 +165,7 @@ def test_a_command_of_a_single_run_is_one(line: str, tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_single_runs() -> None:
-    assert len(FITS) == 8
+    assert len(FITS) == 9
 
 
 def blocks_with(word: str) -> str:
