@@ -147,11 +147,12 @@ def _fitting(plan: Plan, parent: Parent, ignored: frozenset[str]) -> tuple[list[
     for model in plan.models:
         prefix = f"{model.name}." if len(plan.models) > 1 else ""
         seen = ranked(parent.record, model.name)
+        has_score = {trial.number for trial in seen.order}
         for trial in _best_first(seen):
             if (point := _point(model, trial)) is None or not _is_point(plan, point):
                 continue
             row = _row(parent, trial, point)
-            if trial in seen.order:
+            if trial.number in has_score:
                 fit.append(row)
             held = {**trial.fixed, **trial.params}
             differs = {
