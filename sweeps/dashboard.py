@@ -175,19 +175,26 @@ def _url(server: _Server) -> str:
 
 
 def _serve(server: _Server, folder: Path) -> None:
-    server.set_app(ReadOnly(folder / JOURNAL))
+    is_of_this_pc = server.server_address[0] == THIS_PC[0]
+    server.set_app(ReadOnly(folder / JOURNAL, THIS_PC if is_of_this_pc else ()))
     server.serve_forever()
 
 
 class ReadOnly:
     """optuna-dashboard as a WSGI application that answers whoever wants to change something with a no.
 
+    Args:
+        path: of the record.
+        names: by which it may be asked for; () for any. A page of the web can give its own name the address
+            of this PC, and would read the record through the browser (DNS rebinding).
+
     Raises:
         UserError: the record can't be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: Sequence[str] = ()) -> None:
         self._path = path
+        self._names = names
         self._turn = threading.Lock()
         self._open()
 
@@ -196,6 +203,10 @@ class ReadOnly:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             reason = "this page is for looking: the record is written by its sweep alone"
             return _no("405 Method Not Allowed", reason, start_response)
+        name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
+        if self._names and name and name not in self._names:
+            reason = f"asked for as {name}: it answers to {' and '.join(self._names)} alone"
+            return _no("403 Forbidden", reason, start_response)
         if environ["PATH_INFO"] in ("", "/", "/dashboard"):
             start_response("302 Found", [("Location", "/dashboard/studies/0")])
             return []

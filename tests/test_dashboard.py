@@ -55,8 +55,7 @@ def sweep(folder: Path) -> Record:
 def served(folder: Path) -> Iterator[str]:
     """The URL of a server in a thread of this process."""
     server = dashboard._listening("127.0.0.1", 0)
-    server.set_app(dashboard.ReadOnly(folder / JOURNAL))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=dashboard._serve, args=(server, folder))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -155,6 +154,17 @@ def test_it_writes_nothing_and_says_so(
     assert json.load(refused.value)["reason"].startswith("this page is for looking")
     assert (tmp_path / JOURNAL).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [JOURNAL]
+
+
+@pytest.mark.parametrize("name", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example"])
+def test_a_name_that_a_page_of_the_web_gave_this_pc_reads_nothing(name: str, tmp_path: Path) -> None:
+    sweep(tmp_path)
+    with served(tmp_path) as url:
+        rebound = urllib.request.Request(f"{url}/api/studies/0", headers={"Host": name})
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(rebound, timeout=30)
+        assert ask(url.replace("127.0.0.1", "localhost") + "/api/studies/0")["name"] == "s"
+    assert "answers to 127.0.0.1 and localhost alone" in json.load(refused.value)["reason"]
 
 
 def test_what_would_write_on_another_way_is_refused_by_the_file(tmp_path: Path) -> None:
