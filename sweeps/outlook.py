@@ -13,6 +13,8 @@ from sweeps.rungs import rungs
 
 WEAK = 0.4
 """A rank correlation below which a rung says little of the end."""
+SURE_Z = 1.645
+"""Of a normal distribution: 95 % lie below."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,15 @@ class RungCheck:
 
     @property
     def is_weak(self) -> bool:
-        return self.correlation is not None and self.correlation < WEAK
+        """Whether the correlation is lower than WEAK beyond doubt. The few survivors of a rung that foretells
+        the end well are alike, and mostly show a low one by chance.
+
+        Fisher's interval, with the variance that ranks have (Fieller, Hartley, Pearson, 1957).
+        """
+        if self.correlation is None:
+            return False
+        error = math.sqrt(1.06 / (self.trials - 3))
+        return self.correlation < math.tanh(math.atanh(WEAK) - SURE_Z * error)
 
 
 def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:

@@ -14,7 +14,7 @@ from sweeps import analysis, results
 from sweeps.advice import Advice, advise
 from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
 from sweeps.lessons import ranked
-from sweeps.outlook import gain
+from sweeps.outlook import RungCheck, gain
 from sweeps.record import Record
 from sweeps.results import load
 from sweeps.scales import Range, are_ordered, range_of
@@ -217,6 +217,16 @@ def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
     assert advice.grace_epochs == 3
     assert "Pruning may be too eager" in text(advice)
     assert advice.command.endswith("--grace-epochs 3")
+
+
+@pytest.mark.parametrize(
+    ("correlation", "trials", "is_weak"), [(0.2, 9, False), (-0.5, 9, True), (0.2, 200, True)]
+)
+def test_few_survivors_whose_ranks_agree_little_do_not_blame_pruning(
+    correlation: float, trials: int, is_weak: bool
+) -> None:
+    """Of 9, a correlation of 0.2 may as well be one of 0.7."""
+    assert RungCheck(1, 27, trials, correlation, 1, 3 * trials).is_weak is is_weak
 
 
 def test_the_gain_is_what_the_second_half_brought_in_any_order(tmp_path: Path) -> None:
