@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from sweeps import flags, run
+from sweeps.config import SweepConfig
 from sweeps.domains import bounds, values_of
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record import Record
@@ -145,6 +146,21 @@ def test_what_was_tried_is_not_tried_again(place: Path) -> None:
     after = carried_out(refined("results/tiny", "--refine-keep", "1"), lambda p: p["hidden"] / 300)
     tried = {trial.params["hidden"] for trial in before.record.trials}
     assert tried.isdisjoint({trial.params["hidden"] for trial in after.record.trials})
+
+
+def test_what_was_broken_off_is_tried_again(place: Path) -> None:
+    """The best point of all may have been training when its sweep was interrupted."""
+    space = space_file("refine_broken", "'hidden': tune.choice([8, 16, 24, 32])")
+    settings: dict[str, Any] = {"trainable": "digits_mlp", "search_space": space, "searcher": "random"}
+    plan = make_plan(
+        SweepConfig(name="broken", results_dir=str(place), num_trials=4, max_epochs=9, **settings)
+    )
+    carried_out(plan, lambda p: p["hidden"] / 300, trials=3)
+    record = Record.reopen(plan.folder)
+    begun = plan.searcher.build(plan.config, plan.space, record).suggest("")
+    record.report(begun["number"], 1, 0.1, {"val_acc": 0.1}, 0.1)
+    after = carried_out(refined("results/broken"), lambda p: p["hidden"] / 300)
+    assert [trial.params for trial in after.record.trials] == [begun["params"]]
 
 
 def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:

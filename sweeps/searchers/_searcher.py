@@ -22,7 +22,7 @@ class RecordSearcher(Searcher):
     """A Tune searcher that reads the record instead of keeping results of its own.
 
     Trials that the record holds unfinished, of a run that broke off, come first; then the anchors of a sweep
-    that refines others. What these tried, and is comparable, is not tried again.
+    that refines others. What these tried to its end, and is comparable, is not tried again.
 
     Args:
         record: what was tried, and how it went.
@@ -47,7 +47,8 @@ class RecordSearcher(Searcher):
         self._has_finished = False
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
-        self._known = {_whole(trial.point) for trial in record.earlier.trials}
+        # One that failed there, or was broken off, has not shown what its point is worth.
+        self._known = {_whole(trial.point) for trial in record.earlier.trials if trial.status != "failed"}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
