@@ -187,15 +187,17 @@ def dead_regions(
     """Ends of ranges, and choices, where most trials failed or diverged, more than chance would put there,
     and none is good. Those that hold the most bad trials come first."""
     numbers = {(id(trial)) for trial in good}
+    regions = sum(len(choices_of(of_knob)) or len(SIDES) for of_knob in words.values())
+    sure = BY_CHANCE / max(1, regions)  # Bonferroni: of many regions, one is dead by chance
     found = []
     for knob, of_knob in words.items():
         having = [trial for trial in trials if knob in trial.told.params]
         rows = [(trial.told.params[knob], _is_bad(trial), id(trial) in numbers) for trial in having]
         old = range_of(of_knob)
         if old is not None:
-            found += _dead_ends(knob, old, rows)
+            found += _dead_ends(knob, old, rows, sure)
         else:
-            found += _dead_choices(knob, choices_of(of_knob), rows)
+            found += _dead_choices(knob, choices_of(of_knob), rows, sure)
     return sorted(found, key=lambda region: -region.bad)
 
 
@@ -207,7 +209,7 @@ Row = tuple[Any, bool, bool]
 """A trial's value of a knob, whether it failed or diverged, whether it is good."""
 
 
-def _dead_ends(knob: str, old: Range, rows: Sequence[Row]) -> list[DeadRegion]:
+def _dead_ends(knob: str, old: Range, rows: Sequence[Row], sure: float) -> list[DeadRegion]:
     found = []
     for side in SIDES:
         inward = sorted(rows, key=lambda row: row[0], reverse=side == "high")
@@ -219,27 +221,29 @@ def _dead_ends(knob: str, old: Range, rows: Sequence[Row]) -> list[DeadRegion]:
             if lead > best_lead and is_last:
                 best_lead, taken = lead, place + 1
         bad = sum(row[1] for row in inward[:taken])
-        if taken < len(inward) and _is_dead(bad, taken, rows):
+        if taken < len(inward) and _is_dead(bad, taken, rows, sure):
             inside, outside = float(inward[taken - 1][0]), float(inward[taken][0])
             limit = old.at((old.share(inside) + old.share(outside)) / 2)
             found.append(DeadRegion(knob, side, limit, bad, sum(row[1] for row in rows), taken))
     return found
 
 
-def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row]) -> list[DeadRegion]:
+def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row], sure: float) -> list[DeadRegion]:
     found = []
     for choice in choices:
         there = [row for row in rows if row[0] == choice]
         bad = sum(row[1] for row in there)
-        if len(there) < len(rows) and not any(row[2] for row in there) and _is_dead(bad, len(there), rows):
+        if len(there) == len(rows) or any(row[2] for row in there):
+            continue
+        if _is_dead(bad, len(there), rows, sure):
             found.append(DeadRegion(knob, None, choice, bad, sum(row[1] for row in rows), len(there)))
     return found
 
 
-def _is_dead(bad: int, trials: int, rows: Sequence[Row]) -> bool:
+def _is_dead(bad: int, trials: int, rows: Sequence[Row], sure: float) -> bool:
     from scipy.stats import hypergeom
 
     if bad < LEAST_BEST or bad < 0.6 * trials:
         return False
     all_bad = sum(row[1] for row in rows)
-    return bool(hypergeom.sf(bad - 1, len(rows), all_bad, trials) <= BY_CHANCE)
+    return bool(hypergeom.sf(bad - 1, len(rows), all_bad, trials) <= sure)

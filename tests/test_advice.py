@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from sweeps import analysis, results
 from sweeps.advice import Advice, advise
 from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
-from sweeps.lessons import ranked
+from sweeps.lessons import dead_regions, ranked, words_of
 from sweeps.outlook import RungCheck, gain
+from sweeps.points import Told
 from sweeps.record import Record
 from sweeps.results import load
+from sweeps.rows import Status, TrialRow
 from sweeps.scales import Range, are_ordered, range_of
 from tests import kinds
 from tests.conftest import propose
@@ -98,6 +101,22 @@ def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
         return math.nan if next(turns) % 4 == 0 else peak(0.03)(params)
 
     assert advice_on(tmp_path, fails, num_trials=24, scheduler="none").cut == ()
+
+
+def test_of_many_knobs_none_is_cut_by_chance() -> None:
+    """A quarter of the trials fails, whatever their knobs are."""
+    ranges = {f"knob{n}": FloatDistribution(0.0, 1.0) for n in range(8)}
+    found = 0
+    for seed in range(40):
+        source = random.Random(seed)
+        trials = []
+        for number in range(100):
+            params = {name: source.random() for name in ranges}
+            status: Status = "failed" if source.random() < 0.25 else "finished"
+            trials.append(TrialRow(number, params, 0, 0.0, told=Told(params, ranges), status=status))
+        good = [trial for trial in trials if trial.status == "finished"][:50]
+        found += bool(dead_regions(trials, good, words_of(trials)))
+    assert found <= 2
 
 
 def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
