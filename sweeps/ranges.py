@@ -99,7 +99,11 @@ def _is_grid(domain: Any) -> bool:
 
 
 def _in_kind(value: float, domain: Any) -> Knob:
-    return int(value) if isinstance(domain, Integer) else float(value)
+    if not isinstance(domain, Integer):
+        return float(value)
+    if value != int(value):
+        raise ValueError("must be a whole number: the space has whole ones there")
+    return int(value)
 
 
 def _between(domain: Any, text: str, choices: Sequence[Any] | None) -> Any:

@@ -74,6 +74,7 @@ def test_one_value_holds_a_knob_still(domain: Any, given: Any, value: Any) -> No
         (tune.uniform(0.0, 1.0), "a..b", "must be LOW..HIGH, two numbers"),
         (tune.uniform(0.0, 1.0), "0.1,0.2", "must be LOW..HIGH, or one value"),
         (tune.loguniform(0.1, 1.0), "0..1", "log scale: LOW must be above 0"),
+        (tune.randint(1, 10), 3.7, "--ranges x=3.7: must be a whole number"),
         (tune.choice([4, 6, 8]), "4,7", "--ranges x=4,7: 7 is none of its choices: 4, 6, 8"),
         (tune.choice([4, 6, 8]), "4..8", "its choices stay choices: give some of 4, 6, 8"),
         (tune.sample_from(lambda spec: 1), "0..1", "tune.sample_from has no range to replace"),
