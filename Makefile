@@ -21,11 +21,12 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(f
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
 
+# Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
 test: data
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
-test-all: data
-	$(BIN)/python -m pytest
+test-all: test
+	$(BIN)/python -m pytest -m slow
 
 # On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
 # with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
