@@ -199,8 +199,8 @@ def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked) -> I
         )
     if not found and seen.order and not _is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (
-            f"Which knobs matter can't be told yet: that takes {LEAST_TO_FIX} trials with a score "
-            "at the same epoch."
+            f"Which knobs could be fixed can't be told yet: that takes {LEAST_TO_FIX} trials of a trainable "
+            "with a score at the same epoch."
         )
 
 

@@ -37,7 +37,7 @@ class Ranked:
     epoch: int
     """At which they are ranked; 0 where none has a score."""
     order: tuple[TrialRow, ...]
-    """Those that reached it with a finite score."""
+    """Those that reached it with a finite score, but for those that failed or diverged later."""
     values: tuple[float, ...]
     """Their scores; larger is better."""
     best: tuple[TrialRow, ...]
@@ -51,7 +51,7 @@ class Ranked:
     @property
     def bad(self) -> list[TrialRow]:
         """Those that failed or diverged."""
-        return [trial for trial in self.trials if trial.status in ("failed", "diverged")]
+        return [trial for trial in self.trials if _is_bad(trial)]
 
 
 def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> Ranked:
@@ -67,7 +67,7 @@ def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> R
     ended = sum(trial.status != "unfinished" or bool(trial.epochs) for trial in trials)
     wanted = max(LEAST_BEST, math.ceil(keep * ended))
     epochs = sorted({epoch for trial in trials for epoch in trial.epochs}, reverse=True)
-    numbers = {trial.number for trial in trials}
+    numbers = {trial.number for trial in trials if not _is_bad(trial)}
     reached = {epoch: len(numbers & record.scores_at(epoch).keys()) for epoch in epochs}
     enough = min(max(wanted, FEW), max(reached.values(), default=0))
     epoch = next((epoch for epoch in epochs if reached[epoch] >= enough > 0), 0)

@@ -200,7 +200,7 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
 def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(0.03), num_trials=24)
     assert advice.fix == ()
-    assert "Which knobs matter can't be told yet: that takes 30 trials" in text(advice)
+    assert "Which knobs could be fixed can't be told yet: that takes 30 trials" in text(advice)
 
 
 def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
@@ -275,6 +275,18 @@ def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: 0.5, num_trials=40)
     assert "val_acc is 0.5 in all 40 trials that reached epoch 9" in advice.lines[0]
     assert (advice.widen, advice.fix, advice.gain, advice.goes_on) == ((), (), None, None)
+
+
+def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> None:
+    """However good it was before that: ranges around it would ask for more of the same."""
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "max_epochs": 2})
+    for place in range(12):
+        number = propose(record, {"lr": 0.001 * 1.5**place}, {"lr": LR}).number
+        record.report(number, 1, place, {"acc": place}, 0.1)
+        record.end(number, "finished" if place < 9 else "failed" if place < 11 else "diverged", "broke")
+    seen = ranked(load(tmp_path).record)
+    assert [trial.number for trial in seen.best] == [8, 7, 6]
+    assert [trial.number for trial in seen.bad] == [9, 10, 11]
 
 
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
