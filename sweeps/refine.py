@@ -57,7 +57,8 @@ def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleTyp
         learnt = _learn(parents, name, prefix, config.refine_keep)
         ignored |= learnt.without_influence.keys()
         if not learnt.best:
-            lines.append(f"{prefix}left as they were: fewer than {FEW} trials with scores that differ")
+            whose = f"those of {name} " if prefix else ""
+            lines.append(f"{whose}left as they were: fewer than {FEW} trials with scores that differ")
         for step in _steps(config, name, file.SPACE, parents, learnt, searcher.TAKES):
             lines.append(f"{prefix}{step.line}")
             if step.new is not None:
