@@ -99,7 +99,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if (plan.folder / export.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / export.FOLDER)}")
         fit_again = command("training.fit", *export.again(plan, best), *flags.machine_given())
-        print(f"Train it again  {fit_again}")
+        print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
         print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(failed)}")

@@ -398,8 +398,8 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
 def test_the_command_that_it_names_gives_the_same_metrics_to_the_bit(
     done: subprocess.CompletedProcess[str], results: Path, environment: dict[str, str]
 ) -> None:
-    named = next(line for line in done.stdout.splitlines() if line.startswith("Train it again"))
-    command = named.removeprefix("Train it again").split()
+    named = next(line for line in done.stdout.splitlines() if line.startswith("Retrain"))
+    command = named.removeprefix("Retrain").split()
     more = ["--name", "again", "--results-dir", str(results)]
     fitted = subprocess.run(
         [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
