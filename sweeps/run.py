@@ -74,7 +74,11 @@ def sweep(config: SweepConfig) -> int:
             resume.begin_run(plan, record)
             notice.begin()
             end = engine.fit(plan, record, offered)
-            test_scores = winner.crown(plan, record, offered, end)
+            try:
+                test_scores = winner.crown(plan, record, offered, end)
+            except KeyboardInterrupt:
+                resume.end_run(record, "interrupted")
+                raise
             resume.end_run(record, end.outcome)
             notice.status = ending.say(plan, record, end, test_scores)
             notice.outcome = end.outcome
