@@ -276,7 +276,7 @@ with dashboard.beside(types.SimpleNamespace(config=config, folder=Path(sys.argv[
     for _ in range(100):
         try:
             shown(url)
-        except OSError:  # refused, or reset in the middle
+        except (OSError, json.JSONDecodeError):  # refused, or broken off in the middle
             return
         time.sleep(0.1)
     pytest.fail("the dashboard outlives its sweep")
