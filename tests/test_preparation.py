@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import ray
 
@@ -318,11 +319,13 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
     while len(parts_of(clips)) < 3:
         assert begun.poll() is None, begun.communicate()
         time.sleep(0.05)
+    children = psutil.Process(begun.pid).children(recursive=True)
+    workers = [child for child in children if "Agent" not in " ".join(child.cmdline())]  # Ray's stay a while
     begun.send_signal(signal.SIGKILL)
     begun.wait()
+    psutil.wait_procs(workers, timeout=60)  # what was under way in them ends
     kept = {path.stem for path in parts_of(clips)}
     assert 3 <= len(kept) < 8
-    time.sleep(1)  # what was under way in its workers ends
     clips.forget_calls()
     data_set = look(clips)
     clips.add("new")  # raw files may come meanwhile
