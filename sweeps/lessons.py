@@ -110,6 +110,7 @@ def edges(
     """Knobs of which the best trial, and more of the best ones than chance would put there, lie at an end of
     the range: in its outer tenth, have the last of its values, or are those nearest to it of all trials."""
     found = []
+    sure = BY_CHANCE / max(1, len(SIDES) * len(words))  # Bonferroni: of many ends, one has them by chance
     for knob, of_knob in words.items():
         if len(best) < LEAST_BEST or any(knob not in trial.told.params for trial in best):
             continue
@@ -126,13 +127,15 @@ def edges(
         else:
             continue
         for side in SIDES:
-            if (at := _at_end(side, shares, all_shares, count)) is not None:
+            if (at := _at_end(side, shares, all_shares, count, sure)) is not None:
                 new = None if old is None else old.wider(side)
                 found.append(Edge(knob, side, at, len(values), old, new, tuple(choices)))
     return found
 
 
-def _at_end(side: Side, best: Sequence[float], trials: Sequence[float], count: int | None) -> int | None:
+def _at_end(
+    side: Side, best: Sequence[float], trials: Sequence[float], count: int | None, sure: float
+) -> int | None:
     """How many of the best lie at an end; None where that is no pattern.
 
     Args:
@@ -140,13 +143,14 @@ def _at_end(side: Side, best: Sequence[float], trials: Sequence[float], count: i
         best: where the best lie, the best one first: 0 is the low end, 1 the high end.
         trials: where all lie.
         count: of values that the range has; None where it is continuous.
+        sure: what chance makes more often than this is no pattern.
     """
     from scipy.stats import binom, hypergeom
 
     if side == "low":
         best, trials = [1 - share for share in best], [1 - share for share in trials]
     at, chance = sum(share >= 1 - EDGE for share in best), max(EDGE, 1 / count) if count else EDGE
-    if best[0] >= 1 - EDGE and 2 * at >= len(best) and binom.sf(at - 1, len(best), chance) <= BY_CHANCE:
+    if best[0] >= 1 - EDGE and 2 * at >= len(best) and binom.sf(at - 1, len(best), chance) <= sure:
         return at
     if count is not None:
         return None
@@ -155,7 +159,7 @@ def _at_end(side: Side, best: Sequence[float], trials: Sequence[float], count: i
     ends = outermost[len(outermost) // 2 :]  # where the best is inside, those at the very end are not good
     if 2 * sum(share >= ends[0] for share in best) < len(ends):
         return None
-    is_pattern = hypergeom.sf(at - 1, len(trials), len(best), len(best)) <= BY_CHANCE
+    is_pattern = hypergeom.sf(at - 1, len(trials), len(best), len(best)) <= sure
     return at if best[0] >= outermost[0] >= 1 - 3 * EDGE and 2 * at >= len(best) and is_pattern else None
 
 
