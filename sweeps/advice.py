@@ -192,10 +192,12 @@ def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked) -> I
     for knob, of_knob in advice.fix:
         at, early = of_knob.at, of_knob.early
         less = "" if early.epoch == at.epoch else f", and {early.percent(knob)} by {early.words}"
-        later = " What it does to trials that train longer is not known." if at.epoch < seen.epoch else ""
+        is_early = any(epoch > at.epoch for trial in seen.trials for epoch in trial.epochs)
+        later = " What it does to trials that train longer is not known." if is_early else ""
         yield (
             f"{knob} decided {at.percent(knob)} of which trials came among the best {100 * at.top:.0f} % "
-            f"(PED-ANOVA: {at.words}{less}): fix it.{later}"
+            f"(PED-ANOVA: {at.words}{less}), and scores differ no more by it than by chance: fix it, "
+            f"unless a small effect counts, which this can't rule out.{later}"
         )
     if not found and seen.order and not _is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (

@@ -7,6 +7,7 @@ of knobs and the advice on them look at the same one, so that they quote the sam
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections import Counter
@@ -43,8 +44,12 @@ NO_INFLUENCE = 0.02
 """Importance below which a knob counts as one without influence."""
 NEARLY_ALL = 0.9
 """Of the trials that did not fail or diverge."""
-LEAST_TO_FIX = 30
+LEAST_TO_FIX = 100
 """Trials below which no knob is said to be without influence: in fewer, chance hides one that has some."""
+LIKE_CHANCE = 0.5
+"""Scores that differ by a knob's value more than chance makes them differ so often show some influence."""
+MOST_GROUPS = 8
+"""Values of a knob whose scores are compared one by one; of more, quarters are."""
 
 
 @dataclass(frozen=True)
@@ -162,13 +167,34 @@ class Influence:
 
     @property
     def without(self) -> list[str]:
-        """Knobs without influence at both, of those that all trials have."""
+        """Knobs without influence at both, of those that all trials have: importances are shares of what all
+        decide, so that a weak one seems to be nothing beside a strong one, and scores must not differ either.
+        """
         return [
             knob
             for knob, share in self.at.importances.items()
             if max(share, self.early.importances.get(knob, 1.0)) < NO_INFLUENCE
             and all(knob in self.early.tried.params[number] for number in self.early.scores)
+            and not any(_differs(there, knob) for there in (self.at, self.early))
         ]
+
+
+def _differs(there: Fidelity, knob: str) -> bool:
+    """Whether scores differ by a knob's value (Kruskal-Wallis)."""
+    from scipy.stats import kruskal
+
+    points = [(there.tried.params[number][knob], score) for number, score in there.scores.items()]
+    groups: dict[Knob, list[float]] = {}
+    for value, score in points:
+        groups.setdefault(value, []).append(score)
+    of_values = list(groups.values())
+    if len(groups) > MOST_GROUPS and isinstance(
+        there.tried.ranges[knob], FloatDistribution | IntDistribution
+    ):
+        ordered = [score for _, score in sorted(points)]
+        ends = [len(ordered) * quarter // 4 for quarter in range(5)]
+        of_values = [ordered[first:last] for first, last in itertools.pairwise(ends)]
+    return len(of_values) > 1 and bool(kruskal(*of_values).pvalue < LIKE_CHANCE)
 
 
 _Known = tuple[tuple[int, int], dict[tuple[str, int], Fidelity]]

@@ -162,7 +162,9 @@ def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tup
     if form(domain) in ("sample_from", "normal"):
         return None, ""
     if told in learnt.without_influence and values and not matters:
-        return values[0], f"no influence: it decided {100 * learnt.without_influence[told]:.1f} %"
+        return values[
+            0
+        ], f"it decided {100 * learnt.without_influence[told]:.1f} %; a small effect can't be ruled out"
     old = range_of_domain(domain)
     if old is not None:
         return _new_range(old, values, knob, learnt)

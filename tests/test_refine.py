@@ -175,11 +175,11 @@ def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
 
 
 def test_knobs_without_influence_stand_still_and_what_was_learnt_of_them_counts(place: Path) -> None:
-    searched(place, "wide", peak(0.03), num_trials=50, scheduler="none", max_epochs=1)
+    searched(place, "wide", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
     plan = refined("results/wide")
     assert "hidden" not in ranges_of(plan)
     assert plan.config.ranges["hidden"] in range(8, 72, 8)
-    assert "no influence" in describe(plan)
+    assert "a small effect can't be ruled out" in describe(plan)
     assert plan.lineage is not None
     assert len(plan.lineage.earlier.trials) > 5
     assert plan.lineage.earlier.anchors == []
