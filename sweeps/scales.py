@@ -15,6 +15,9 @@ WIDER = 0.25
 LEAST_MARGIN = 0.05
 """Of a range, on its scale: how much is left at least around the values that are kept."""
 
+FEW_VALUES = 5
+"""Of a fifth of 25 trials: from so few the best value lies outside their hull and one gap too often."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -40,10 +43,11 @@ class Range:
 
     def around(self, values: Sequence[float]) -> Range:
         """The hull of some values and a margin: the mean gap between them, which is by how much the hull of
-        a few draws falls short of the range that they are from."""
+        a few draws falls short of the range that they are from; twice that where they are so few that they
+        may lie on one side of the best value."""
         shares = sorted(self.share(value) for value in values)
         gap = (shares[-1] - shares[0]) / max(1, len(shares) - 1)
-        margin = max(gap, LEAST_MARGIN)
+        margin = max(gap if len(shares) > FEW_VALUES else 2 * gap, LEAST_MARGIN)
         low, high = (self.at(min(1.0, max(0.0, end))) for end in (shares[0] - margin, shares[-1] + margin))
         return self._outward(low, high).within(self)
 

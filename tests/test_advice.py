@@ -428,6 +428,22 @@ def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None
     assert (steps.low, steps.high) == (24, 40)
 
 
+def test_the_optimum_is_seldom_outside_the_range_around_the_best_of_few() -> None:
+    """Of 16 noisy trials of one knob, the best 4."""
+    old, outside = Range(0.0, 1.0), 0
+    for seed in range(500):
+        source = random.Random(seed)
+        optimum = source.random()
+        scores = {value: source.gauss(-((value - optimum) ** 2), 0.1) for value in _draws(source, 16)}
+        new = old.around(sorted(scores, key=lambda value: -scores[value])[:4])
+        outside += not new.low <= optimum <= new.high
+    assert outside <= 25
+
+
+def _draws(source: random.Random, times: int) -> list[float]:
+    return [source.random() for _ in range(times)]
+
+
 def test_choices_are_ordered_where_they_are_numbers_that_grow() -> None:
     assert are_ordered([4, 6, 8])
     assert not are_ordered([4, 8])
