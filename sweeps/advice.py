@@ -18,7 +18,7 @@ from sweeps.lessons import (
     DeadRegion,
     Edge,
     Ranked,
-    dead_regions,
+    dead_regions_of,
     edges,
     ranked,
     words_of,
@@ -63,15 +63,13 @@ def advise(sweep: Sweep) -> Advice:
     seen = ranked(record)
     parts = {name: ranked(record, name) for name in trainables(record)}
     widen: list[Edge] = []
-    cut: list[DeadRegion] = []
     found: list[Influence] = []
     for name, part in parts.items():
-        words = words_of(part.trials)
         if len(part.order) >= FEW and not _is_constant(part):
-            widen += edges(part.best, part.trials, words)
-        cut += dead_regions(part.trials, part.good, words)
+            widen += edges(part.best, part.trials, words_of(part.trials))
         if (of_part := influence(record, name)) is not None:
             found.append(of_part)
+    cut = dead_regions_of(record)
     matter = {edge.knob for edge in widen} | {region.knob for region in cut}
     checks = rung_checks(record, seen)
     advice = Advice(

@@ -13,6 +13,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
+from sweeps.fidelity import trainables
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.scales import Range, Side, are_ordered, choices_of, range_of
@@ -179,8 +180,25 @@ class DeadRegion:
 
     def __str__(self) -> str:
         sign = {"high": ">", "low": "<", None: "="}[self.side]
-        value = f"{self.limit:.3g}" if isinstance(self.limit, float) else self.limit
+        value = f"{self.limit:g}" if isinstance(self.limit, float) else self.limit
         return f"{self.knob} {sign} {value}"
+
+    def holds(self, trial: TrialRow) -> bool:
+        """Whether a trial lies in it."""
+        if self.knob not in trial.told.params:
+            return False
+        value: Any = trial.told.params[self.knob]
+        if self.side is None:
+            return bool(value == self.limit)
+        return bool(value > self.limit if self.side == "high" else value < self.limit)
+
+
+def dead_regions_of(record: Record) -> list[DeadRegion]:
+    """Those of each trainable of a record."""
+    parts = [ranked(record, name) for name in trainables(record)]
+    return [
+        region for part in parts for region in dead_regions(part.trials, part.good, words_of(part.trials))
+    ]
 
 
 def dead_regions(
@@ -227,9 +245,16 @@ def _dead_ends(knob: str, old: Range, rows: Sequence[Row], sure: float) -> list[
         bad = sum(row[1] for row in inward[:taken])
         if taken < len(inward) and _is_dead(bad, taken, rows, sure):
             inside, outside = float(inward[taken - 1][0]), float(inward[taken][0])
-            limit = old.at((old.share(inside) + old.share(outside)) / 2)
+            limit = _between(inside, old.at((old.share(inside) + old.share(outside)) / 2), outside)
             found.append(DeadRegion(knob, side, limit, bad, sum(row[1] for row in rows), taken))
     return found
+
+
+def _between(inside: float, middle: float, outside: float) -> float:
+    """A number between two, of as few digits as tell them apart."""
+    low, high = min(inside, outside), max(inside, outside)
+    few = (float(f"{middle:.{digits}g}") for digits in range(1, 18))
+    return next((limit for limit in few if low < limit < high), middle)
 
 
 def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row], sure: float) -> list[DeadRegion]:

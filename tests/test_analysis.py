@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from sweeps import analysis, fidelity, results
+from sweeps.advice import advise
 from sweeps.analysis import again, costs, look, trouble
 from sweeps.results import Sweep
 from tests import kinds
@@ -206,6 +207,24 @@ def test_diverged_trials_are_grouped_by_cause_and_by_where_they_lie(sweeps: dict
     assert causes[1].region is None, "of one trial nothing can be told"
 
 
+def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -> None:
+    """Also where poor trials that ended well lie beside its limit, and it is one of two causes."""
+    record = begun(tmp_path)
+    with record.together():
+        for number in range(40):
+            params = {**drawn(number), "lr": 10 ** (-4 + number / 10)}
+            wrong = "MemoryError" if number % 3 == 0 else "acc was nan"
+            if number >= 28 and number != 31:
+                add(record, params, 1, "failed" if wrong == "MemoryError" else "diverged", wrong)
+            else:
+                add(record, params, 3)
+    sweep = results.load(tmp_path)
+    (cut,) = [str(region) for region in advise(sweep).cut]
+    regions = [cause.region for cause in trouble.causes(sweep)]
+    assert [str(region and region.dead) for region in regions] == [cut] * 2
+    assert any(cut in line for line in advise(sweep).lines)
+
+
 def test_trouble_anywhere_has_no_region(tmp_path: Path) -> None:
     record = begun(tmp_path)
     with record.together():
@@ -226,7 +245,7 @@ def test_a_value_of_a_choice_can_be_the_region(tmp_path: Path) -> None:
                 add(record, params, 3)
     (cause,) = trouble.causes(results.load(tmp_path))
     assert cause.region is not None
-    assert (cause.region.knob, cause.region.where) == ("width", "= 16")
+    assert str(cause.region.dead) == "width = 16"
 
 
 def test_an_axis_ends_before_what_lies_far_out() -> None:

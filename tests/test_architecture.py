@@ -106,7 +106,8 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         but(
             inside("sweeps"),
             *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
-            *("sweeps.confirmed", "sweeps.fidelity", "sweeps.analysis", "sweeps.findings", "sweeps.advice"),
+            *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.analysis"),
+            *("sweeps.findings", "sweeps.advice"),
         ),
     ),
     "results know the record alone": (

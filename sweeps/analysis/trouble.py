@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import plotly.graph_objects as go
 from optuna.distributions import FloatDistribution, IntDistribution
 from plotly.subplots import make_subplots
-from scipy.stats import hypergeom
 
 from sweeps.analysis import look
-from sweeps.fidelity import Tried, tried
+from sweeps.fidelity import tried
+from sweeps.lessons import DeadRegion, dead_regions_of
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.values import Knob
-from training.words import count, short
+from training.words import count
 
-SURE = 0.05
-"""Of a region: the probability that such a one, or a better one, shows by chance in any knob."""
+LEAST = 3
+"""Of fewer trials nothing can be told."""
 MOST_CAUSES = 4
 
 
@@ -32,9 +27,7 @@ MOST_CAUSES = 4
 class Region:
     """Where in the space a kind of trial falls."""
 
-    knob: str
-    where: str
-    """`> 0.12`, `= relu`."""
+    dead: DeadRegion
     bad: int
     """Trials of the kind that lie in it."""
     of_bad: int
@@ -46,7 +39,7 @@ class Region:
     def words(self) -> str:
         """`9 of 11 have lr > 0.12 (and 2 of the 29 that ended well)`."""
         return (
-            f"{self.bad} of {self.of_bad} have {self.knob} {self.where} "
+            f"{self.bad} of {self.of_bad} have {self.dead} "
             f"(and {self.others or 'none'} of the {self.of_others} that ended well)"
         )
 
@@ -70,10 +63,9 @@ def causes(sweep: Sweep) -> list[Cause]:
         if trial.status in ("failed", "diverged"):
             groups[trial.status, _without_numbers(trial.reason)].append(trial)
     well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
-    wrong = [trial for of_cause in groups.values() for trial in of_cause]
-    space = tried([*well, *wrong])
+    regions = dead_regions_of(sweep.record)
     found = [
-        Cause(status, _shared(trials, reason), trials, _region(space, trials, well))
+        Cause(status, _shared(trials, reason), trials, _region(regions, trials, well))
         for (status, reason), trials in groups.items()
     ]
     return sorted(found, key=lambda cause: -len(cause.trials))
@@ -92,7 +84,7 @@ def failures(sweep: Sweep) -> go.Figure:
     ended_well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
     for row, cause in enumerate(telling, start=1):
         assert cause.region is not None
-        knob, wrong = cause.region.knob, look.MARKS["failed" if cause.status == "failed" else "diverged"]
+        knob, wrong = cause.region.dead.knob, look.MARKS["failed" if cause.status == "failed" else "diverged"]
         for name, trials, mark in (
             ("ended well", ended_well, look.MARKS["finished"]),
             (cause.status, cause.trials, wrong),
@@ -119,62 +111,23 @@ def failures(sweep: Sweep) -> go.Figure:
             )
         log = bool(getattr(space.ranges[knob], "log", False))
         figure.update_xaxes(title_text=knob, type="log" if log else None, row=row, col=1)
-        if cause.region.where[0] in "<>":
+        if cause.region.dead.side is not None:
             edge = {"color": look.BLACK, "dash": "dash", "width": 1.5}
-            figure.add_vline(float(cause.region.where.split()[1]), line=edge, row=row, col=1)
+            figure.add_vline(cause.region.dead.limit, line=edge, row=row, col=1)
     says = "A mark is a trial, heights within a row mean nothing; the line is the edge of the region."
     return look.dress(figure, title, says, height=110 + 210 * len(telling)).update_layout(showlegend=False)
 
 
-def _region(space: Tried, wrong: Sequence[TrialRow], well: Sequence[TrialRow]) -> Region | None:
-    """The half of one knob, or the one value, that tells trials best from those that ended well.
-
-    By the hypergeometric test (Fisher's exact test, one-sided), times the number of regions looked at
-    (Bonferroni): what might as well be chance is no region.
-    """
-    bad, others = _values(space, wrong), _values(space, well)
-    regions = list(_halves(space, bad, others))
-    if not regions:
-        return None
-    inside = np.array([[of_bad, of_others] for _, _, of_bad, of_others in regions])
-    chance = hypergeom.sf(inside[:, 0] - 1, len(bad) + len(others), len(bad), inside.sum(axis=1))
-    place = int(np.argmin(chance))
-    if chance[place] * len(regions) > SURE:
-        return None
-    knob, where, inside_bad, inside_others = regions[place]
-    return Region(knob, where, inside_bad, len(bad), inside_others, len(others))
-
-
-def _values(space: Tried, trials: Sequence[TrialRow]) -> list[Mapping[str, Knob]]:
-    return [space.params[trial.number] for trial in trials]
-
-
-def _halves(
-    space: Tried, bad: Sequence[Mapping[str, Knob]], others: Sequence[Mapping[str, Knob]]
-) -> Iterator[tuple[str, str, int, int]]:
-    """Knob, region, and how many of both lie in it."""
-    for knob, of_knob in space.ranges.items():
-        mine, theirs = ([point[knob] for point in points if knob in point] for points in (bad, others))
-        if not isinstance(of_knob, FloatDistribution | IntDistribution):
-            for value in dict.fromkeys([*mine, *theirs]):
-                yield knob, f"= {short(value)}", mine.count(value), theirs.count(value)
-            continue
-        low, high = sorted(float(v) for v in mine), sorted(float(v) for v in theirs)
-        edges = sorted({*low, *high})
-        for before, after in itertools.pairwise(edges):
-            middle = math.sqrt(before * after) if of_knob.log else (before + after) / 2
-            edge = _rounded(before, middle, after)
-            below_bad, below_others = bisect_left(low, edge), bisect_left(high, edge)
-            yield knob, f"< {edge:g}", below_bad, below_others
-            yield knob, f"> {edge:g}", len(low) - below_bad, len(high) - below_others
-
-
-def _rounded(before: float, middle: float, after: float) -> float:
-    """A number between two, of as few digits as tell them apart."""
-    for digits in range(1, 17):
-        if before < (edge := float(f"{middle:.{digits}g}")) <= after:
-            return edge
-    return after
+def _region(
+    regions: Sequence[DeadRegion], wrong: Sequence[TrialRow], well: Sequence[TrialRow]
+) -> Region | None:
+    """Of the regions that the advice would cut off, the one that holds the most of these, half at least."""
+    found = [
+        Region(region, len(inside), len(wrong), sum(region.holds(trial) for trial in well), len(well))
+        for region in regions
+        if len(inside := [trial for trial in wrong if region.holds(trial)]) >= max(LEAST, len(wrong) / 2)
+    ]
+    return max(found, key=lambda region: (region.bad, -region.others), default=None)
 
 
 def _without_numbers(reason: str) -> str:
