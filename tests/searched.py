@@ -33,13 +33,14 @@ def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Swe
     return carried_out(make_plan(SweepConfig(name=name, results_dir=str(results_dir), **asked)), score)
 
 
-def carried_out(plan: Plan, score: Score, trials: int | None = None) -> Sweep:
+def carried_out(plan: Plan, score: Score, trials: int | None = None, gpu: str | None = None) -> Sweep:
     """A planned sweep, one trial after the other.
 
     Args:
         plan: what is tried; of a new sweep, or of one to go on with.
         score: of params.
         trials: after how many it breaks off; None for all.
+        gpu: that all train on; "" is none, None does not say.
     """
     with folder.opened(plan) as record:
         resume.begin_run(plan, record)
@@ -48,6 +49,8 @@ def carried_out(plan: Plan, score: Score, trials: int | None = None) -> Sweep:
             if (given := searcher.suggest("")) == Searcher.FINISHED:
                 record.note("outcome", "finished")
                 break
+            if gpu is not None:
+                record.place(given["number"], {"pc": "pc0", "pid": 1, "gpu": gpu})
             _train(plan, record, given["number"], score(given["params"]))
     return load(plan.folder)
 

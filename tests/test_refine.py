@@ -278,6 +278,20 @@ def test_other_code_runs_the_best_again_first_and_says_what_changed(place: Path)
     assert len(plan.lineage.earlier.anchors) == 3
 
 
+@pytest.mark.parametrize(("gpu", "knows"), [("NVIDIA T4", False), ("", True)])
+def test_scores_of_another_precision_are_not_comparable(gpu: str, knows: bool, place: Path) -> None:
+    """`auto` is fp16 on a GPU; here a trial has none."""
+    carried_out(
+        make_plan(SweepConfig(name="wide", results_dir=str(place), trainable="digits_mlp", num_trials=10)),
+        peak(0.03),
+        gpu=gpu,
+    )
+    plan = refined("results/wide", "--gpus-per-trial", "0")
+    assert plan.lineage is not None
+    assert bool(plan.lineage.earlier.trials) is knows
+    assert ("--precision auto: fp16 there, fp32 here" in describe(plan)) is not knows
+
+
 def test_it_goes_on_as_one_that_was_not_broken_off_without_its_parents_folder(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=24)
     whole = carried_out(refined("results/wide", "--searcher", "tpe", "--name", "whole"), peak(0.03))
