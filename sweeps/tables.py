@@ -26,7 +26,8 @@ def trials_table(record: Record) -> pa.Table:
     checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
     `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
     pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was trained again with
-    this seed). A knob that a trial did not have is null.
+    this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A knob that
+    a trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
@@ -60,6 +61,7 @@ def trials_table(record: Record) -> pa.Table:
         pa.field("end", _TIME),
         pa.field("seed", pa.int64()),
         pa.field("confirms", pa.int64()),
+        pa.field("origin", pa.string()),
     ]
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
@@ -82,7 +84,6 @@ def epochs_table(record: Record) -> pa.Table:
     rows = [
         {
             "id": trial.number,
-            "trainable": trial.trainable,
             "epoch": epoch,
             **{column: row.metrics.get(name) for name, column in metrics.items()},
             "seconds": row.seconds,
@@ -131,6 +132,7 @@ def _trial_row(
         "end": None if trial.end is None else _moment(trial.end),
         "seed": trial.seed,
         "confirms": trial.confirms,
+        "origin": trial.origin,
     }
 
 

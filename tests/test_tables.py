@@ -32,6 +32,13 @@ def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
     return record
 
 
+def test_an_anchor_says_which_trial_it_runs_again(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    first = propose(record, {"lr": 0.1})
+    record.begin(first.point, first.told, 5, origin="trial 3 of wide")
+    assert tables.trials_table(record)["origin"].to_pylist() == ["", "trial 3 of wide"]
+
+
 def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
     schema = tables.trials_table(sample(tmp_path)).schema
     assert {field.name: str(field.type) for field in schema} == {
@@ -58,6 +65,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
         "end": "timestamp[ms, tz=UTC]",
         "seed": "int64",
         "confirms": "int64",
+        "origin": "string",
     }
 
 
