@@ -111,6 +111,8 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
         ended = sum(trial.status != "unfinished" for trial in parent.record.searched)
         changed = _changed(plan, parent)
         lines.append(("refines", f"{parent.name}: {count(ended, 'trial')} ended, {_best(parent)}"))
+        if missing := _not_named(parent, parents):
+            lines.append(("", f"  it refined {missing}, whose trials count only if that is named here too"))
         if changed or not known:
             retried.append(fit)
             why = changed or ["the knobs that stand still differ" if fit else "none lies in the new ranges"]
@@ -128,6 +130,13 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
     ]
     lines += [("" if place else "ranges", text) for place, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _not_named(parent: Parent, parents: Sequence[Parent]) -> str:
+    """What a parent was refined from, of which nothing is taken over."""
+    named = {(other.name, other.record.about.get("started")) for other in parents}
+    about = parent.record.about.get("parents", [])
+    return ", ".join(one["name"] for one in about if (one["name"], one.get("started")) not in named)
 
 
 def _best(parent: Parent) -> str:

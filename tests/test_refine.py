@@ -327,6 +327,15 @@ def test_a_refined_sweep_is_refined_on_in_its_own_ranges(place: Path) -> None:
     assert high / low < 100
 
 
+def test_what_a_parent_took_over_is_named_in_the_plan(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    carried_out(refined("results/wide", "--num-trials", "8"), peak(0.03))
+    alone, both = refined("results/wide-refined"), refined("results/wide-refined", "results/wide")
+    said = "it refined wide, whose trials count only if that is named here too"
+    assert said in describe(alone)
+    assert said not in describe(both)
+
+
 def test_several_parents_are_matched_by_knob(place: Path) -> None:
     space = space_file("refine_one", "'lr': tune.loguniform(1e-3, 1.0)")
     searched(place, "all", peak(0.03), num_trials=20)
