@@ -120,8 +120,10 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
             continue
         trials += known
         lines.append(("", f"  {len(known)} lie in the new ranges: the searcher knows them, and repeats none"))
-    in_turn = [row for rank in itertools.zip_longest(*retried) for row in rank if row is not None]
-    anchors = in_turn[:ANCHORS]
+    anchors, tried = _anchors(retried, trials)
+    if tried:
+        again = ", ".join(row.origin for row in tried)
+        lines.append(("", f"  ran again already, in a sweep that is comparable: {again}"))
     if anchors:
         again = ", ".join(anchor.origin for anchor in anchors)
         lines.append(("", f"  run again first, as anchors: {again}"))
@@ -130,6 +132,19 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
     ]
     lines += [("" if place else "ranges", text) for place, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _anchors(
+    retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]
+) -> tuple[list[TrialRow], list[TrialRow]]:
+    """The best of sweeps that are not comparable: those to run again, and those that did in one that is."""
+    points: dict[tuple[Any, ...], TrialRow] = {}
+    for row in (row for rank in itertools.zip_longest(*retried) for row in rank if row is not None):
+        points.setdefault(row.point.whole, row)
+    best = list(points.values())[:ANCHORS]
+    there = {row.point.whole for row in known if row.status != "failed"}
+    tried = [row for row in best if row.point.whole in there]
+    return [row for row in best if row not in tried], tried
 
 
 def _not_named(parent: Parent, parents: Sequence[Parent]) -> str:

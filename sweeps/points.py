@@ -29,6 +29,11 @@ class Point:
         """What makes it another point than others, as something that a set can hold."""
         return (self.trainable, *sorted(self.params.items()))
 
+    @property
+    def whole(self) -> tuple[Any, ...]:
+        """All that a trial trains with: another sweep may have held other knobs still."""
+        return (self.trainable, *sorted({**self.fixed, **self.params}.items()))
+
 
 @dataclass(frozen=True)
 class Told:

@@ -327,6 +327,18 @@ def test_a_refined_sweep_is_refined_on_in_its_own_ranges(place: Path) -> None:
     assert high / low < 100
 
 
+def test_an_anchor_that_another_parent_has_run_again_is_known(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    batch = ["--params", "batch_size=32", "--num-trials", "8"]
+    second = carried_out(refined("results/wide", *batch), peak(0.03))
+    origins = [trial.origin for trial in second.record.trials[:3]]
+    assert all(origins)
+    plan = refined("results/wide", "results/wide-refined", *batch, "--refine-keep", "1")
+    assert plan.lineage is not None
+    assert plan.lineage.earlier.anchors == []
+    assert f"ran again already, in a sweep that is comparable: {', '.join(origins)}" in describe(plan)
+
+
 def test_what_a_parent_took_over_is_named_in_the_plan(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=20)
     carried_out(refined("results/wide", "--num-trials", "8"), peak(0.03))

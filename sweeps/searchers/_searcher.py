@@ -48,7 +48,7 @@ class RecordSearcher(Searcher):
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
         # One that failed there, or was broken off, has not shown what its point is worth.
-        self._known = {_whole(trial.point) for trial in record.earlier.trials if trial.status != "failed"}
+        self._known = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED when nothing is to come."""
@@ -67,7 +67,7 @@ class RecordSearcher(Searcher):
         """Begin the next trial of the search; None when there is none."""
         nth = len(self._record.searched)
         for point, origin in self._candidates(nth) if nth < self._most else ():
-            if point.key not in self._seen and (origin or _whole(point) not in self._known):
+            if point.key not in self._seen and (origin or point.whole not in self._known):
                 self._seen.add(point.key)
                 with contextlib.suppress(LookupError, ValueError):  # what only now shows to be no point
                     words = told(self._space, point)
@@ -117,11 +117,6 @@ class RecordSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to do: a resume rebuilds a searcher from the record."""
-
-
-def _whole(point: Point) -> tuple[Any, ...]:
-    """All that a trial trains with: an earlier sweep may have held other knobs still."""
-    return (point.trainable, *sorted({**point.fixed, **point.params}.items()))
 
 
 def _config(record: Record, number: int) -> dict[str, Any]:
