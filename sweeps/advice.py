@@ -110,12 +110,17 @@ def _grace_epochs(record: Record, checks: Sequence[RungCheck]) -> int | None:
 
 
 def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
-    """Not where the best lie at an edge, nor where all the trials of a second half brought next to nothing
-    beside what lies between the good ones."""
+    """Not where the best lie at an edge that can be moved, nor where all the trials of a second half brought
+    next to nothing beside what lies between the good ones."""
     if advice.gain is None:
         return None
     spread = seen.values[0] - seen.values[len(seen.values) // 2]
-    return not advice.widen and advice.gain.score > 0.05 * spread
+    return not _is_cut_short(advice) and advice.gain.score > 0.05 * spread
+
+
+def _is_cut_short(advice: Advice) -> bool:
+    """Whether the best lie at an end that can be moved; one of choices can, by the user."""
+    return any(edge.old is None or edge.new not in (None, edge.old) for edge in advice.widen)
 
 
 def _command(sweep: Sweep, grace_epochs: int | None) -> str:
@@ -237,7 +242,7 @@ def _on_going_on(advice: Advice, record: Record, seen: Ranked, metric: str) -> I
         return
     if advice.goes_on:
         yield "The same space deserves more trials, or a narrower one."
-    elif advice.widen:
+    elif _is_cut_short(advice):
         yield "More trials in the same space would miss what lies behind its edge: widen it first."
     else:
         yield "More trials in the same space would hardly help: narrow it, change it, or stop."

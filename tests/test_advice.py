@@ -61,6 +61,15 @@ def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
     assert "widen it first" in text(advice)
 
 
+def test_an_end_that_cannot_be_moved_is_not_to_be_widened_first(tmp_path: Path) -> None:
+    words = {"share": FloatDistribution(0.0, 1.0)}
+    params = [{"share": n / 23} for n in range(24)]
+    advice = advise(by_hand(tmp_path, [of["share"] for of in params], words, params))
+    assert "lie at the upper end of 0 to 1, which can't be moved further by itself." in text(advice)
+    assert advice.goes_on is not None
+    assert "widen it first" not in text(advice)
+
+
 def test_a_best_at_the_lower_end_widens_it_there(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(1e-4), num_trials=24)
     assert [(edge.knob, edge.side) for edge in advice.widen] == [("lr", "low")]
