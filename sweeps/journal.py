@@ -9,11 +9,15 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
+END_BYTES = 4096
+"""Of a file that is read on, compared: more than a few lines."""
 
 
 class RecordLost(Exception):
@@ -93,7 +97,8 @@ class ReadOnlyJournal(JournalFileBackend):
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        self._path, self._seen = path, path.stat()
+        self._path = path
+        self._seen = self._look(0)[1]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Refuse.
@@ -108,8 +113,30 @@ class ReadOnlyJournal(JournalFileBackend):
 
         A resume cuts off a torn end; a new sweep may have the name of one that was deleted.
         """
-        before, self._seen = self._seen, self._path.stat()
-        return before.st_ino == self._seen.st_ino and before.st_size <= self._seen.st_size
+        before = self._seen
+        there, self._seen = self._look(before.size)
+        return there == before
+
+    def _look(self, size: int) -> tuple[_Seen, _Seen]:
+        """The file as far as a size, and as far as it goes now."""
+        with self._path.open("rb") as file:
+            now = os.fstat(file.fileno())
+            return _seen(file, now.st_ino, min(size, now.st_size)), _seen(file, now.st_ino, now.st_size)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A file up to a size."""
+
+    inode: int
+    size: int
+    end: bytes
+    """Its last bytes: a file that was cut may have grown past its old size since."""
+
+
+def _seen(file: BinaryIO, inode: int, size: int) -> _Seen:
+    file.seek(max(0, size - END_BYTES))
+    return _Seen(inode, size, file.read(min(END_BYTES, size)))
 
 
 def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:

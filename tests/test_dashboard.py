@@ -115,7 +115,9 @@ def test_what_is_written_meanwhile_is_seen_and_a_torn_line_waits_for_its_rest(tm
         with journal.open("ab") as file:
             file.write(written[-9:])
         assert len(written) > before
-    with served(tmp_path) as url:
+        until = time.monotonic() + 30  # the dashboard keeps what it read for 2 s
+        while shown(url)["trials"][4]["state"] == "Running" and time.monotonic() < until:
+            time.sleep(0.2)
         assert shown(url)["trials"][4]["state"] == "Complete"
 
 
@@ -129,6 +131,21 @@ def test_a_record_that_is_cut_or_made_anew_is_read_anew(tmp_path: Path) -> None:
         other = Record.create(tmp_path, "other", "min", {"sweep": "other"})
         propose(other, {"lr": 0.5}, LR)
         assert (shown(url)["name"], len(shown(url)["trials"])) == ("other", 1)
+
+
+def test_a_record_that_was_cut_and_has_grown_since_is_read_anew(tmp_path: Path) -> None:
+    sweep(tmp_path)
+    journal = tmp_path / JOURNAL
+    whole = journal.read_bytes()
+    begun = whole.index(b"the toy broke")
+    with served(tmp_path) as url:
+        assert len(shown(url)["trials"]) == 5
+        os.truncate(journal, whole.rindex(b"\n", 0, begun) + 1)  # an older copy, in the same file
+        record = Record.reopen(tmp_path)
+        for _ in range(9):
+            propose(record, {"lr": 0.5}, LR)
+        assert journal.stat().st_size > len(whole)
+        assert len(shown(url)["trials"]) == 3 + 9
 
 
 @pytest.mark.parametrize(
