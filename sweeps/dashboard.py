@@ -219,13 +219,12 @@ class ReadOnly:
         return self._dashboard(environ, start_response)
 
     def _open(self) -> None:
-        from optuna.storages import JournalStorage
         from optuna_dashboard import wsgi
 
-        from sweeps.journal import ReadOnlyJournal
+        from sweeps.journal import ReadOnlyJournal, ReasonsFirst
 
         self._journal = ReadOnlyJournal(self._path)
-        self._dashboard: Callable[..., Reply] = wsgi(JournalStorage(self._journal))
+        self._dashboard: Callable[..., Reply] = wsgi(ReasonsFirst(self._journal))
 
 
 def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.trial import FrozenTrial, TrialState
 
 END_BYTES = 4096
 """Of a file that is read on, compared: more than a few lines."""
@@ -137,6 +138,23 @@ class _Seen:
 def _seen(file: BinaryIO, inode: int, size: int) -> _Seen:
     file.seek(max(0, size - END_BYTES))
     return _Seen(inode, size, file.read(min(END_BYTES, size)))
+
+
+class ReasonsFirst(JournalStorage):
+    """What a journal holds, for eyes: why a trial ended badly comes before all else that is said of it."""
+
+    FIRST = ("reason", "log", "status")
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """As Optuna's, in another order of the attributes."""
+        trials = super().get_all_trials(study_id, deepcopy, states)
+        for trial in trials:
+            said = trial.user_attrs
+            if said.get("reason") and next(iter(said)) != self.FIRST[0]:
+                trial.user_attrs = {name: said[name] for name in (*self.FIRST, *said) if name in said}
+        return trials
 
 
 def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:
