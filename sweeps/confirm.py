@@ -33,9 +33,13 @@ def describe(config: SweepConfig) -> str:
     runs = top * config.confirm
     which = f"the best {count(top, 'trial')}" if top > 1 else "the best trial"
     each = " each" if top > 1 else ""
+    budget = config.time_budget_hours
+    within = (
+        "" if budget is None else f"; in what the search leaves of --time-budget-hours {budget:g}, if any"
+    )
     return (
         f"{which} again with {count(config.confirm, 'new seed')}{each}: "
-        f"{runs} x {config.max_epochs} = {runs * config.max_epochs:,} epochs more"
+        f"{runs} x {config.max_epochs} = {runs * config.max_epochs:,} epochs more{within}"
     )
 
 
