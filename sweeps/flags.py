@@ -63,7 +63,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         config = dataclasses.replace(
             config, resume=str(folder), name=folder.name, results_dir=str(folder.parent)
         )
-    if faults := check(config):
+    faults = check(config)
+    if not config.confirm and any(map(_is("--confirm-top"), tokens)):
+        faults.append("--confirm-top: only with --confirm")
+    if faults:
         raise UserError("\n".join(faults))
     if values.print_config:
         print(to_yaml(config), end="")

@@ -324,7 +324,9 @@ def test_reports_what_no_one_wants() -> None:
     with pytest.raises(UserError, match="--confirm -1: must be at least 0"):
         flags.parse(["--confirm", "-1"])
     with pytest.raises(UserError, match="--confirm-top 0: must be at least 1"):
-        flags.parse(["--confirm-top", "0"])
+        flags.parse(["--confirm", "1", "--confirm-top", "0"])
+    with pytest.raises(UserError, match="--confirm-top: only with --confirm"):
+        flags.parse(["--confirm-top", "2"])
 
 
 @pytest.fixture(scope="module")
