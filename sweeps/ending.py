@@ -95,7 +95,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
-        print(f"Test       {words} (rows that no trial has seen, scored once)")
+        print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
     if (plan.folder / export.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / export.FOLDER)}")
         fit_again = command("training.fit", *export.again(plan, best), *flags.machine_given())
@@ -103,6 +103,12 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:
         print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(failed)}")
+
+
+def _how_often(record: Record) -> str:
+    """Each other winner that was scored takes a little of what makes these rows a test."""
+    runs = [str(test["trial"]) for test in record.tests]
+    return "scored once" if len(runs) < 2 else f"scored {len(runs)} times: of trials {', '.join(runs)}"
 
 
 def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:

@@ -97,7 +97,9 @@ def _test(sweep: Sweep, best: TrialRow) -> str:
         return ""
     scores = ", ".join(f"{name} {short(score)}" for name, score in test.items() if name != "trial")
     again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
-    return f" On the test rows, which no trial has seen, it scored {scores}{again}."
+    times = len(sweep.record.tests)
+    often = "" if times < 2 else f" They were scored {times} times: the winner was another one before."
+    return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
 
 
 def sureness(sweep: Sweep) -> list[str]:

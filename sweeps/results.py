@@ -56,7 +56,8 @@ class Sweep:
     @property
     def about(self) -> Mapping[str, Any]:
         """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed), outcome
-        (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores)."""
+        (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores), tests (of
+        all that were the winner when a run of the sweep ended)."""
         return self.record.about
 
     @cached_property

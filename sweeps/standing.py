@@ -20,7 +20,8 @@ class Standing:
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self.about: dict[str, Any] = dict(about)
-        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome and test."""
+        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome, test
+        (of the winner) and tests (of all that were the winner)."""
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
         """Those of them that the search has proposed: all but reruns."""
@@ -34,6 +35,13 @@ class Standing:
     @property
     def mode(self) -> str:
         return str(self.about["mode"])
+
+    @property
+    def tests(self) -> list[Mapping[str, Any]]:
+        """The runs whose weights were scored on the test rows, in turn: `trial`, and its scores by name."""
+        last = self.about.get("test")
+        tests: list[Mapping[str, Any]] = self.about.get("tests", [last] if last else [])
+        return tests
 
     @property
     def live(self) -> list[TrialRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +71,28 @@ def _scores(
     plan: Plan, record: Record, offered: cluster.Cluster, run: TrialRow, weights: Path, end: End
 ) -> dict[str, float]:
     """The winner's scores on the test rows; those that are known, where it has been scored before."""
-    known: dict[str, Any] = record.about.get("test", {})
-    if known.get("trial") == run.number:  # before the sweep was resumed
+    known = next((test for test in record.tests if test["trial"] == run.number), None)
+    if known is not None:  # before the sweep was resumed
+        _note_test(record, known, end)
         return {name: score for name, score in known.items() if name != "trial"}
     is_settled = end.outcome != "interrupted" and not confirm.is_pending(record)
     if not is_settled or run.trainable in record.about.get("without_test", []):
         return {}
     scores = _test(plan, offered, run, weights)
+    if scores:
+        _note_test(record, {"trial": run.number, **scores}, end)
+    return scores
+
+
+def _note_test(record: Record, test: Mapping[str, Any], end: End) -> None:
+    """Write the winner's scores, and that these rows were looked at once more."""
     try:
-        if scores:
-            record.note("test", {"trial": run.number, **scores})
+        if test not in record.tests:
+            record.note("tests", [*record.tests, test])
+        if record.about.get("test") != test:
+            record.note("test", test)
     except RecordLost as error:
         end.stop("lost", str(error))
-    return scores
 
 
 def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:

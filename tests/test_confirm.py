@@ -19,7 +19,7 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import brackets, confirm, folder, keeping, registry, resume
+from sweeps import brackets, confirm, ending, folder, keeping, registry, resume, winner
 from sweeps import record as record_module
 from sweeps.config import SweepConfig
 from sweeps.confirmed import seeds
@@ -29,6 +29,7 @@ from sweeps.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.rows import Status, TrialRow
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import check
+from sweeps.stopping import End
 from tests.conftest import ROOT, Command, propose
 from training import checkpoints, recipe
 from training.config import FitConfig
@@ -273,6 +274,34 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     record.end(c.number, "finished")
     record.end(d.number, "finished")
     assert keeping.kept(config, record, tmp_path) == {1, c.number}
+
+
+def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = []
+
+    def test(plan: object, offered: object, run: TrialRow, weights: object) -> dict[str, float]:
+        scored.append(run.number)
+        return {"test_acc": run.number / 10}
+
+    monkeypatch.setattr(winner, "_test", test)
+    record = searched(tmp_path, 0.1, 0.9, 0.8)
+    nothing: Any = None
+    for number, often in (
+        (1, "scored once"),
+        (2, "scored 2 times: of trials 1, 2"),
+        (1, "scored 2 times: of"),
+    ):
+        run = record.trials[number]
+        scores = winner._scores(nothing, record, nothing, run, tmp_path, End(None, 0.0))
+        assert (scores, record.about["test"]) == (
+            {"test_acc": number / 10},
+            {"trial": number, "test_acc": number / 10},
+        )
+        assert ending._how_often(record).startswith(often)
+        record = Record.read(tmp_path)
+    assert scored == [1, 2]
 
 
 def config_of(tmp_path: Path, **changes: Any) -> SweepConfig:

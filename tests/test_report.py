@@ -107,6 +107,16 @@ def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> N
     assert "lr 0.01 rows 600" in said
 
 
+def test_rows_that_were_scored_before_are_said_to_be(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.01}, 3)
+    record.note("test", {"trial": 0, "test_acc": 0.8765})
+    assert "scored 2 times" not in words_of(page_of(tmp_path)), "a record of before has the last one alone"
+    record.note("tests", [{"trial": 7, "test_acc": 0.8}, {"trial": 0, "test_acc": 0.8765}])
+    said = words_of(page_of(tmp_path))
+    assert "it scored test_acc 0.8765. They were scored 2 times: the winner was another one before." in said
+
+
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
     """Two trials, and reruns of them: (which trial, score)."""
     record = begun(folder, confirm={"top": 2, "seeds": 2}, outcome="finished")
