@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sweeps import outcome
 from sweeps.fidelity import LEAST_TO_FIX, Influence, influence, trainables
 from sweeps.lessons import (
     FEW,
@@ -54,7 +55,8 @@ class Advice:
     lines: tuple[str, ...]
     """All of it as sentences."""
     command: str
-    """What to type for the next sweep; "" where there is nothing to go on from."""
+    """What to type next: to go on with a sweep that was stopped, else for one that refines it; "" where there
+    is nothing to learn from."""
 
 
 def advise(sweep: Sweep) -> Advice:
@@ -85,7 +87,7 @@ def advise(sweep: Sweep) -> Advice:
         lines=(),
         command="",
     )
-    said = _command(sweep, advice.grace_epochs) if seen.order else ""
+    said = _command(record, seen, advice.grace_epochs)
     advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen), command=said)
     return dataclasses.replace(advice, lines=tuple(_sentences(advice, record, seen, found)))
 
@@ -123,13 +125,20 @@ def _is_cut_short(advice: Advice) -> bool:
     return any(edge.old is None or edge.new not in (None, edge.old) for edge in advice.widen)
 
 
-def _command(sweep: Sweep, grace_epochs: int | None) -> str:
+def _command(record: Record, seen: Ranked, grace_epochs: int | None) -> str:
+    """To go on with the sweep, where it can; else to refine it, where that is not refused."""
+    if outcome.can_go_on(record):
+        return outcome.go_on(record)
+    if not seen.order or not any(t.status in ("finished", "pruned") for t in record.searched):
+        return ""
     more = [] if grace_epochs is None else ["--grace-epochs", str(grace_epochs)]
-    return command("sweeps.run", "--refine", place(sweep.folder.resolve()), *more)
+    return command("sweeps.run", "--refine", place(record.folder.resolve()), *more)
 
 
 def _sentences(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influence]) -> Iterator[str]:
     metric = str(record.about.get("metric", "the metric"))
+    if outcome.can_go_on(record):
+        yield _on_resuming(record)
     if not seen.trials:
         yield "No trial was begun yet: there is nothing to learn from."
         return
@@ -158,6 +167,15 @@ def _sentences(advice: Advice, record: Record, seen: Ranked, found: Sequence[Inf
     yield from _on_influence(advice, found, seen)
     yield from _on_pruning(advice)
     yield from _on_going_on(advice, record, seen, metric)
+
+
+def _on_resuming(record: Record) -> str:
+    wanted = (record.planned_trials or [0])[-1]
+    to_come = max(0, wanted - len(record.searched))
+    return (
+        f"The sweep is {outcome.status(record)}, with {count(len(record.live), 'trial')} unfinished and "
+        f"{to_come:,} to come: go on with it first, by --resume. What follows is of the trials so far."
+    )
 
 
 def _nothing_works(seen: Ranked) -> str:
@@ -234,8 +252,7 @@ def _on_pruning(advice: Advice) -> Iterator[str]:
 def _on_going_on(advice: Advice, record: Record, seen: Ranked, metric: str) -> Iterator[str]:
     if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
         later = len(record.searched) - record.nth(best.number) - 1
-        score = short(best.best_score(record.mode))
-        yield f"The best, {metric} {score}, is trial {best.number}; {count(later, 'trial')} came after it."
+        yield f"The best is {outcome.best(record)}; {count(later, 'trial')} came after it."
     if advice.gain is None:
         if seen.order:
             yield "What more trials would bring can't be estimated from these."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from sweeps import lock
+from sweeps import outcome
 from sweeps.rows import Status
 from training.words import short
 
@@ -41,8 +41,6 @@ _SCHEMA = pa.schema(
         ),
     ]
 )
-ENDED = {"finished": "finished", "out of time": "out of time", "interrupted": "interrupted"}
-"""Outcomes by which a sweep ended in order; any other broke off."""
 
 
 def table(records: Iterable[Record]) -> pa.Table:
@@ -70,7 +68,7 @@ def _row(record: Record) -> dict[str, Any]:
         "folder": str(record.folder),
         "date": datetime.fromtimestamp(about["started"], UTC) if "started" in about else None,
         "trainable": ", ".join(trainable) if isinstance(trainable, list) else trainable,
-        "status": _status(record),
+        "status": outcome.status(record),
         "trials": len(record.searched),
         **{status: counts[status] for status in get_args(Status)},
         "metric": about.get("metric"),
@@ -87,13 +85,6 @@ def _row(record: Record) -> dict[str, Any]:
             for parent in about.get("parents", [])
         ],
     }
-
-
-def _status(record: Record) -> str:
-    """While it runs, its record says nothing, or what a run before has said."""
-    if lock.is_held(record.folder):
-        return "running"
-    return ENDED.get(record.about.get("outcome", ""), "broken off")
 
 
 def _test_score(about: Mapping[str, Any]) -> float | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import confirm, export, report
+from sweeps import confirm, export, outcome, report
 from sweeps.config import CONFIG_FILE
 from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
@@ -63,10 +62,7 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
         return f"Repeat     {command('sweeps.run', *again, *flags.machine_given())}"
-    more = flags.machine_given()
-    if end.outcome == "out of time":
-        more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
-    return f"Go on      {command('sweeps.run', '--resume', place(plan.folder), *more)}"
+    return f"Go on      {outcome.go_on(record)}"
 
 
 def _report(record: Record) -> None:

@@ -8,21 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from sweeps import outcome
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
 from sweeps.confirmed import Confirmed
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import command, count, duration, place, short
-
-OUTCOMES = {
-    "finished": "It is finished",
-    "out of time": "It ended when its time was used up",
-    "interrupted": "It was interrupted",
-    "lost": "It broke off when its record could not be written any more",
-    "unfinished": "It is still running, or it broke off",
-    "error": "It ended by a mistake in what was asked",
-}
 
 
 def asked(sweep: Sweep) -> list[str]:
@@ -36,9 +28,10 @@ def asked(sweep: Sweep) -> list[str]:
         pruned = "none was to be stopped early"
         if settings.get("scheduler") != "none":
             pruned = f"the scheduler {settings.get('scheduler')} stopped poor ones early"
+        wanted, begun = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
+        trials = count(begun, "trial") if begun >= wanted else f"{begun:,} of {count(wanted, 'trial')}"
         first.append(
-            f"The searcher {settings.get('searcher')} proposed "
-            f"{count(settings.get('num_trials') or 0, 'trial')} of at most "
+            f"The searcher {settings.get('searcher')} proposed {trials}, of at most "
             f"{count(about.get('max_epochs', 0), 'epoch')}, and {pruned}; the seed was {about.get('seed')}."
         )
     words = about.get("identity", {}).get("data", {})
@@ -237,16 +230,16 @@ def _best_scores(sweep: Sweep) -> Sequence[float]:
 
 def _progress(sweep: Sweep) -> str:
     record = sweep.record
-    outcome = OUTCOMES.get(str(sweep.about.get("outcome", "unfinished")), OUTCOMES["unfinished"])
+    stands = f"It is {outcome.status(record)}"
     if not record.trials:
-        return f"{outcome}; no trial has begun."
+        return f"{stands}; no trial has begun."
     statuses = Counter(trial.status for trial in record.searched)
     parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
     began = sweep.about.get("started")
     when = "" if began is None else time.strftime(" It began on %Y-%m-%d at %H:%M.", time.localtime(began))
     reruns = len(record.trials) - len(record.searched)
     again = f" and {count(reruns, 'rerun')}" if reruns else ""
-    return f"{outcome}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
+    return f"{stands}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
 
 
 def _settings(sweep: Sweep) -> dict[str, Any]:

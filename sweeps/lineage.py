@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import cluster
+from sweeps import cluster, outcome
 from sweeps.conditional import ConditionalSpace
 from sweeps.config import SweepConfig
 from sweeps.identity import score_changes
@@ -24,7 +24,7 @@ from sweeps.record import Record
 from sweeps.rows import Earlier, TrialRow
 from training.knobs import cast, hints_of
 from training.values import Knob, UserError
-from training.words import count, place, short
+from training.words import count, place
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan
@@ -155,9 +155,7 @@ def _not_named(parent: Parent, parents: Sequence[Parent]) -> str:
 
 
 def _best(parent: Parent) -> str:
-    best, metric = parent.record.best(), parent.record.about.get("metric")
-    assert best is not None, "looked at before"
-    return f"best {metric} {short(best.best_score(parent.record.mode))} (trial {best.number})"
+    return f"best {outcome.best(parent.record)}"
 
 
 def _changed(plan: Plan, parent: Parent) -> list[str]:

@@ -136,6 +136,11 @@ class Record(Standing):
         return self._elapsed_before_s + of_this_run
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether it is this process that runs the sweep."""
+        return self._run_began is not None
+
+    @property
     def planned_trials(self) -> list[int]:
         """How many trials there were to be in all, each time that this was raised."""
         planned = [run["num_trials"] for run in self.about.get("runs", []) if "num_trials" in run]

@@ -250,6 +250,7 @@ def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
         {
             "metric": "acc",
             "identity": {"settings": {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}},
+            "outcome": "finished",
         },
     )
     for number in range(12):

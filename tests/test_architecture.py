@@ -43,7 +43,7 @@ def none_of(allowed: Names) -> Names:
 
 
 VOCABULARY = ("sweeps.config", "sweeps.settings")
-RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison")
+RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison", "sweeps.outcome")
 """Rooms that look at sweeps."""
 OF_A_FOLDER = ("sweeps.lock", "sweeps.config.JOURNAL")
 """What else they know of a sweep's folder."""
@@ -107,7 +107,7 @@ ARROWS: dict[str, tuple[Names, Names]] = {
             inside("sweeps"),
             *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
             *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.analysis"),
-            *("sweeps.findings", "sweeps.advice"),
+            *("sweeps.findings", "sweeps.advice", "sweeps.outcome"),
         ),
     ),
     "results know the record alone": (

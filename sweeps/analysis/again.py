@@ -10,11 +10,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from sweeps import outcome
 from sweeps.analysis import look
 from sweeps.journal import RecordUnreadable
 from sweeps.record import Record
 from sweeps.results import Sweep
-from training.words import count, short
+from training.words import count
 
 MOST_GENERATIONS = 8
 
@@ -79,7 +80,7 @@ class Ancestor:
 
 def ancestors(sweep: Sweep) -> list[Ancestor]:
     """This sweep, those that it came from, those that they came from, as far as their folders are there."""
-    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", _best(sweep.record))]
+    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", outcome.best(sweep.record))]
     seen = {sweep.folder.resolve()}
     following: list[tuple[Mapping[str, Any], Sweep | Record, int]] = [
         (parent, sweep, 1) for parent in sweep.about.get("parents", [])
@@ -89,7 +90,7 @@ def ancestors(sweep: Sweep) -> list[Ancestor]:
         name, folder = str(parent.get("name", "?")), _folder(parent, child.folder)
         record = None if folder is None else _read(folder)
         of = _name(child.about, child.folder)
-        found.append(Ancestor(name, generation, of, "" if record is None else _best(record)))
+        found.append(Ancestor(name, generation, of, "" if record is None else outcome.best(record)))
         if record is None or folder is None or generation == MOST_GENERATIONS or folder.resolve() in seen:
             continue
         seen.add(folder.resolve())
@@ -161,13 +162,6 @@ def _read(folder: Path) -> Record | None:
         return Record.read(folder)
     except (OSError, RecordUnreadable):
         return None
-
-
-def _best(record: Record) -> str:
-    best = record.best()
-    if best is None:
-        return "no trial ended well"
-    return f"{record.about.get('metric', 'score')} {short(best.best_score(record.mode))}"
 
 
 def _name(about: Mapping[str, Any], folder: Path) -> str:

@@ -1,0 +1,55 @@
+"""How a sweep stands, seen from outside: the words that every page and line about it uses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sweeps import lock
+from training import flags
+from training.words import command, place, short
+
+if TYPE_CHECKING:
+    from sweeps.record import Record
+
+ENDED = ("finished", "out of time", "interrupted")
+"""Outcomes by which a sweep ended in order; any other broke off."""
+
+
+def status(record: Record) -> str:
+    """running, finished, out of time, interrupted or broken off.
+
+    While another process runs it, its record says nothing, or what a run before has said. The process that
+    runs it holds the lock until all is said, also what came of it.
+    """
+    said = str(record.about.get("outcome", ""))
+    if not record.is_at_work and lock.is_held(record.folder):
+        return "running"
+    if said in ENDED:
+        return said
+    return "running" if record.is_at_work else "broken off"
+
+
+def can_go_on(record: Record) -> bool:
+    """Whether `--resume` would go on with what was asked for."""
+    return status(record) not in ("running", "finished") and "identity" in record.about
+
+
+def go_on(record: Record) -> str:
+    """What goes on with it, as it is typed."""
+    more = flags.machine_given()
+    if status(record) == "out of time":
+        more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
+    return command("sweeps.run", "--resume", place(record.folder.resolve()), *more)
+
+
+def best(record: Record) -> str:
+    """`val_acc 0.9 (trial 3)`, or of one that was confirmed `val_acc 0.87 (trial 3, mean of 2)`."""
+    leader, metric = record.best(), record.about.get("metric", "score")
+    if leader is None:
+        return "no trial ended well"
+    confirmed = record.confirmed()
+    if confirmed and confirmed[0].scores:
+        means = f"mean of {len(confirmed[0].scores)}"
+        return f"{metric} {short(confirmed[0].mean)} (trial {leader.number}, {means})"
+    return f"{metric} {short(leader.best_score(record.mode))} (trial {leader.number})"

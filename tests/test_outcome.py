@@ -1,0 +1,93 @@
+"""How a sweep stands: one word for it on every page, and what goes on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps import advice, comparison, flags, folder, lock, outcome, resume
+from sweeps.config import SweepConfig
+from sweeps.findings import asked
+from sweeps.plan import make_plan
+from sweeps.record import Record
+from sweeps.results import Sweep, load
+from tests.kinds import add, begun, drawn, rerun
+from tests.searched import carried_out, peak
+
+
+def broken_off(at: Path, trials: int) -> Sweep:
+    """A sweep of 12 trials that was killed after some."""
+    settings = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
+    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **settings))  # type: ignore[arg-type]
+    return carried_out(plan, peak(0.1), trials)
+
+
+def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=5)
+    advised = advice.advise(sweep)
+    assert advised.lines[0].startswith(
+        "The sweep is broken off, with 0 trials unfinished and 7 to come: go on"
+    )
+    assert "--refine" not in advised.command
+    assert flags.parse(advised.command.split()[3:]).resume == str(tmp_path / "s")
+    words = " ".join(asked(sweep))
+    assert "proposed 5 of 12 trials" in words
+    assert "It is broken off: 5 trials" in words
+
+
+def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=0)
+    assert "--resume" in advice.advise(sweep).command
+    sweep.record.note("outcome", "finished")
+    assert advice.advise(sweep).command == ""
+
+
+def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished", identity={})
+    add(record, drawn(0), 3, "failed", "RuntimeError: no")
+    assert advice.advise(load(tmp_path)).command == ""
+    add(record, drawn(1), 3)
+    assert "--refine" in advice.advise(load(tmp_path)).command
+
+
+def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=2)
+    plan = make_plan(
+        SweepConfig(
+            resume=str(sweep.folder),
+            name="s",
+            results_dir=str(tmp_path),
+            num_trials=12,
+            trainable="digits_mlp",
+            searcher="random",
+            max_epochs=9,
+        )
+    )
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        assert (outcome.status(record), outcome.status(Record.read(sweep.folder))) == ("running", "running")
+        assert "It is running: 2 trials" in asked(load(sweep.folder))[-1]
+        resume.end_run(record, "interrupted")
+        assert outcome.status(record) == "interrupted", "its own report says what it has just noted"
+    again = Record.read(sweep.folder)
+    assert comparison.table([again])["status"].to_pylist() == [outcome.status(again)] == ["interrupted"]
+
+
+def test_a_resume_after_the_time_was_used_up_asks_for_more(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="out of time", identity={}, elapsed_s=3600.0)
+    assert outcome.go_on(record).endswith(f"--resume {tmp_path} --time-budget-hours 2")
+    with lock.held(tmp_path):
+        assert not outcome.can_go_on(record)
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_the_best_is_the_mean_where_there_is_one(is_confirmed: bool, tmp_path: Path) -> None:
+    record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
+    assert outcome.best(record) == "no trial ended well"
+    add(record, drawn(0), 1, score=lambda epoch: 0.9)
+    if is_confirmed:
+        rerun(record, 0, 0.6)
+        rerun(record, 0, 0.7)
+    mean = "acc 0.65 (trial 0, mean of 2)"
+    assert outcome.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")
