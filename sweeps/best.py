@@ -19,7 +19,9 @@ from training.words import place
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
 
+    from sweeps.confirmed import Confirmed
     from sweeps.record import Record
+    from sweeps.rows import TrialRow
 
 PARAMS_FILE, WEIGHTS_FILE = "params.yaml", "weights.pt"
 
@@ -32,18 +34,22 @@ class Best:
     trainable: str
     params: Mapping[str, Knob]
     """All knobs that it trains with, those that stood still too."""
+    run: int
+    """Whose weights `model()` has: the trial itself, or, where it was confirmed, the best of its reruns with
+    new seeds, by its number. Score, epoch and seed are of this run."""
     score: float
     epoch: int
     """The epoch of that score, 1-based."""
     seed: int
+    confirmed: Confirmed | None
+    """Mean, deviation and scores over its new seeds; None where it was not confirmed."""
     folder: Path = field(repr=False)
     """Of the sweep."""
 
     def model(self) -> LightningModule:
-        """The trained model, with the weights of its best epoch, on the CPU, ready to predict.
+        """The trained model, with the weights of the run's best epoch, on the CPU, ready to predict.
 
-        Its weights are those of `best/` (where the top was confirmed, of its best rerun); while the sweep has
-        none, those of the trial's newest checkpoint.
+        Its weights are those of `best/`; while the sweep has none, those of the run's newest checkpoint.
 
         Raises:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.
@@ -66,24 +72,24 @@ class Best:
 
     def _weights(self) -> Path:
         crowned = self.folder / BEST
-        if _trial_in(crowned) == self.number and (crowned / WEIGHTS_FILE).is_file():
+        if _run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
-        newest, faults = checkpoints.newest(checkpoints.folder_of(self.folder, self.number), self.params)
+        newest, faults = checkpoints.newest(checkpoints.folder_of(self.folder, self.run), self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
         if checkpoints.epoch_of(newest) < self.epoch:
             warnings.warn(
-                f"trial {self.number} was best in epoch {self.epoch}; its newest weights are of epoch "
+                f"trial {self.run} was best in epoch {self.epoch}; its newest weights are of epoch "
                 f"{checkpoints.epoch_of(newest)} or before",
                 stacklevel=3,
             )
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = _trial_in(self.folder / BEST)
+        of = _run_in(self.folder / BEST)
         there = f"{BEST}/ is of trial {of}" if of is not None else f"it has no {BEST}/"
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
-        return f"{place(self.folder)}: no weights of trial {self.number}, the best one: {there}, and {why}"
+        return f"{place(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
 
     def _params_of(self, module: Any) -> Any:
         known = knobs.hints_of(module.Params)
@@ -106,17 +112,41 @@ def best_of(record: Record) -> Best | None:
         leader = max(training, key=lambda trial: sign * (trial.best_score(record.mode) or 0.0), default=None)
     if leader is None:
         return None
-    score, epoch = leader.best_score(record.mode), leader.best_epoch(record.mode)
+    run, confirmed = _run_of(record, leader), record.confirmed()[:1]
+    score, epoch = run.best_score(record.mode), run.best_epoch(record.mode)
     assert score is not None
     assert epoch is not None
-    params = {**leader.fixed, **leader.params}
-    return Best(leader.number, leader.trainable, params, score, epoch, leader.seed, record.folder)
+    return Best(
+        number=leader.number,
+        trainable=leader.trainable,
+        params={**leader.fixed, **leader.params},
+        run=run.number,
+        score=score,
+        epoch=epoch,
+        seed=run.seed,
+        confirmed=confirmed[0] if confirmed and confirmed[0].scores else None,
+        folder=record.folder,
+    )
 
 
-def _trial_in(folder: Path) -> int | None:
+def _run_of(record: Record, leader: TrialRow) -> TrialRow:
+    """Whose weights are the best trial's: those in `best/`, or, until it is made, those that will be."""
+    reruns = [run for run in record.reruns.of(leader.number) if run.status == "finished"]
+    scored = [run for run in reruns if run.best_score(record.mode) is not None]
+    crowned = _run_in(record.folder / BEST)
+    if (there := next((run for run in (leader, *scored) if run.number == crowned), None)) is not None:
+        return there
+    if not record.confirmed():
+        return leader
+    sign = 1 if record.mode == "max" else -1
+    return max(scored, key=lambda run: sign * (run.best_score(record.mode) or 0.0), default=leader)
+
+
+def _run_in(folder: Path) -> int | None:
     """Whose weights `best/` holds."""
     try:
-        return int(load_yaml((folder / PARAMS_FILE).read_text())["trial"])
+        content = load_yaml((folder / PARAMS_FILE).read_text())
+        return int(content["run"] if "run" in content else content["trial"])
     except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
         return None
 

@@ -112,7 +112,15 @@ ARROWS: dict[str, tuple[Names, Names]] = {
     ),
     "results know the record alone": (
         inside(*RESULTS),
-        but(inside("sweeps"), "sweeps.record", "sweeps.rows", "sweeps.journal", *RESULTS, *OF_A_FOLDER),
+        but(
+            inside("sweeps"),
+            "sweeps.record",
+            "sweeps.rows",
+            "sweeps.journal",
+            *RESULTS,
+            *OF_A_FOLDER,
+            "sweeps.confirmed",
+        ),
     ),
     "config, flags, registry are light": (
         inside("sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.registry", *LIGHT),

@@ -58,11 +58,11 @@ def sweep(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "s"))
 
 
-def crown(sweep: Path, trial: int = 0, checkpoint: Path | None = None) -> Path:
-    """Leave a `best/`, and no checkpoint."""
+def crown(sweep: Path, trial: int = 0, checkpoint: Path | None = None, of: int = 0) -> Path:
+    """Leave a `best/`, and no checkpoint of that run."""
     best = sweep / "best"
     best.mkdir()
-    of_trial = checkpoints.folder_of(sweep, 0)
+    of_trial = checkpoints.folder_of(sweep, of)
     shutil.copy((checkpoint or of_trial / "epoch_0003") / "weights.pt", best)
     (best / "params.yaml").write_text(yaml.safe_dump({"trial": trial, "trainable": "digits_mlp"}))
     shutil.rmtree(of_trial)
@@ -95,6 +95,26 @@ def test_the_model_of_best_predicts_as_well_as_the_record_says(sweep: Path) -> N
 def test_before_there_is_a_best_folder_the_newest_checkpoint_serves(sweep: Path) -> None:
     best = best_of(sweep)
     assert accuracy(best) == pytest.approx(best.score, abs=0.004)
+
+
+@pytest.mark.parametrize("crowned", ["best/", "checkpoint"])
+def test_of_a_confirmed_trial_all_is_of_the_run_whose_weights_it_has(crowned: str, sweep: Path) -> None:
+    record = Record.reopen(sweep)
+    record.note("confirm", {"top": 1, "seeds": 2})
+    record.end(1, "failed")
+    for seed, score in ((11, 0.3), (12, 0.25)):
+        run = record.begin(record.trials[0].point, record.trials[0].told, seed, confirms=0)
+        record.report(run.number, 1, score, {digits.METRIC: score}, 1.0)
+        record.end(run.number, "finished")
+    checkpoints.folder_of(sweep, 0).rename(checkpoints.folder_of(sweep, 2))
+    if crowned == "best/":
+        best = crown(sweep, of=2)
+        (best / "params.yaml").write_text(yaml.safe_dump({"trial": 0, "run": 2, "trainable": "digits_mlp"}))
+    found = best_of(sweep)
+    assert (found.number, found.run, found.seed, found.score, found.epoch) == (0, 2, 11, 0.3, 1)
+    assert found.confirmed is not None
+    assert (found.confirmed.mean, found.confirmed.scores) == (pytest.approx(0.275), (0.3, 0.25))
+    assert accuracy(found) > 0.5, "it is the trained one"
 
 
 def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:
