@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps import outcome
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
 from sweeps.confirmed import Confirmed
+from sweeps.fidelity import fidelity
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import command, count, duration, place, short
+
+if TYPE_CHECKING:
+    from sweeps.advice import Advice
+
+
+_DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
 
 
 def asked(sweep: Sweep) -> list[str]:
@@ -35,13 +43,17 @@ def asked(sweep: Sweep) -> list[str]:
             f"{count(about.get('max_epochs', 0), 'epoch')}, and {pruned}; the seed was {about.get('seed')}."
         )
     words = about.get("identity", {}).get("data", {})
-    first += [f"The data: {text}." for name, text in words.items() if name.startswith("data") and text]
+    first += [f"The {name}: {text}." for name, text in words.items() if name.startswith("data") and text]
     return [" ".join(first), _progress(sweep)]
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
-    """Knob and what was tried of it, in words."""
-    return [(str(name), str(text)) for name, text in sweep.about.get("identity", {}).get("space", {}).items()]
+    """Knob and what was tried of it, in words, its numbers as short as on the screen."""
+    exactly = sweep.about.get("identity", {}).get("space", {})
+    return [
+        (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
+        for name, text in exactly.items()
+    ]
 
 
 def found(sweep: Sweep) -> list[str]:
@@ -101,7 +113,7 @@ def sureness(sweep: Sweep) -> list[str]:
         return []
     confirmed = _confirmed(sweep)
     if not confirmed:
-        return [f"How sure is that? {_one_seed(sweep)} {_to_confirm(sweep)}"]
+        return [f"How sure is that? {_one_seed(sweep)} {_on_confirming(sweep)}".rstrip()]
     if len(confirmed) == 1:
         return ["How sure is that? No other trial has been trained again, so another one may be as good."]
     return [f"How sure is that? {_lead(confirmed[0], confirmed[1], sweep.record.mode)}"]
@@ -117,12 +129,20 @@ def _one_seed(sweep: Sweep) -> str:
     return f"{words} It leads the next one by {short(abs(scores[0] - scores[1]))}."
 
 
-def _to_confirm(sweep: Sweep) -> str:
-    """What to type, or how far it is, where that was done."""
+def to_confirm(sweep: Sweep) -> str:
+    """What to type for more seeds; "" where they were asked for, or the sweep is running."""
+    record = sweep.record
+    if record.best() is None or sweep.about.get("confirm") or outcome.status(record) == "running":
+        return ""
+    return command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
+
+
+def _on_confirming(sweep: Sweep) -> str:
+    """What the command does, or how far it is, where that was done."""
     record, asked = sweep.record, sweep.about.get("confirm")
-    adds = command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
     if not asked:
-        return f"This trains the best ones again with 3 new seeds, in this very sweep: {adds}"
+        says = "This trains the best ones again with 3 new seeds, in this very sweep:"
+        return says if to_confirm(sweep) else ""
     top = record.leaders(asked["top"])
     ended = sum(rerun.status != "unfinished" for number in top for rerun in record.reruns.of(number))
     to_come = max(0, asked["seeds"] * len(top) - ended)
@@ -159,6 +179,18 @@ def pruning(sweep: Sweep) -> list[str]:
     at = Counter(max(trial.epochs) for trial in stopped if trial.epochs)
     where = ", ".join(f"{at[epoch]} at epoch {epoch}" for epoch in rungs(sweep))
     return [f"{len(stopped):,} of {count(len(trials), 'trial')} were stopped early: {where}."]
+
+
+def compared(sweep: Sweep, advised: Advice) -> list[str]:
+    """Why figures and advice look at different epochs, where they do."""
+    at = fidelity(sweep.record)
+    if at is None or not advised.judged or at.epoch == advised.epoch:
+        return []
+    return [
+        f"The figures compare trials at epoch {at.epoch}, which {len(at.scores):,} reached. What to try next "
+        f"was judged at epoch {advised.epoch}, which {advised.judged:,} reached: enough for the best values "
+        "of a range, but not for a picture of all."
+    ]
 
 
 def cost(sweep: Sweep) -> list[str]:

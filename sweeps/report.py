@@ -56,14 +56,14 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the page: sentences, then tables, lines, a command, figures."""
+    """A part of the page: sentences, then lines, a command, tables, figures."""
 
     anchor: str
     title: str
     sentences: Sequence[str] = ()
-    tables: Sequence[Table] = ()
     lines: Sequence[str] = ()
     command: str = ""
+    tables: Sequence[Table] = ()
     figures: Sequence[Drawn] = field(default=())
     is_answer: bool = False
     """Its first sentence is what most readers came for."""
@@ -154,72 +154,81 @@ def page(sweep: Sweep) -> str:
 
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
-    from sweeps import advice, analysis, findings
+    from sweeps import advice, findings
 
-    def drawn(*names: str) -> list[Drawn]:
-        return [_drawn(name, analysis.FIGURES[name], sweep) for name in names]
-
-    advised, troubles = advice.advise(sweep), findings.troubles(sweep)
+    advised = advice.advise(sweep)
     return [
-        Section(
-            anchor="found",
-            title="What was found",
-            sentences=[*findings.found(sweep), *findings.sureness(sweep)],
-            tables=_winner(sweep),
-            figures=drawn("seeds") if sweep.record.reruns.numbers else [],
-            is_answer=True,
-        ),
-        Section(
-            anchor="asked",
-            title="What was asked",
-            sentences=findings.asked(sweep),
-            tables=[Table("The space", ["knob", "values"], space)]
-            if (space := findings.space(sweep))
-            else [],
-        ),
-        Section(
-            anchor="next",
-            title="What to try next",
-            lines=list(advised.lines),
-            command=advised.command,
-        ),
-        Section(
-            anchor="trials",
-            title="The best trials",
-            tables=[_ranking(sweep)],
-        ),
+        _found(sweep),
+        _asked(sweep),
+        Section(anchor="next", title="What to try next", lines=list(advised.lines), command=advised.command),
+        Section(anchor="trials", title="The best trials", tables=[_ranking(sweep)]),
         Section(
             anchor="curves",
             title="Learning and pruning",
             sentences=findings.pruning(sweep),
-            figures=drawn("learning_curves", "rung_survival", "history"),
+            figures=_figures(sweep, "learning_curves", "rung_survival", "history"),
         ),
         Section(
             anchor="knobs",
             title="What the knobs did",
-            figures=drawn("importance", "slices", "contour", "parallel_coordinates"),
+            sentences=findings.compared(sweep, advised),
+            figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
         Section(
             anchor="cost",
             title="What it cost",
             sentences=findings.cost(sweep),
-            figures=drawn("time_spent", "utilization", "timeline"),
+            figures=_figures(sweep, "time_spent", "utilization", "timeline"),
         ),
-        Section(
-            anchor="trouble",
-            title="Trouble",
-            sentences=[
-                "Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."
-            ],
-            lines=troubles,
-            figures=drawn("failures") if troubles else [],
-        ),
-        Section(
-            anchor="lineage",
-            title="Where it came from",
-            figures=drawn("lineage"),
-        ),
+        _trouble(sweep),
+        Section(anchor="lineage", title="Where it came from", figures=_figures(sweep, "lineage")),
     ]
+
+
+def _found(sweep: Sweep) -> Section:
+    from sweeps import findings
+
+    return Section(
+        anchor="found",
+        title="What was found",
+        sentences=[*findings.found(sweep), *findings.sureness(sweep)],
+        command=findings.to_confirm(sweep),
+        tables=_winner(sweep),
+        figures=_figures(sweep, "seeds") if sweep.record.reruns.numbers else [],
+        is_answer=True,
+    )
+
+
+def _asked(sweep: Sweep) -> Section:
+    from sweeps import findings
+
+    space = findings.space(sweep)
+    return Section(
+        anchor="asked",
+        title="What was asked",
+        sentences=findings.asked(sweep),
+        tables=[Table("The space", ["knob", "values"], space)] if space else [],
+    )
+
+
+def _trouble(sweep: Sweep) -> Section:
+    from sweeps import findings
+
+    troubles = findings.troubles(sweep)
+    first = "Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."
+    return Section(
+        anchor="trouble",
+        title="Trouble",
+        sentences=[first],
+        lines=troubles,
+        figures=_figures(sweep, "failures") if troubles else [],
+    )
+
+
+def _figures(sweep: Sweep, *names: str) -> list[Drawn]:
+    from sweeps import analysis
+
+    return [_drawn(name, analysis.FIGURES[name], sweep) for name in names]
 
 
 def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> Drawn:

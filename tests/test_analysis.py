@@ -106,6 +106,28 @@ def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) ->
     assert sorted(found.tried.ranges) == sorted(["trainable", *knobs])
 
 
+def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    for number in range(8):
+        params = drawn(number)
+        add(record, {name: params[name] for name in ("width", "lr", "momentum")}, 3)
+    figure = analysis.contour(results.load(tmp_path))
+    assert figure.layout.xaxis.title.text == "lr"
+    assert figure.layout.yaxis.title.text == "width", (
+        "the first two; Optuna puts them in the order of letters"
+    )
+    assert "the first 3 knobs of the space" in figure.layout.title.subtitle.text
+
+
+def test_choices_are_named_without_quotes_and_have_room(sweeps: dict[str, Sweep]) -> None:
+    figure = analysis.slices(sweeps["several"])
+    axes = [axis for axis in figure.select_xaxes() if axis.title.text == "trainable"]
+    assert [list(axis.ticktext) for axis in axes] == [["cnn", "mlp"]]
+    trace = next(trace for trace in figure.data if trace.xaxis == axes[0].plotly_name.replace("axis", ""))
+    assert set(trace.x) == set(axes[0].tickvals)
+    assert list(axes[0].range) == [-0.5, 1.5]
+
+
 def test_curves_are_marked_where_trials_stopped_and_rungs_are_lines(sweeps: dict[str, Sweep]) -> None:
     figure = analysis.learning_curves(sweeps["pruned"])
     ends = {trace.name: list(trace.x) for trace in figure.data if trace.mode == "markers"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import analysis, report, results
+from sweeps import analysis, lock, report, results
 from sweeps.record import Record
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn, rerun
@@ -69,6 +69,10 @@ def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: 
         ("pruned", ["It is finished: 30 trials (26 pruned, 4 finished)", "Stopping early saved 196 epochs"]),
         ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
         ("several", ["It trained cnn and mlp", "trial trainable status acc"]),
+        (
+            "several",
+            ["among the best of its trainable. mlp: the best 25 % (PED-ANOVA), by scores at epoch 3"],
+        ),
     ],
 )
 def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders: dict[str, Path]) -> None:
@@ -117,6 +121,30 @@ def test_rows_that_were_scored_before_are_said_to_be(tmp_path: Path) -> None:
     assert "it scored test_acc 0.8765. They were scored 2 times: the winner was another one before." in said
 
 
+def test_what_was_asked_is_said_as_on_the_screen_and_whose_data_is_whose(tmp_path: Path) -> None:
+    space = {
+        "lr of cnn": "0.001 to 1.0, log scale",
+        "momentum of mlp": "0.0 to 0.95",
+        "v of mlp": "one of v1.0, 2",
+    }
+    data = {"data of cnn": "images", "data of mlp": "digits", "prepared data of mlp": "0fa3"}
+    begun(tmp_path, identity={"space": space, "data": data})
+    said = words_of(page_of(tmp_path))
+    for word in ("0.001 to 1, log scale", "0 to 0.95", "one of v1.0, 2"):
+        assert word in said
+    assert "The data of cnn: images. The data of mlp: digits." in said
+    assert "0fa3" not in said
+
+
+def test_that_figures_and_advice_look_at_different_epochs_is_said(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for number in range(30):
+        add(record, drawn(number), 9 if number % 2 else 3, "finished" if number % 2 else "pruned")
+    said = words_of(page_of(tmp_path))
+    assert "The figures compare trials at epoch 3, which 30 reached." in said
+    assert "judged at epoch 9, which 15 reached" in said
+
+
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
     """Two trials, and reruns of them: (which trial, score)."""
     record = begun(folder, confirm={"top": 2, "seeds": 2}, outcome="finished")
@@ -153,8 +181,11 @@ def test_a_trial_whose_rerun_failed_comes_behind_one_with_a_lower_mean(tmp_path:
 
 
 def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
-    said = words_of(page_of(folders["pruned"]))
-    assert f"-m sweeps.run --resume {folders['pruned']} --confirm 3" in said
+    boxes = re.findall(r"<pre>(.*?)</pre>", page_of(folders["pruned"]))
+    assert boxes[0].endswith(f"-m sweeps.run --resume {folders['pruned']} --confirm 3")
+    (folders["pruned"] / ".lock").touch()
+    with lock.held(folders["pruned"]):
+        assert "--confirm" not in words_of(page_of(folders["pruned"])), "one that runs can't be resumed"
 
 
 def test_while_reruns_are_to_come_the_search_has_the_first_place(tmp_path: Path) -> None:

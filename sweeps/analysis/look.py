@@ -17,6 +17,8 @@ PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
 """Told apart whatever colours one sees: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
+LOG_TICKS = 3
+"""At most, of an axis of a log scale that may be 100 pixels wide: more than that, and they overlap."""
 FAR_OUT = 10
 """Times the size of what is usual: a score of 1e6 would leave no room for the others."""
 

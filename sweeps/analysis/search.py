@@ -22,6 +22,10 @@ MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
 MOST_KNOBS, MOST_PAIRED = 8, 3
 """Knobs with a slice, and knobs of which each two have a contour."""
+LETTER = 7
+"""Pixels of a letter of an axis' name."""
+AXIS = 76
+"""Pixels between two parallel axes, at least: twelve of them fit on a page."""
 HEIGHT = 220
 """Of a row of figures, in pixels: four rows and their words fit on a printed page."""
 
@@ -55,7 +59,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
     shown = _shown(found, MOST_LINES, "lines")
     says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
-    width = 110 * (len(found.tried.ranges) + 1)
+    width = AXIS * (len(found.tried.ranges) + 1)
     return look.dress(figure, title, says, height=460, min_width=min(width, 1400))
 
 
@@ -79,7 +83,8 @@ def slices(sweep: Sweep) -> go.Figure:
     left_out = len(found.tried.ranges) - len(knobs)
     more = f"; {count(left_out, 'knob')} of less weight left out" if left_out else ""
     says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
-    figure = look.dress(figure, title, says, height=110 + HEIGHT * rows)
+    width = 2 * (LETTER * max(map(len, knobs)) + 30)  # their names stand side by side
+    figure = look.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
     return figure.update_layout(showlegend=False)
 
 
@@ -108,7 +113,8 @@ def contour(sweep: Sweep) -> go.Figure:
     finite = [value for value in shared if value is not None and math.isfinite(value)]
     if finite:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
-    says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}."
+    first = "" if found.importances else f"; the first {count(len(knobs), 'knob')} of the space"
+    says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}{first}."
     figure = look.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
     return figure.update_layout(showlegend=False)
 
@@ -138,24 +144,32 @@ def importance(sweep: Sweep) -> go.Figure:
         marker={"color": look.BLUE},
     )
     figure = go.Figure(bar)
-    most = 115 * max(shares.values())
-    figure.update_xaxes(title_text="share of what all knobs decide, %", range=[0, most])
+    most = 150 * max(shares.values())  # room for the words behind a bar, on a telephone too
+    figure.update_xaxes(title_text="share, %", range=[0, most])
     figure.update_yaxes(type="category")
-    of_best = {name: f"best {100 * at.top:.0f} % (PED-ANOVA): {at.words}" for name, at in found.items()}
-    if len(names) == 1:
-        says = f"How much each knob decided whether a trial came among the {of_best[names[0]]}."
-    else:
-        of_best |= {name: why for name, why in whys.items() if why}
-        each = "; ".join(f"{name}, {of_best[name]}".rstrip(".") for name in names)
-        says = f"How much each knob decided whether a trial came among the best of its trainable. {each}."
+    says = "How much each knob decided, of what all do, whether a trial came among the best " + (
+        f"{_best_share(found[names[0]])}."
+        if len(names) == 1
+        else " ".join(
+            [
+                "of its trainable.",
+                *(f"{name}: the best {_best_share(at)}." for name, at in found.items()),
+                *(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why),
+            ]
+        )
+    )
     figure = look.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
 
 
+def _best_share(at: Fidelity) -> str:
+    return f"{100 * at.top:.0f} % (PED-ANOVA), by {at.words}"
+
+
 def _ranked(found: Fidelity) -> list[str]:
-    """Knobs that trials at this fidelity have, by importance where that can be told."""
-    there = {name for number in found.scores for name in found.tried.params[number]}
-    knobs = [name for name in found.tried.ranges if name in there]
+    """Knobs that trials at this fidelity have, by importance where that can be told; else as in the space."""
+    there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
+    knobs = [name for name in there if name in found.tried.ranges]
     return sorted(knobs, key=lambda name: -found.importances.get(name, 0.0))
 
 
@@ -224,6 +238,17 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
     for axis, update in (("xaxis", figure.update_xaxes), ("yaxis", figure.update_yaxes)):
         said: dict[str, Any] = part.layout[axis].to_plotly_json()
         update(row=row, col=column, **{name: said[name] for name in kept if name in said})
+        if said.get("type") == "log":
+            update(row=row, col=column, nticks=look.LOG_TICKS)
+        elif said.get("type") == "category" and said.get("categoryarray"):
+            names = [str(name) for name in said["categoryarray"]]
+            update(
+                row=row,
+                col=column,
+                range=[-0.5, len(names) - 0.5],
+                tickvals=names,
+                ticktext=[name.strip("'") for name in names],
+            )
 
 
 def _metric(sweep: Sweep) -> str:
