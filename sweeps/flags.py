@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -45,10 +45,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     # The files first: jsonargparse lets the later one win, file or flag.
     tokens = [*(f"--config={path}" for path in files), *tokens]
     if parents := _parents(tokens):
-        paths = [settings_of(parent, "--refine") for parent in parents]
-        of_parents = [read_yaml(path, "--refine") for path in paths]
-        tokens = [f"--config={paths[0]}", *of_its_own(paths[0], of_parents), *tokens]
-        contents = [{**of_parents[0], "ranges": {}}, *contents]
+        of_parents, settings = _of_parents(parents)
+        tokens, contents = [*of_parents, *tokens], [settings, *contents]
     for content in reversed(contents):
         params = {**content.get("params", {}), **params}
         ranges = {**content.get("ranges", {}), **ranges}
@@ -59,19 +57,26 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     config = SweepConfig(**{**given, **several, "params": params, "ranges": ranges})
     if resumed:
         refuse_other(vars(config), contents[0])
-        folder = Path(resumed[-1]).expanduser().resolve()  # it may have been moved since
-        config = dataclasses.replace(
-            config, resume=str(folder), name=folder.name, results_dir=str(folder.parent)
-        )
+        config = _where_it_lies(config, resumed[-1])
+    _check(config, tokens)
+    if values.print_config:
+        print(to_yaml(config), end="")
+        raise SystemExit(0)
+    return config
+
+
+def _where_it_lies(config: SweepConfig, sweep: str) -> SweepConfig:
+    """The settings of a sweep to go on with, whose folder may have been moved since."""
+    folder = Path(sweep).expanduser().resolve()
+    return dataclasses.replace(config, resume=str(folder), name=folder.name, results_dir=str(folder.parent))
+
+
+def _check(config: SweepConfig, tokens: Sequence[str]) -> None:
     faults = check(config)
     if not config.confirm and any(map(_is("--confirm-top"), tokens)):
         faults.append("--confirm-top: only with --confirm")
     if faults:
         raise UserError("\n".join(faults))
-    if values.print_config:
-        print(to_yaml(config), end="")
-        raise SystemExit(0)
-    return config
 
 
 def _parser() -> flags.Parser:
@@ -120,6 +125,14 @@ def _parents(tokens: Sequence[str]) -> list[str]:
     if not given:
         return []
     return list(json.loads(given[-1])) if given[-1].startswith("[") else [given[-1]]
+
+
+def _of_parents(parents: Sequence[str]) -> tuple[list[str], Mapping[str, Any]]:
+    """Flags and settings that a sweep takes over from those that it refines."""
+    paths = [settings_of(parent, "--refine") for parent in parents]
+    contents = [read_yaml(path, "--refine") for path in paths]
+    tokens = [f"--config={paths[0]}", *of_its_own(paths[0], contents)]
+    return tokens, {**contents[0], "ranges": {}}
 
 
 def _join_several(tokens: Sequence[str]) -> list[str]:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweeps import flags
 from sweeps.config import SweepConfig
 from training.config import CannotPrepare
 from training.values import UserError
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
+    from sweeps.record import Record
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +51,7 @@ def sweep(config: SweepConfig) -> int:
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
-        from sweeps import dashboard, data, ending, engine, environment, folder, notify, resume, winner
-        from sweeps.loggers._following import following
+        from sweeps import folder, resume
         from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
@@ -59,30 +64,39 @@ def sweep(config: SweepConfig) -> int:
             print(standing.text, flush=True)
             if standing.is_finished or config.dry_run:
                 return 0
-        print(
-            "\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True
-        )
-        with (
-            notify.at_the_end(plan, record) as notice,
-            dashboard.beside(plan),
-            cluster.connect(plan.config, code) as offered,
-            following(plan, record),
-        ):
-            print(offered.describe(), flush=True)
-            data.prepare(plan.models)
-            environment.note(plan.folder, offered)
-            resume.begin_run(plan, record)
-            notice.begin()
-            end = engine.fit(plan, record, offered)
-            try:
-                test_scores = winner.crown(plan, record, offered, end)
-            except KeyboardInterrupt:
-                resume.end_run(record, "interrupted")
-                raise
-            resume.end_run(record, end.outcome)
-            notice.status = ending.say(plan, record, end, test_scores)
-            notice.outcome = end.outcome
-            return notice.status
+        return _run(plan, record, code)
+
+
+def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
+    """All that is planned, on Ray; the exit status."""
+    address = plan.config.address
+    print("\nStarting Ray ..." if address is None else f"\nJoining {address} ...", flush=True)
+    from training import imports
+
+    with imports.uncollected():
+        from sweeps import cluster, dashboard, data, ending, engine, environment, notify, resume, winner
+        from sweeps.loggers._following import following
+    with (
+        notify.at_the_end(plan, record) as notice,
+        dashboard.beside(plan),
+        cluster.connect(plan.config, code) as offered,
+        following(plan, record),
+    ):
+        print(offered.describe(), flush=True)
+        data.prepare(plan.models)
+        environment.note(plan.folder, offered)
+        resume.begin_run(plan, record)
+        notice.begin()
+        end = engine.fit(plan, record, offered)
+        try:
+            test_scores = winner.crown(plan, record, offered, end)
+        except KeyboardInterrupt:
+            resume.end_run(record, "interrupted")
+            raise
+        resume.end_run(record, end.outcome)
+        notice.status = ending.say(plan, record, end, test_scores)
+        notice.outcome = end.outcome
+        return notice.status
 
 
 if __name__ == "__main__":
