@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,35 +112,7 @@ def lineage(sweep: Sweep) -> go.Figure:
         for generation, column in columns.items()
         for place, one in enumerate(column)
     }
-    figure = go.Figure()
-    for one in found:
-        if one.child in places:
-            (x0, y0), (x1, y1) = places[one.name], places[one.child]
-            line = {"color": look.GREY, "width": 2}
-            marker = {"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10}
-            figure.add_trace(
-                go.Scatter(
-                    x=[x0, x1], y=[y0, y1], mode="lines+markers", line=line, marker=marker, hoverinfo="skip"
-                )
-            )
-    figure.add_trace(
-        go.Scatter(
-            x=[places[one.name][0] for one in found],
-            y=[places[one.name][1] for one in found],
-            text=[
-                f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}"
-                for one in found
-            ],
-            mode="markers+text",
-            textposition="top center",
-            marker={
-                "size": 16,
-                "color": look.BLUE,
-                "symbol": ["star" if one.generation == 0 else "circle" for one in found],
-            },
-            hoverinfo="skip",
-        )
-    )
+    figure = go.Figure([*_arrows(found, places), _names(found, places)])
     oldest = max(columns)
     most = max(map(len, columns.values()))
     figure.update_xaxes(visible=False, range=[-oldest - 0.5, 0.5])
@@ -148,6 +120,40 @@ def lineage(sweep: Sweep) -> go.Figure:
     says = "An arrow leads from a sweep to the one that was started with its record; the star is this one."
     figure = look.dress(figure, title, says, height=130 + 110 * most, min_width=220 * (oldest + 1))
     return figure.update_layout(showlegend=False)
+
+
+_Places = Mapping[str, tuple[float, float]]
+
+
+def _arrows(found: Sequence[Ancestor], places: _Places) -> Iterator[go.Scatter]:
+    for one in (ancestor for ancestor in found if ancestor.child in places):
+        (x0, y0), (x1, y1) = places[one.name], places[one.child]
+        yield go.Scatter(
+            x=[x0, x1],
+            y=[y0, y1],
+            mode="lines+markers",
+            line={"color": look.GREY, "width": 2},
+            marker={"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10},
+            hoverinfo="skip",
+        )
+
+
+def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
+    return go.Scatter(
+        x=[places[one.name][0] for one in found],
+        y=[places[one.name][1] for one in found],
+        text=[
+            f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}" for one in found
+        ],
+        mode="markers+text",
+        textposition="top center",
+        marker={
+            "size": 16,
+            "color": look.BLUE,
+            "symbol": ["star" if one.generation == 0 else "circle" for one in found],
+        },
+        hoverinfo="skip",
+    )
 
 
 def _folder(parent: Mapping[str, Any], child: Path) -> Path | None:

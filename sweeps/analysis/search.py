@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -147,19 +147,19 @@ def importance(sweep: Sweep) -> go.Figure:
     most = 150 * max(shares.values())  # room for the words behind a bar, on a telephone too
     figure.update_xaxes(title_text="share, %", range=[0, most])
     figure.update_yaxes(type="category")
-    says = "How much each knob decided, of what all do, whether a trial came among the best " + (
-        f"{_best_share(found[names[0]])}."
-        if len(names) == 1
-        else " ".join(
-            [
-                "of its trainable.",
-                *(f"{name}: the best {_best_share(at)}." for name, at in found.items()),
-                *(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why),
-            ]
-        )
-    )
+    says = _on_importance(found, whys)
     figure = look.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
+
+
+def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> str:
+    """What the bars show, of each trainable; `whys` says of which they show nothing."""
+    says = "How much each knob decided, of what all do, whether a trial came among the best "
+    if len(whys) == 1:
+        return f"{says}{_best_share(*found.values())}."
+    shown = [f"{name}: the best {_best_share(at)}." for name, at in found.items()]
+    missing = [f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why]
+    return " ".join([f"{says}of its trainable.", *shown, *missing])
 
 
 def _best_share(at: Fidelity) -> str:

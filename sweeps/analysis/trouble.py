@@ -89,26 +89,7 @@ def failures(sweep: Sweep) -> go.Figure:
             ("ended well", ended_well, look.MARKS["finished"]),
             (cause.status, cause.trials, wrong),
         ):
-            there = [trial for trial in trials if knob in space.params[trial.number]]
-            values = [space.params[trial.number][knob] for trial in there]
-            is_range = isinstance(space.ranges[knob], FloatDistribution | IntDistribution)
-            figure.add_trace(
-                go.Box(
-                    x=values if is_range else [str(value) for value in values],
-                    y=[f"{name} ({len(there)})"] * len(there),
-                    text=[f"trial {trial.number}" for trial in there],
-                    orientation="h",
-                    boxpoints="all",
-                    jitter=0.9,
-                    pointpos=0,
-                    fillcolor="rgba(0,0,0,0)",
-                    line={"color": "rgba(0,0,0,0)"},
-                    marker={"color": mark.color, "symbol": mark.symbol, "size": 8},
-                    showlegend=False,
-                ),
-                row=row,
-                col=1,
-            )
+            figure.add_trace(_marks(name, trials, mark, knob, space), row=row, col=1)
         log = bool(getattr(space.ranges[knob], "log", False))
         figure.update_xaxes(title_text=knob, type="log" if log else None, row=row, col=1)
         if cause.region.dead.side is not None:
@@ -116,6 +97,26 @@ def failures(sweep: Sweep) -> go.Figure:
             figure.add_vline(cause.region.dead.limit, line=edge, row=row, col=1)
     says = "A mark is a trial, heights within a row mean nothing; the line is the edge of the region."
     return look.dress(figure, title, says, height=110 + 210 * len(telling)).update_layout(showlegend=False)
+
+
+def _marks(name: str, trials: Sequence[TrialRow], mark: look.Mark, knob: str, space: Tried) -> go.Box:
+    """A row of trials by their values of a knob: a box of which only its points show."""
+    there = [trial for trial in trials if knob in space.params[trial.number]]
+    values = [space.params[trial.number][knob] for trial in there]
+    is_range = isinstance(space.ranges[knob], FloatDistribution | IntDistribution)
+    return go.Box(
+        x=values if is_range else [str(value) for value in values],
+        y=[f"{name} ({len(there)})"] * len(there),
+        text=[f"trial {trial.number}" for trial in there],
+        orientation="h",
+        boxpoints="all",
+        jitter=0.9,
+        pointpos=0,
+        fillcolor="rgba(0,0,0,0)",
+        line={"color": "rgba(0,0,0,0)"},
+        marker={"color": mark.color, "symbol": mark.symbol, "size": 8},
+        showlegend=False,
+    )
 
 
 def _region(
