@@ -12,7 +12,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
-from sweeps.fidelity import tried
+from sweeps.fidelity import Tried, tried
 from sweeps.lessons import DeadRegion, dead_regions_of
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
