@@ -38,7 +38,8 @@ def applied(
     for name, given in ranges.items():
         if name not in space:
             faults.append(
-                f"--ranges {name}: not in the space.{nearest(name, space)} Knobs: {', '.join(space)}"
+                f"--ranges {name}: not in the space.{nearest(name, space)} Knobs: {', '.join(space)}; "
+                "one that stands still takes its value by --params"
             )
             continue
         try:
@@ -120,9 +121,16 @@ def _between(domain: Any, text: str, choices: Sequence[Any] | None) -> Any:
     assert asked is not None
     if asked.is_log and low <= 0:
         raise ValueError("log scale: LOW must be above 0")
+    if asked.step is not None and (off := [end for end in (low, high) if not _is_step(end, asked.step)]):
+        must = "whole numbers" if asked.step == 1 else f"multiples of {asked.step:g}, the space's step"
+        raise ValueError(f"must be {must}; not so: {', '.join(f'{end:g}' for end in off)}")
     if low == high:
         return _in_kind(low, domain)
     return domain_of(dataclasses.replace(asked, low=low, high=high))
+
+
+def _is_step(value: float, step: float) -> bool:
+    return math.isclose(value / step, round(value / step), abs_tol=1e-9)
 
 
 def range_of_domain(domain: Any) -> Range | None:

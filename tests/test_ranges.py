@@ -75,6 +75,13 @@ def test_one_value_holds_a_knob_still(domain: Any, given: Any, value: Any) -> No
         (tune.uniform(0.0, 1.0), "0.1,0.2", "must be LOW..HIGH, or one value"),
         (tune.loguniform(0.1, 1.0), "0..1", "log scale: LOW must be above 0"),
         (tune.randint(1, 10), 3.7, "--ranges x=3.7: must be a whole number"),
+        (tune.randint(1, 10), "2.5..4", "must be whole numbers; not so: 2.5"),
+        (tune.qrandint(8, 64, 8), "8..20", "must be multiples of 8, the space's step; not so: 20"),
+        (
+            tune.quniform(0.0, 0.5, 0.1),
+            "0.15..0.3",
+            "must be multiples of 0.1, the space's step; not so: 0.15",
+        ),
         (tune.choice([4, 6, 8]), "4,7", "--ranges x=4,7: 7 is none of its choices: 4, 6, 8"),
         (tune.choice([4, 6, 8]), "4..8", "its choices stay choices: give some of 4, 6, 8"),
         (tune.sample_from(lambda spec: 1), "0..1", "tune.sample_from has no range to replace"),
@@ -85,6 +92,11 @@ def test_a_range_that_does_not_fit_is_refused(domain: Any, given: Any, expected:
     with pytest.raises(UserError, match="--ranges x") as raised:
         applied({"x": domain}, {"x": given}, ALL)
     assert expected in str(raised.value)
+
+
+def test_a_knob_that_stands_still_is_given_otherwise() -> None:
+    with pytest.raises(UserError, match=r"one that stands still takes its value by --params"):
+        applied({"x": tune.uniform(0, 1)}, {"rows": 1500}, ALL)
 
 
 def test_one_knob_at_least_is_tried() -> None:
