@@ -1,4 +1,4 @@
-"""The model of `benchmarks.replay`, and its data: one weight, one batch of one number."""
+"""The model of `benchmarks.replay`: one weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from torch.utils.data import DataLoader
 
 
 class Replay(pl.LightningModule):
@@ -32,11 +31,3 @@ class Replay(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-class OneBatch(pl.LightningDataModule):
-    """One batch of one number."""
-
-    def train_dataloader(self) -> DataLoader[torch.Tensor]:
-        rows: Any = [torch.ones(1)]
-        return DataLoader(rows, batch_size=None)

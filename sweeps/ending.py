@@ -71,7 +71,7 @@ def _report(record: Record) -> None:
         print(f"Report     {place(report.write(Sweep(record)))}")
     except KeyboardInterrupt:
         print("Report     not written; Ctrl-C")
-    except Exception as error:
+    except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole
         again = command("sweeps.report", place(record.folder))
         print(f"Report     not written, {type(error).__name__}: {error}; again: {again}")
 

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,9 +40,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(record: Record, swept: dict[str, float | int], fixed: dict[str, int]) -> None:
+def train(record: Record, swept: dict[str, Any], fixed: dict[str, Any]) -> None:
     number = propose(record, swept, trainable="digits_mlp", fixed=fixed, seed=3).number
-    fit = Fit(digits, digits.Params(**{**fixed, **swept}), dataclasses.replace(CONFIG, seed=3))  # type: ignore[arg-type]
+    fit = Fit(digits, digits.Params(**{**fixed, **swept}), dataclasses.replace(CONFIG, seed=3))
 
     def heard(epoch: Epoch) -> bool:
         record.report(number, epoch.epoch, epoch.score, epoch.metrics, epoch.seconds)

@@ -225,7 +225,8 @@ def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(t
     rerun(record, 2, first, 0.5)
     rerun(record, 1, first, 0.5, "unfinished")
     assert confirm.to_come(record) == [(1, second), (2, second)]
-    handing = confirm.RerunSearcher(SweepConfig(), None, record)  # type: ignore[arg-type]
+    nothing: Any = None  # the space: reruns are of points that there are
+    handing = confirm.RerunSearcher(SweepConfig(), nothing, record)
     handing.slots = 2
     goes_on, new = handing.suggest("a"), handing.suggest("b")
     assert (goes_on["number"], new["seed"], new["params"]) == (4, second, {"slope": 0.11})

@@ -24,6 +24,7 @@ from optuna.distributions import FloatDistribution
 from sweeps import dashboard
 from sweeps.config import JOURNAL
 from sweeps.record import Record
+from sweeps.rows import Status
 from tests.conftest import ROOT, propose
 from tests.test_resume_checks import Sweep
 from training.values import UserError
@@ -34,20 +35,19 @@ LR = {"lr": FloatDistribution(0.0, 1.0)}
 def sweep(folder: Path) -> Record:
     """A trial of each end, and one that trains."""
     record = Record.create(folder, "s", "max", {"sweep": "s", "metric": "acc", "trainable": "t"})
-    for number, (status, scores, reason) in enumerate(
-        [
-            ("finished", [0.1, 0.3, 0.2], ""),
-            ("pruned", [0.1, 0.2], ""),
-            ("failed", [0.5], "RuntimeError: the toy broke"),
-            ("diverged", [0.4, float("nan")], "acc was nan in epoch 2"),
-            ("unfinished", [0.6], ""),
-        ]
-    ):
+    trials: list[tuple[Status, list[float], str]] = [
+        ("finished", [0.1, 0.3, 0.2], ""),
+        ("pruned", [0.1, 0.2], ""),
+        ("failed", [0.5], "RuntimeError: the toy broke"),
+        ("diverged", [0.4, float("nan")], "acc was nan in epoch 2"),
+        ("unfinished", [0.6], ""),
+    ]
+    for number, (status, scores, reason) in enumerate(trials):
         propose(record, {"lr": number / 10}, LR)
         for epoch, score in enumerate(scores, start=1):
             record.report(number, epoch, score, {"acc": score}, 1.0)
         if status != "unfinished":
-            record.end(number, status, reason)  # type: ignore[arg-type]
+            record.end(number, status, reason)
     return record
 
 

@@ -299,7 +299,7 @@ def test_it_goes_on_as_one_that_was_not_broken_off_without_its_parents_folder(pl
     carried_out(plan, peak(0.03), trials=5)
     shutil.rmtree(place / "wide")
     again = make_plan(flags.parse(["--resume", "results/broken"]))
-    assert again.space.describe() == plan.space.describe()  # type: ignore[attr-defined]
+    assert [model.space.describe() for model in again.models] == [m.space.describe() for m in plan.models]
     broken = carried_out(again, peak(0.03))
     assert [t.params for t in broken.record.trials] == [t.params for t in whole.record.trials]
     assert [parent["name"] for parent in broken.about["parents"]] == ["wide"]
