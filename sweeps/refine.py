@@ -228,8 +228,9 @@ def _fewer(
     kept = [choice for choice in choices if choice not in dead | never] or list(choices)
     dropped = [short(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
-    for side, end in zip(SIDES, ("larg", "small"), strict=True):
-        if (learnt.prefix + knob, side) in learnt.edges:
+    for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
+        # Where they are choices of another space, there may be one behind the end of those that were tried.
+        if (learnt.prefix + knob, side) in learnt.edges and outermost(choices) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 

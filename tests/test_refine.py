@@ -220,6 +220,10 @@ def test_choices_that_were_never_good_are_dropped(place: Path) -> None:
     assert {32, 64} <= set(ranges_of(plan)["hidden"])
     assert "never good: 8" in describe(plan)
     assert "the best have its largest: try a larger one" in describe(plan)
+    wider = space_file(
+        "refine_wider", "'lr': tune.loguniform(1e-3, 1.0), 'hidden': tune.choice([32, 64, 96])"
+    )
+    assert "try a larger one" not in describe(refined("results/c", "--search-space", wider))
 
 
 def test_tpe_learns_from_the_earlier_trials_at_their_fidelity(place: Path) -> None:
