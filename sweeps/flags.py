@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     # The files first: jsonargparse lets the later one win, file or flag.
     tokens = [*(f"--config={path}" for path in files), *tokens]
     if parents := _parents(tokens):
-        of_parents, settings = _of_parents(parents)
+        of_parents, settings = _of_parents(parents, _results_dir(tokens, contents))
         tokens, contents = [*of_parents, *tokens], [settings, *contents]
     for content in reversed(contents):
         params = {**content.get("params", {}), **params}
@@ -127,11 +127,18 @@ def _parents(tokens: Sequence[str]) -> list[str]:
     return list(json.loads(given[-1])) if given[-1].startswith("[") else [given[-1]]
 
 
-def _of_parents(parents: Sequence[str]) -> tuple[list[str], Mapping[str, Any]]:
+def _results_dir(tokens: Sequence[str], contents: Sequence[Mapping[str, Any]]) -> str | None:
+    """The one that was asked for, by flag or in a file."""
+    asked, _ = flags.take_all(tokens, "--results-dir", "a folder, as in --results-dir results")
+    in_files = [str(content["results_dir"]) for content in contents if "results_dir" in content]
+    return next(reversed([*in_files, *asked]), None)
+
+
+def _of_parents(parents: Sequence[str], results_dir: str | None) -> tuple[list[str], Mapping[str, Any]]:
     """Flags and settings that a sweep takes over from those that it refines."""
     paths = [settings_of(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
-    tokens = [f"--config={paths[0]}", *of_its_own(paths[0], contents)]
+    tokens = [f"--config={paths[0]}", *of_its_own(paths[0], contents, results_dir)]
     return tokens, {**contents[0], "ranges": {}}
 
 

@@ -77,20 +77,22 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         raise UserError("\n".join([*faults, reason]))
 
 
-def of_its_own(path: str, contents: Sequence[Mapping[str, Any]]) -> list[str]:
+def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> list[str]:
     """Flags for what a sweep that refines others has of its own: name, folder, seed; no grid.
 
     Args:
         path: sweep.yaml of the first of them.
         contents: settings of all.
+        results_dir: where it shall stand; None is beside the first of them.
     """
     folder = Path(path).resolve().parent
+    where = folder.parent if results_dir is None else Path(results_dir).expanduser()
     stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
-    number, name = next((n, name) for n, name in names if not (folder.parent / name).exists())
+    number, name = next((n, name) for n, name in names if not (where / name).exists())
     searcher = ["--searcher=tpe"] if contents[0].get("searcher") == "grid" else []
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % (MOST["seed"] + 1)
-    return [f"--name={name}", f"--results-dir={place(folder.parent)}", f"--seed={seed}", *searcher]
+    return [f"--name={name}", f"--results-dir={place(where)}", f"--seed={seed}", *searcher]
 
 
 def settings_of(sweep: str, flag: str = "--resume") -> str:

@@ -331,6 +331,17 @@ def test_a_refined_sweep_is_refined_on_in_its_own_ranges(place: Path) -> None:
     assert high / low < 100
 
 
+def test_a_name_is_counted_where_the_sweep_shall_stand(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    (place.parent / "elsewhere" / "grid-refined").mkdir(parents=True)
+    by_flag = refined("results/grid", "--results-dir", "elsewhere").config
+    assert (by_flag.name, by_flag.results_dir, by_flag.seed) == ("grid-refined-2", "elsewhere", 2)
+    Path("there.yaml").write_text("results_dir: elsewhere\n")
+    by_file = refined("results/grid", "--config", "there.yaml").config
+    assert (by_file.name, by_file.results_dir) == ("grid-refined-2", "elsewhere")
+    assert refined("results/grid").config.name == "grid-refined"
+
+
 def test_an_anchor_that_another_parent_has_run_again_is_known(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=20)
     batch = ["--params", "batch_size=32", "--num-trials", "8"]
