@@ -38,32 +38,27 @@ def trials_table(record: Record) -> pa.Table:
         for row in rows:  # of mixed types: 64 and "all"
             value = row[f"params_{name}"]
             row[f"params_{name}"] = None if value is None else str(value)
-    fields = [
-        pa.field("id", pa.int64()),
-        *([pa.field("trainable", pa.string())] if isinstance(record.about.get("trainable"), list) else []),
-        pa.field("status", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("log", pa.string()),
-        pa.field("notices", pa.string()),
-        *(pa.field(f"params_{name}", kind) for name, kind in types.items()),
-        pa.field("epochs", pa.int64()),
-        pa.field("best_epoch", pa.int64()),
-        *(
-            pa.field(f"{which}_{name}", pa.float64())
-            for which in ("best", "last")
-            for name in metrics.values()
-        ),
-        *(pa.field(name, pa.float64()) for name in ("seconds", *COSTS)),
-        pa.field("pc", pa.string()),
-        pa.field("pid", pa.int64()),
-        pa.field("gpu", pa.string()),
-        pa.field("start", _TIME),
-        pa.field("end", _TIME),
-        pa.field("seed", pa.int64()),
-        pa.field("confirms", pa.int64()),
-        pa.field("origin", pa.string()),
-    ]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+    several = isinstance(record.about.get("trainable"), list)
+    return pa.Table.from_pylist(rows, schema=_trials_schema(several, types, list(metrics.values())))
+
+
+def _trials_schema(several: bool, knobs: Mapping[str, pa.DataType], metrics: Iterable[str]) -> pa.Schema:
+    """Columns of `trials_table`; `several`: whether there are several trainables."""
+    text, whole, number = pa.string(), pa.int64(), pa.float64()
+    scores = [f"{which}_{name}" for which in ("best", "last") for name in metrics]
+    return pa.schema(
+        [
+            ("id", whole),
+            *([("trainable", text)] if several else []),
+            *((name, text) for name in ("status", "reason", "log", "notices")),
+            *((f"params_{name}", kind) for name, kind in knobs.items()),
+            *((name, whole) for name in ("epochs", "best_epoch")),
+            *((name, number) for name in (*scores, "seconds", *COSTS)),
+            *(("pc", text), ("pid", whole), ("gpu", text)),
+            *(("start", _TIME), ("end", _TIME)),
+            *(("seed", whole), ("confirms", whole), ("origin", text)),
+        ]
+    )
 
 
 def epochs_table(record: Record) -> pa.Table:

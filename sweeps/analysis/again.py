@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from sweeps import outcome
 from sweeps.analysis import look
+from sweeps.confirmed import Confirmed
 from sweeps.journal import RecordUnreadable
 from sweeps.record import Record
 from sweeps.results import Sweep
@@ -28,6 +29,17 @@ def seeds(sweep: Sweep) -> go.Figure:
     if not shown:
         why = "No trial was rerun with another seed."
         return look.blank(title, "No rerun has ended well so far." if record.reruns.numbers else why)
+    figure = go.Figure(_scores(record, shown)).update_traces(mode="markers")
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
+    says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
+    if failures := sum(one.failures for one in found):
+        says += f" {count(failures, 'rerun')} failed or diverged."
+    return look.dress(figure, title, says)
+
+
+def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
+    """Of each trial: its reruns, their mean, and what it had in the search."""
     names = [f"trial {one.number}" for one in shown]
     reruns = [
         (name, rerun)
@@ -56,13 +68,7 @@ def seeds(sweep: Sweep) -> go.Figure:
         name="in the search",
         marker={"color": look.ORANGE, "symbol": "star", "size": 11},
     )
-    figure = go.Figure([points, means, search]).update_traces(mode="markers")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
-    says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
-    if failures := sum(one.failures for one in found):
-        says += f" {count(failures, 'rerun')} failed or diverged."
-    return look.dress(figure, title, says)
+    return [points, means, search]
 
 
 @dataclass(frozen=True)
