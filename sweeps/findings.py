@@ -158,6 +158,8 @@ def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
         return (
             f"Trial {second.number} comes next: {_over_seeds(second)}. One with fewer failures ranks first."
         )
+    if short(first.mean) == short(second.mean):
+        return f"Trial {second.number} has the same mean: either may be the better one."
     words = f"It leads trial {second.number} by {short(lead)} on average"
     if first.std is None or second.std is None:
         return f"{words}; one seed of each does not show how far scores differ by the seed alone."

@@ -180,6 +180,13 @@ def test_a_trial_whose_rerun_failed_comes_behind_one_with_a_lower_mean(tmp_path:
     assert "It leads" not in said
 
 
+def test_two_of_the_same_mean_lead_nobody(tmp_path: Path) -> None:
+    confirmed(tmp_path, (0, 0.7), (0, 0.8), (1, 0.72), (1, 0.78))
+    said = words_of(page_of(tmp_path))
+    assert "Trial 1 has the same mean: either may be the better one." in said
+    assert "It leads" not in said
+
+
 def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
     boxes = re.findall(r"<pre>(.*?)</pre>", page_of(folders["pruned"]))
     assert boxes[0].endswith(f"-m sweeps.run --resume {folders['pruned']} --confirm 3")
