@@ -16,16 +16,15 @@ from sweeps import outcome
 from sweeps.fidelity import LEAST_TO_FIX, Influence, influence, trainables
 from sweeps.lessons import (
     FEW,
-    DeadRegion,
     Edge,
     Ranked,
-    dead_regions_of,
     edges,
     ranked,
     words_of,
 )
 from sweeps.outlook import Gain, RungCheck, gain, rung_checks
 from sweeps.record import Record
+from sweeps.regions import DeadRegion, dead_regions_of
 from sweeps.results import Sweep
 from training.words import command, count, place, short
 
@@ -203,10 +202,10 @@ def _on_edge(edge: Edge) -> str:
 
 def _on_region(region: DeadRegion, record: Record) -> str:
     statuses = {trial.status for trial in record.searched} & {"failed", "diverged"}
-    kind = " or ".join(sorted(statuses))
+    kind = str(region.cause or " or ".join(sorted(statuses)))
     others = region.trials - region.bad
     there = "no other trial lies there" if not others else f"of {count(others, 'other')} there none is good"
-    return f"{region.bad} of {region.all_bad} {kind} trials have {region}; {there}: cut it off."
+    return f"{region.bad} of {region.all_bad} trials that {kind} have {region}; {there}: cut it off."
 
 
 def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked) -> Iterator[str]:

@@ -7,13 +7,12 @@ one that enough of them have reached.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from sweeps.fidelity import trainables
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.scales import Range, Side, are_ordered, choices_of, range_of
@@ -52,7 +51,7 @@ class Ranked:
     @property
     def bad(self) -> list[TrialRow]:
         """Those that failed or diverged."""
-        return [trial for trial in self.trials if _is_bad(trial)]
+        return [trial for trial in self.trials if is_bad(trial)]
 
 
 def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> Ranked:
@@ -68,7 +67,7 @@ def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> R
     ended = sum(trial.status != "unfinished" or bool(trial.epochs) for trial in trials)
     wanted = max(LEAST_BEST, math.ceil(keep * ended))
     epochs = sorted({epoch for trial in trials for epoch in trial.epochs}, reverse=True)
-    numbers = {trial.number for trial in trials if not _is_bad(trial)}
+    numbers = {trial.number for trial in trials if not is_bad(trial)}
     reached = {epoch: len(numbers & record.scores_at(epoch).keys()) for epoch in epochs}
     enough = min(max(wanted, FEW), max(reached.values(), default=0))
     epoch = next((epoch for epoch in epochs if reached[epoch] >= enough > 0), 0)
@@ -164,115 +163,6 @@ def _at_end(
     return at if best[0] >= outermost[0] >= 1 - 3 * EDGE and 2 * at >= len(best) and is_pattern else None
 
 
-@dataclass(frozen=True)
-class DeadRegion:
-    """Where trials fail or diverge, and no good one lies."""
-
-    knob: str
-    side: Side | None
-    """Behind `limit`, on this side; None where it is one choice."""
-    limit: Any
-    """First value that is left out on the low or high side, or the choice."""
-    bad: int
-    all_bad: int
-    trials: int
-    """In it, bad ones and others."""
-
-    def __str__(self) -> str:
-        sign = {"high": ">", "low": "<", None: "="}[self.side]
-        value = f"{self.limit:g}" if isinstance(self.limit, float) else self.limit
-        return f"{self.knob} {sign} {value}"
-
-    def holds(self, trial: TrialRow) -> bool:
-        """Whether a trial lies in it."""
-        if self.knob not in trial.told.params:
-            return False
-        value: Any = trial.told.params[self.knob]
-        if self.side is None:
-            return bool(value == self.limit)
-        return bool(value > self.limit if self.side == "high" else value < self.limit)
-
-
-def dead_regions_of(record: Record) -> list[DeadRegion]:
-    """Those of each trainable of a record."""
-    parts = [ranked(record, name) for name in trainables(record)]
-    return [
-        region for part in parts for region in dead_regions(part.trials, part.good, words_of(part.trials))
-    ]
-
-
-def dead_regions(
-    trials: Sequence[TrialRow],
-    good: Collection[TrialRow],
-    words: Mapping[str, Sequence[BaseDistribution]],
-) -> list[DeadRegion]:
-    """Ends of ranges, and choices, where most trials failed or diverged, more than chance would put there,
-    and none is good. Those that hold the most bad trials come first."""
-    numbers = {(id(trial)) for trial in good}
-    regions = sum(len(choices_of(of_knob)) or len(SIDES) for of_knob in words.values())
-    sure = BY_CHANCE / max(1, regions)  # Bonferroni: of many regions, one is dead by chance
-    found = []
-    for knob, of_knob in words.items():
-        having = [trial for trial in trials if knob in trial.told.params]
-        rows = [(trial.told.params[knob], _is_bad(trial), id(trial) in numbers) for trial in having]
-        old = range_of(of_knob)
-        if old is not None:
-            found += _dead_ends(knob, old, rows, sure)
-        else:
-            found += _dead_choices(knob, choices_of(of_knob), rows, sure)
-    return sorted(found, key=lambda region: -region.bad)
-
-
-def _is_bad(trial: TrialRow) -> bool:
+def is_bad(trial: TrialRow) -> bool:
+    """Whether it failed or diverged."""
     return trial.status in ("failed", "diverged")
-
-
-Row = tuple[Any, bool, bool]
-"""A trial's value of a knob, whether it failed or diverged, whether it is good."""
-
-
-def _dead_ends(knob: str, old: Range, rows: Sequence[Row], sure: float) -> list[DeadRegion]:
-    found = []
-    for side in SIDES:
-        inward = sorted(rows, key=lambda row: row[0], reverse=side == "high")
-        first_good = next((place for place, row in enumerate(inward) if row[2]), len(inward))
-        lead, best_lead, taken = 0, 0, 0
-        for place in range(first_good):
-            lead += 1 if inward[place][1] else -1
-            is_last = place + 1 == len(inward) or inward[place + 1][0] != inward[place][0]
-            if lead > best_lead and is_last:
-                best_lead, taken = lead, place + 1
-        bad = sum(row[1] for row in inward[:taken])
-        if taken < len(inward) and _is_dead(bad, taken, rows, sure):
-            inside, outside = float(inward[taken - 1][0]), float(inward[taken][0])
-            limit = _between(inside, old.at((old.share(inside) + old.share(outside)) / 2), outside)
-            found.append(DeadRegion(knob, side, limit, bad, sum(row[1] for row in rows), taken))
-    return found
-
-
-def _between(inside: float, middle: float, outside: float) -> float:
-    """A number between two, of as few digits as tell them apart."""
-    low, high = min(inside, outside), max(inside, outside)
-    few = (float(f"{middle:.{digits}g}") for digits in range(1, 18))
-    return next((limit for limit in few if low < limit < high), middle)
-
-
-def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row], sure: float) -> list[DeadRegion]:
-    found = []
-    for choice in choices:
-        there = [row for row in rows if row[0] == choice]
-        bad = sum(row[1] for row in there)
-        if len(there) == len(rows) or any(row[2] for row in there):
-            continue
-        if _is_dead(bad, len(there), rows, sure):
-            found.append(DeadRegion(knob, None, choice, bad, sum(row[1] for row in rows), len(there)))
-    return found
-
-
-def _is_dead(bad: int, trials: int, rows: Sequence[Row], sure: float) -> bool:
-    from scipy.stats import hypergeom
-
-    if bad < LEAST_BEST or bad < 0.6 * trials:
-        return False
-    all_bad = sum(row[1] for row in rows)
-    return bool(hypergeom.sf(bad - 1, len(rows), all_bad, trials) <= sure)

@@ -12,9 +12,10 @@ from sweeps import models, registry
 from sweeps.config import SweepConfig
 from sweeps.domains import Form, describe, form, values_of
 from sweeps.fidelity import influence
-from sweeps.lessons import FEW, SIDES, DeadRegion, Edge, Ranked, dead_regions, edges, ranked, words_of
+from sweeps.lessons import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
 from sweeps.lineage import Parent
 from sweeps.ranges import applied, grid_range, range_of_domain, text_of
+from sweeps.regions import DeadRegion, dead_regions
 from sweeps.scales import Range, Side
 from sweeps.space import check
 from training.knobs import cast, hints_of
@@ -186,7 +187,8 @@ def _new_range(old: Range, values: Sequence[Any], knob: str, learnt: _Learnt) ->
         cut = old.cut(new, region.side, float(region.limit)) if region.side else new
         if cut != new and all(cut.low <= value <= cut.high for value in inside):
             new = cut
-            whys.append(f"{region.bad} of {region.all_bad} that failed or diverged lie behind it")
+            why = region.cause or "failed or diverged"
+            whys.append(f"{region.bad} of {region.all_bad} that {why} lie behind it")
     for side in SIDES:
         edge = learnt.edges.get((learnt.prefix + knob, side))
         if edge is not None and edge.old is not None:

@@ -106,7 +106,7 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         but(
             inside("sweeps"),
             *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
-            *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.analysis"),
+            *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.regions", "sweeps.analysis"),
             *("sweeps.findings", "sweeps.advice", "sweeps.outcome"),
         ),
     ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
 from sweeps.fidelity import Tried, tried
-from sweeps.lessons import DeadRegion, dead_regions_of
+from sweeps.regions import DeadRegion, by_cause, dead_regions_of
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import count
@@ -58,17 +56,13 @@ class Cause:
 
 def causes(sweep: Sweep) -> list[Cause]:
     """Why trials failed or diverged, the commonest first."""
-    groups: dict[tuple[str, str], list[TrialRow]] = defaultdict(list)
-    for trial in sweep.record.trials:
-        if trial.status in ("failed", "diverged"):
-            groups[trial.status, _without_numbers(trial.reason)].append(trial)
     well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
-    regions = dead_regions_of(sweep.record)
-    found = [
-        Cause(status, _shared(trials, reason), trials, _region(regions, trials, well))
-        for (status, reason), trials in groups.items()
+    found = dead_regions_of(sweep.record)
+    grouped = [
+        Cause(why.status, _shared(trials, why.reason), trials, _region(found, trials, well))
+        for why, trials in by_cause(sweep.record.trials).items()
     ]
-    return sorted(found, key=lambda cause: -len(cause.trials))
+    return sorted(grouped, key=lambda cause: -len(cause.trials))
 
 
 def failures(sweep: Sweep) -> go.Figure:
@@ -129,10 +123,6 @@ def _region(
         if len(inside := [trial for trial in wrong if region.holds(trial)]) >= max(LEAST, len(wrong) / 2)
     ]
     return max(found, key=lambda region: (region.bad, -region.others), default=None)
-
-
-def _without_numbers(reason: str) -> str:
-    return re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", reason)
 
 
 def _shared(trials: Sequence[TrialRow], reason: str) -> str:
