@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from sweeps.config import JOURNAL
-from sweeps.results import no_sweep
+from sweeps.listing import no_sweep
 from training import flags
 from training.command_line import status_of
 from training.values import UserError
@@ -221,10 +221,10 @@ class ReadOnly:
     def _open(self) -> None:
         from optuna_dashboard import wsgi
 
-        from sweeps.journal import ReadOnlyJournal, ReasonsFirst
+        from sweeps.journal import ForEyes, ReadOnlyJournal
 
         self._journal = ReadOnlyJournal(self._path)
-        self._dashboard: Callable[..., Reply] = wsgi(ReasonsFirst(self._journal))
+        self._dashboard: Callable[..., Reply] = wsgi(ForEyes(self._journal))
 
 
 def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:

@@ -140,16 +140,18 @@ def _seen(file: BinaryIO, inode: int, size: int) -> _Seen:
     return _Seen(inode, size, file.read(min(END_BYTES, size)))
 
 
-class ReasonsFirst(JournalStorage):
-    """What a journal holds, for eyes: why a trial ended badly comes before all else that is said of it."""
+class ForEyes(JournalStorage):
+    """What a journal holds, to be looked at: why a trial ended badly comes before all else that is said of
+    it, and reruns are left out, the best of which would pass for the best trial."""
 
     FIRST = ("reason", "log", "status")
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """As Optuna's, in another order of the attributes."""
+        """As Optuna's, without reruns, and in another order of the attributes."""
         trials = super().get_all_trials(study_id, deepcopy, states)
+        trials = [trial for trial in trials if "confirms" not in trial.user_attrs]
         for trial in trials:
             said = trial.user_attrs
             if said.get("reason") and next(iter(said)) != self.FIRST[0]:

@@ -25,6 +25,7 @@ from sweeps import dashboard
 from sweeps.config import JOURNAL
 from sweeps.record import Record
 from sweeps.rows import Status
+from tests import kinds
 from tests.conftest import ROOT, propose
 from tests.test_resume_checks import Sweep
 from training.values import UserError
@@ -99,6 +100,15 @@ def test_states_params_epochs_and_reasons_are_those_of_the_record(tmp_path: Path
         *("finished", "pruned", "failed", "diverged")
     ]
     assert study["objective_names"] == ["acc"]
+    assert study["best_trials"][0]["number"] == 0
+
+
+def test_reruns_are_not_taken_for_trials(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    kinds.rerun(record, 0, 0.9)
+    with served(tmp_path) as url:
+        study = shown(url)
+    assert [trial["number"] for trial in study["trials"]] == [0, 1, 2, 3, 4]
     assert study["best_trials"][0]["number"] == 0
 
 
