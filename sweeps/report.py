@@ -87,7 +87,7 @@ def _report(arguments: Sequence[str] | None) -> int:
     try:
         sweep = results.load(folder)
     except (OSError, RecordUnreadable) as error:
-        raise UserError(results.no_sweep(folder) or str(error)) from None
+        raise UserError(str(error)) from None
     try:
         written = write(sweep, output)
     except OSError as error:

@@ -23,12 +23,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.config import JOURNAL
+from sweeps.listing import RESULTS, no_sweep
 from training import flags
 from training.command_line import status_of
-from training.single import SETTINGS_FILE
-from training.values import UserError, nearest
-from training.words import count, place
+from training.values import UserError
+from training.words import count
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -37,9 +36,6 @@ if TYPE_CHECKING:  # `--help` answers at once
     from sweeps.record import Record
 
 COMMAND = "python -m sweeps.results"
-RESULTS = "results"
-MOST_LISTED = 8
-"""Sweeps named to who gives a folder that is none."""
 
 
 @dataclass(frozen=True)
@@ -89,38 +85,11 @@ def load(folder: str | Path) -> Sweep:
         FileNotFoundError: the folder holds no sweep.
         RecordUnreadable: its record is damaged, or of a newer version.
     """
+    if (why := no_sweep(Path(folder))) is not None:
+        raise FileNotFoundError(why)
     from sweeps.record import Record
 
     return Sweep(Record.read(Path(folder)))
-
-
-def no_sweep(folder: Path) -> str | None:
-    """What is there in place of a sweep, and which one may be meant; None where there is a record."""
-    if (folder / JOURNAL).is_file():
-        return None
-    if not folder.exists():
-        what = "no such folder"
-    elif not folder.is_dir():
-        what = "not a folder"
-    elif (folder / SETTINGS_FILE).is_file():
-        what = "a run of training.fit, no sweep"
-    elif within := sweeps_in(folder):
-        return f"{place(folder)}: no sweep, but a folder of sweeps: {_listed(within)}"
-    else:
-        what = f"no sweep here: {JOURNAL} is missing"
-    beside = sweeps_in(folder.parent)
-    near = [path for path in beside if nearest(folder.name, [Path(path).name])]
-    meant = nearest(str(folder), near) or (f" Sweeps there are: {_listed(beside)}" if beside else "")
-    return f"{place(folder)}: {what}.{meant}"
-
-
-def sweeps_in(folder: Path) -> list[str]:
-    """Folders of sweeps there, as they are typed."""
-    return sorted(str(path.parent) for path in folder.glob(f"[!.]*/{JOURNAL}"))
-
-
-def _listed(known: Sequence[str]) -> str:
-    return ", ".join([*known[:MOST_LISTED], *(["..."] if len(known) > MOST_LISTED else [])])
 
 
 def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from sweeps.config import CONFIG_FILE, JOURNAL, MOST, OF_ONE_RUN, SweepConfig, docs, flag
+from sweeps.listing import no_sweep
 from training.values import UserError, load_yaml, nearest
 from training.words import place, short
 
@@ -97,20 +98,14 @@ def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: st
 
 def settings_of(sweep: str, flag: str = "--resume") -> str:
     """The sweep.yaml of a sweep to go on with, or to learn from."""
-    settings = Path(sweep).expanduser() / CONFIG_FILE
-    if settings.is_file() and (settings.parent / JOURNAL).is_file():
+    folder = Path(sweep).expanduser()
+    settings, is_recorded = folder / CONFIG_FILE, (folder / JOURNAL).is_file()
+    if settings.is_file() and is_recorded:
         return str(settings)
-    beside, results = (
-        sorted(str(path.parent) for path in place.glob(f"[!.]*/{JOURNAL}") if path.parent != settings.parent)
-        for place in (settings.parent.parent, Path("results"))
-    )
-    known = beside or results
-    what = "no such folder"
-    if settings.parent.exists():
-        what = f"no sweep here: {CONFIG_FILE} is missing" if settings.parent.is_dir() else "not a folder"
-    if (settings.parent / JOURNAL).is_file():
+    if is_recorded:
         what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in {JOURNAL}, `identity`"
     elif settings.is_file():
         what = f"{JOURNAL} is missing, so nothing is known of its trials; begin it anew: --config {settings}"
-    shown = f" Sweeps there are: {', '.join(known[-8:])}." if known else ""
-    raise UserError(f"{flag} {sweep}: {what}.{nearest(sweep, known)}{shown}")
+    else:
+        raise UserError(f"{flag} {no_sweep(folder)}")
+    raise UserError(f"{flag} {sweep}: {what}")

@@ -45,7 +45,7 @@ def none_of(allowed: Names) -> Names:
 VOCABULARY = ("sweeps.config", "sweeps.settings")
 RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison", "sweeps.outcome")
 """Rooms that look at sweeps."""
-OF_A_FOLDER = ("sweeps.lock", "sweeps.config.JOURNAL")
+OF_A_FOLDER = ("sweeps.lock", "sweeps.listing", "sweeps.config.JOURNAL")
 """What else they know of a sweep's folder."""
 LIGHT = tuple(
     f"training.{name}"
@@ -123,10 +123,13 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         ),
     ),
     "config, flags, registry are light": (
-        inside("sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.registry", *LIGHT),
+        inside(
+            "sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.listing", "sweeps.registry", *LIGHT
+        ),
         none_of(
             standard_library_or(
-                "yaml", "jsonargparse", "sweeps.config", "sweeps.settings", "training.config", *LIGHT
+                *("yaml", "jsonargparse", "sweeps.config", "sweeps.settings", "sweeps.listing"),
+                *("training.config", "training.single.SETTINGS_FILE", *LIGHT),
             )
         ),
     ),

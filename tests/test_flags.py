@@ -334,17 +334,14 @@ def test_a_sweep_to_resume_brings_its_own_settings(tmp_path: Path) -> None:
     assert faults(f"--config={folder}/sweep.yaml", f"--resume={folder}") == expected
 
 
-def test_a_folder_that_is_not_there_is_answered_with_the_nearest_and_with_all_that_are(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
     for name in ("digits-1", "fashion-7"):
         sweep_in(tmp_path, name)
     (tmp_path / "no-sweep").mkdir()
     (fault,) = faults("--resume", f"{tmp_path}/fasion-7")
-    assert fault == (
-        f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'? "
-        f"Sweeps there are: {tmp_path}/digits-1, {tmp_path}/fashion-7."
-    )
+    assert fault == f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'?"
+    (fault,) = faults("--resume", f"{tmp_path}/x")
+    assert fault.endswith(f"Sweeps there are: {tmp_path}/digits-1, {tmp_path}/fashion-7")
 
 
 def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
@@ -353,10 +350,7 @@ def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
     sweep_in(tmp_path / "results", "fashion-7")
     monkeypatch.chdir(tmp_path)
     (fault,) = faults("--resume", "fashion-7")
-    assert fault == (
-        "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'? "
-        "Sweeps there are: results/fashion-7."
-    )
+    assert fault == "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'?"
 
 
 def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
@@ -364,15 +358,13 @@ def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
         sweep_in(tmp_path, f"s{number:02d}")
     (fault,) = faults("--resume", f"{tmp_path}/x")
     assert fault.count(str(tmp_path)) < 12
-    assert f"{tmp_path}/s19." in fault
+    assert fault.endswith(f"{tmp_path}/s19")
 
 
 def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s").mkdir()
-    assert faults("--resume", f"{tmp_path}/s") == [
-        f"--resume {tmp_path}/s: no sweep here: sweep.yaml is missing."
-    ]
+    assert faults("--resume", f"{tmp_path}/s") == ["--resume s: no sweep here: record.journal is missing."]
 
 
 def test_settings_without_a_record_are_not_gone_on_with(
@@ -383,7 +375,7 @@ def test_settings_without_a_record_are_not_gone_on_with(
     (folder / "record.journal").unlink()
     assert faults("--resume", str(folder)) == [
         f"--resume {folder}: record.journal is missing, so nothing is known of its trials; "
-        f"begin it anew: --config {folder}/sweep.yaml."
+        f"begin it anew: --config {folder}/sweep.yaml"
     ]
 
 

@@ -423,8 +423,8 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--refine", "results/no"], "--refine results/no: no such folder. Did you mean 'results/wide'?"),
-        (["--refine", "results"], "--refine results: no sweep here: sweep.yaml is missing."),
+        (["--refine", "results/wid"], "--refine results/wid: no such folder. Did you mean 'results/wide'?"),
+        (["--refine", "results"], "--refine results: no sweep, but a folder of sweeps: results/"),
         (["--refine"], "--refine: give a name, or several with a space between"),
         (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
         (

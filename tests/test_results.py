@@ -221,9 +221,15 @@ def test_the_command_answers_in_json_too(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(FileNotFoundError, match=f"no sweep in {folder}: {JOURNAL} is missing"):
-            results.load(folder)
+    make(tmp_path / "good", [[0.5]])
+    (tmp_path / "empty").mkdir()
+    for name, why in (
+        ("empty", f"empty: no sweep here: {JOURNAL} is missing. Sweeps there are: .*/good"),
+        ("godo", "godo: no such folder. Did you mean '.*/good'"),
+        ("", "no sweep, but a folder of sweeps: .*/good"),
+    ):
+        with pytest.raises(FileNotFoundError, match=why):
+            results.load(tmp_path / name)
 
 
 def test_a_record_that_is_cut_in_a_line_reads_up_to_it(tmp_path: Path) -> None:

@@ -65,8 +65,13 @@ def knob(where: str, text: str) -> Knob:
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or nothing when no choice is near."""
-    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-    return f" Did you mean '{found[0]}'?" if found else ""
+    found = closest(word, choices)
+    return f" Did you mean '{found}'?" if found else ""
+
+
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that a misspelt word may mean; None when none is near."""
+    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)), None)
 
 
 def field_docs(config_class: type) -> dict[str, str]:
