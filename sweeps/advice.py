@@ -169,11 +169,10 @@ def _sentences(advice: Advice, record: Record, seen: Ranked, found: Sequence[Inf
 
 
 def _on_resuming(record: Record) -> str:
-    wanted = (record.planned_trials or [0])[-1]
-    to_come = max(0, wanted - len(record.searched))
+    so_far = "the search, which is through" if outcome.is_in_confirmation(record) else "the trials so far"
     return (
-        f"The sweep is {outcome.status(record)}, with {count(len(record.live), 'trial')} unfinished and "
-        f"{to_come:,} to come: go on with it first, by --resume. What follows is of the trials so far."
+        f"The sweep is {outcome.status(record)}{outcome.how_far(record)}: go on with it first, by --resume. "
+        f"What follows is of {so_far}."
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweeps.config import SweepConfig
-from sweeps.confirmed import seeds
 from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.rows import TrialRow
@@ -43,36 +42,10 @@ def describe(config: SweepConfig) -> str:
     )
 
 
-def to_come(record: Record) -> list[tuple[int, int]]:
-    """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short has
-    seen all of the top about equally often."""
-    top, each = _wanted(record)
-    begun = {(number, rerun.seed) for number in record.reruns.numbers for rerun in record.reruns.of(number)}
-    return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
-
-
-def _wanted(record: Record) -> tuple[list[int], list[int]]:
-    """The trials that are to be confirmed as the search stands, and the seeds to do it with."""
-    wanted = record.about.get("confirm")
-    if not wanted:
-        return [], []
-    return record.leaders(wanted["top"]), seeds(int(record.about.get("seed", 0)), wanted["seeds"])
-
-
-def unfinished(record: Record) -> list[TrialRow]:
-    """Reruns that have begun and not ended."""
-    return [trial for trial in record.live if trial.confirms is not None]
-
-
-def is_pending(record: Record) -> bool:
-    """Whether the winner is still to be found among the top."""
-    return bool(to_come(record) or unfinished(record))
-
-
 def give_up_others(record: Record) -> list[int]:
     """End the reruns that nobody asks for any more (the search went on, and others lead); their numbers."""
-    top, each = _wanted(record)
-    given_up = [r.number for r in unfinished(record) if r.confirms not in top or r.seed not in each]
+    top, each = record.wanted_reruns()
+    given_up = [r.number for r in record.unfinished_reruns if r.confirms not in top or r.seed not in each]
     for number in given_up:
         record.end(number, "pruned", f"trial {record.trials[number].confirms} is no longer to be confirmed")
     return given_up
@@ -83,11 +56,11 @@ class RerunSearcher(RecordSearcher):
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         super().__init__(record, space, lambda nth: iter(()), config)
-        self._to_come = to_come(record)
+        self._to_come = record.reruns_to_come()
 
     @property
     def _live(self) -> Sequence[TrialRow]:
-        return unfinished(self._record)
+        return self._record.unfinished_reruns
 
     def _begin_new(self) -> TrialRow | None:
         if not self._to_come:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import confirm, export, outcome, report
+from sweeps import export, outcome, report
 from sweeps.config import CONFIG_FILE
 from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
@@ -36,7 +36,7 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     if end.outcome == "lost":
         print(f"The sweep broke off: {end.error}. What was recorded is whole.")
     elif end.outcome != "finished":
-        print(f"The sweep was {_called(end.outcome)}{_how_far(plan, record)}.")
+        print(f"The sweep was {_called(end.outcome)}{outcome.how_far(record)}.")
     print(f"All of it  {place(plan.folder)}")
     if end.outcome != "lost" and record.trials:
         _report(record)
@@ -44,18 +44,6 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     if end.outcome == "interrupted":
         return INTERRUPTED
     return 0 if best and end.outcome != "lost" else 1
-
-
-def _how_far(plan: Plan, record: Record) -> str:
-    unfinished = _searched_unfinished(record)
-    if unfinished or len(record.searched) < (plan.config.num_trials or 0) or not confirm.is_pending(record):
-        return f"; {count(unfinished, 'trial')} unfinished"
-    reruns, to_come = len(confirm.unfinished(record)), len(confirm.to_come(record))
-    return f" in its confirmation; {count(reruns, 'rerun')} unfinished, {to_come} to come"
-
-
-def _searched_unfinished(record: Record) -> int:
-    return len(record.live) - len(confirm.unfinished(record))
 
 
 def _what_next(plan: Plan, record: Record, end: End) -> str:
@@ -85,8 +73,8 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if confirmed := record.confirmed():
         _say_confirmed(record, confirmed)
     else:
-        ended = ", of those that ended" if _searched_unfinished(record) else ""
-        ended = ended or (", to be confirmed" if confirm.is_pending(record) else "")
+        ended = ", of those that ended" if outcome.unfinished(record) else ""
+        ended = ended or (", to be confirmed" if record.is_to_be_confirmed else "")
         print(f"{score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:

@@ -73,7 +73,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     if end.outcome == "finished":
         for number in confirm.give_up_others(record):
             checkpoints.remove(checkpoints.folder_of(plan.folder, number))
-        if confirm.is_pending(record):
+        if record.is_to_be_confirmed:
             searcher = confirm.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
             reporter.say(f"\nConfirming {confirm.describe(config)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sweeps import lock
 from training import flags
-from training.words import command, place, short
+from training.words import command, count, place, short
 
 if TYPE_CHECKING:
     from sweeps.record import Record
@@ -33,6 +33,36 @@ def status(record: Record) -> str:
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would go on with what was asked for."""
     return status(record) not in ("running", "finished") and "identity" in record.about
+
+
+def is_in_confirmation(record: Record) -> bool:
+    """Whether the search is through, and reruns of its best trials are left."""
+    return not unfinished(record) and not _to_come(record) and record.is_to_be_confirmed
+
+
+def how_far(record: Record) -> str:
+    """What is left of a sweep, behind a word for how it stands: `; 2 trials unfinished, 7 to come`, or
+    ` in its confirmation; 2 reruns unfinished, 7 to come`."""
+    if not is_in_confirmation(record):
+        return f"; {count(unfinished(record), 'trial')} unfinished, {_to_come(record):,} to come"
+    return f" in its confirmation; {reruns_left(record)}"
+
+
+def reruns_left(record: Record) -> str:
+    """`2 reruns unfinished, 7 to come`."""
+    reruns, to_come = len(record.unfinished_reruns), len(record.reruns_to_come())
+    return f"{count(reruns, 'rerun')} unfinished, {to_come:,} to come"
+
+
+def unfinished(record: Record) -> int:
+    """Trials of the search that were begun and have not ended."""
+    return len(record.live) - len(record.unfinished_reruns)
+
+
+def _to_come(record: Record) -> int:
+    """Trials that the search has still to propose."""
+    wanted = (record.planned_trials or [0])[-1]
+    return max(0, wanted - len(record.searched))
 
 
 def go_on(record: Record) -> str:

@@ -209,14 +209,14 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
             means.append(f"trial {number} {short(statistics.fmean(finite))} of {len(finite)}")
     epochs = sum(len(rerun.epochs) for rerun in begun)
     seconds = sum(row.seconds for rerun in begun for row in rerun.epochs.values())
-    to_train = (len(begun) + len(confirm.to_come(record)) - len(ended)) * config.max_epochs
+    to_train = (len(begun) + len(record.reruns_to_come()) - len(ended)) * config.max_epochs
     to_train -= sum(len(rerun.epochs) for rerun in begun if rerun.status == "unfinished")
     training = sum(rerun.status == "unfinished" for rerun in begun)
     time_left = ""
     if training and epochs:
         time_left = f", about {duration(to_train * seconds / epochs / training)} left"
     return (
-        f"reruns {len(ended)}/{len(begun) + len(confirm.to_come(record))} ended; "
+        f"reruns {len(ended)}/{len(begun) + len(record.reruns_to_come())} ended; "
         f"mean {config.metric} {', '.join(means) or 'none yet'}\n"
         f"epochs {epochs:,} trained again; {duration(record.elapsed_s)} gone{time_left}"
     )

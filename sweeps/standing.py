@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.confirmed import Confirmed, Reruns
+from sweeps.confirmed import Confirmed, Reruns, seeds
 from sweeps.leaders import Leaders
 from sweeps.rows import TrialRow
 
@@ -64,6 +64,30 @@ class Standing:
         """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
         asked = self.about.get("confirm")
         return self.reruns.standing(asked, self.leaders(asked["top"]) if asked else [])
+
+    def wanted_reruns(self) -> tuple[list[int], list[int]]:
+        """The trials that are to be confirmed as the search stands, and the seeds to do it with."""
+        wanted = self.about.get("confirm")
+        if not wanted:
+            return [], []
+        return self.leaders(wanted["top"]), seeds(int(self.about.get("seed", 0)), wanted["seeds"])
+
+    def reruns_to_come(self) -> list[tuple[int, int]]:
+        """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short
+        has seen all of the top about equally often."""
+        top, each = self.wanted_reruns()
+        begun = {(number, rerun.seed) for number in self.reruns.numbers for rerun in self.reruns.of(number)}
+        return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
+
+    @property
+    def unfinished_reruns(self) -> list[TrialRow]:
+        """Reruns that have begun and not ended."""
+        return [trial for trial in self.live if trial.confirms is not None]
+
+    @property
+    def is_to_be_confirmed(self) -> bool:
+        """Whether the winner is still to be found among the top."""
+        return bool(self.reruns_to_come() or self.unfinished_reruns)
 
     def nth(self, number: int) -> int:
         """Which of the searched trials one is, from 0; its number, where nothing was rerun before it."""

@@ -75,7 +75,7 @@ def _scores(
     if known is not None:  # before the sweep was resumed
         _note_test(record, known, end)
         return {name: score for name, score in known.items() if name != "trial"}
-    is_settled = end.outcome != "interrupted" and not confirm.is_pending(record)
+    is_settled = end.outcome != "interrupted" and not record.is_to_be_confirmed
     if not is_settled or run.trainable in record.about.get("without_test", []):
         return {}
     scores = _test(plan, offered, run, weights)

@@ -137,7 +137,7 @@ def test_where_no_rerun_ends_well_the_winner_of_the_search_stands(tmp_path: Path
     rerun(record, 0, seeds(0, 1)[0], 0.5, "failed")
     assert [trial.scores for trial in record.confirmed()] == [()]
     assert record.best() is record.trials[0]
-    assert not confirm.is_pending(record)
+    assert not record.is_to_be_confirmed
 
 
 def test_the_search_hears_of_no_rerun(tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> Non
 
 def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(tmp_path: Path) -> None:
     record = searched(tmp_path, 0.1, 0.9, 0.8)
-    assert not confirm.is_pending(record)
+    assert not record.is_to_be_confirmed
     record.note("confirm", ASKED)
     first, second = seeds(0, 2)
-    assert confirm.to_come(record) == [(1, first), (2, first), (1, second), (2, second)]
+    assert record.reruns_to_come() == [(1, first), (2, first), (1, second), (2, second)]
     rerun(record, 2, first, 0.5)
     rerun(record, 1, first, 0.5, "unfinished")
-    assert confirm.to_come(record) == [(1, second), (2, second)]
+    assert record.reruns_to_come() == [(1, second), (2, second)]
     nothing: Any = None  # the space: reruns are of points that there are
     handing = confirm.RerunSearcher(SweepConfig(), nothing, record)
     handing.slots = 2
@@ -241,7 +241,7 @@ def test_reruns_of_a_trial_that_leads_no_more_are_given_up(tmp_path: Path) -> No
     add(record, 0.95)
     assert confirm.give_up_others(record) == [left.number]
     assert (left.status, left.reason) == ("pruned", "trial 1 is no longer to be confirmed")
-    assert confirm.to_come(record) == [(4, seeds(0, 1)[0])]
+    assert record.reruns_to_come() == [(4, seeds(0, 1)[0])]
 
 
 def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
     left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
     record.note("confirm", None)
     assert confirm.give_up_others(record) == [left.number]
-    assert not confirm.is_pending(record)
+    assert not record.is_to_be_confirmed
     assert not record.live
 
 
@@ -333,7 +333,7 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
             standing = resume.look(again, record)
             if not standing.is_finished:
                 resume.begin_run(again, record)
-                for number, seed in confirm.to_come(record):
+                for number, seed in record.reruns_to_come():
                     rerun(record, number, seed, 0.5)
                 resume.end_run(record, "finished")
             return standing

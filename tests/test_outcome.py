@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +28,42 @@ def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_
     sweep = broken_off(tmp_path, trials=5)
     advised = advice.advise(sweep)
     assert advised.lines[0].startswith(
-        "The sweep is broken off, with 0 trials unfinished and 7 to come: go on"
+        "The sweep is broken off; 0 trials unfinished, 7 to come: go on with it first"
     )
     assert "--refine" not in advised.command
     assert flags.parse(advised.command.split()[3:]).resume == str(tmp_path / "s")
     words = " ".join(asked(sweep))
     assert "proposed 5 of 12 trials" in words
     assert "It is broken off: 5 trials" in words
+
+
+def in_confirmation(folder: Path, **about: Any) -> Record:
+    """A sweep whose search is through, stopped with 2 of its 9 reruns under way."""
+    runs = [{"started": 1.0, "num_trials": 4}]
+    record = begun(folder, identity={}, runs=runs, confirm={"top": 3, "seeds": 3}, **about)
+    for number in range(4):
+        add(record, drawn(number), 3)
+    for number, seed in record.reruns_to_come()[:2]:
+        trial = record.trials[number]
+        record.begin(trial.point, trial.told, seed, confirms=number)
+    return record
+
+
+def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
+    record = in_confirmation(tmp_path, outcome="interrupted")
+    assert outcome.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
+    assert advice.advise(load(tmp_path)).lines[0] == (
+        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: go on with it first, "
+        "by --resume. What follows is of the search, which is through."
+    )
+
+
+def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
+    """Of an earlier confirmation a rerun is left; it is no trial of the search."""
+    record = in_confirmation(tmp_path, outcome="interrupted")
+    record.note("runs", [*record.about["runs"], {"started": 2.0, "num_trials": 6}])
+    add(record, drawn(9), 1, "unfinished")
+    assert outcome.how_far(record) == "; 1 trial unfinished, 1 to come"
 
 
 def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
