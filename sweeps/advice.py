@@ -139,7 +139,7 @@ def _sentences(advice: Advice, record: Record, seen: Ranked, found: Sequence[Inf
     if outcome.can_go_on(record):
         yield _on_resuming(record)
     if not seen.trials:
-        yield "No trial was begun yet: there is nothing to learn from."
+        yield "No trial was begun: there is nothing to learn from."
         return
     if not seen.order:
         yield _nothing_works(seen)
@@ -179,11 +179,11 @@ def _on_resuming(record: Record) -> str:
 def _nothing_works(seen: Ranked) -> str:
     bad = seen.bad
     if not bad:
-        return f"{count(len(seen.trials), 'trial')} begun, none has a score yet."
+        return f"{count(len(seen.trials), 'trial')} begun, none has a score."
     reason, times = Counter(trial.reason for trial in bad).most_common(1)[0]
     return (
-        f"No trial has a score: {len(bad)} of {len(seen.trials)} failed or diverged, most often: "
-        f"{reason or 'no reason given'} ({times} times). Mend that before another sweep."
+        f"No trial ended well: {len(bad)} of {len(seen.trials)} failed or diverged, most often: "
+        f"{reason or 'no reason given'} ({count(times, 'time')}). Mend that before another sweep."
     )
 
 
@@ -220,7 +220,7 @@ def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked) -> I
         )
     if not found and seen.order and not _is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (
-            f"Which knobs could be fixed can't be told yet: that takes {LEAST_TO_FIX} trials of a trainable "
+            f"Which knobs could be fixed can't be told: that takes {LEAST_TO_FIX} trials of a trainable "
             "with a score at the same epoch."
         )
 

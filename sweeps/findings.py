@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps import outcome
@@ -63,7 +63,7 @@ def found(sweep: Sweep) -> list[str]:
     if best is None:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
         most = f" The commonest reason: {reasons.most_common(1)[0][0]}." if reasons else ""
-        return [f"No trial has ended well so far.{most}"]
+        return [f"No trial has ended well.{most}"]
     metric = sweep.about.get("metric", "score")
     model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
     score = f"{metric} {short(best.best_score(record.mode))}"
@@ -75,7 +75,8 @@ def found(sweep: Sweep) -> list[str]:
             f"In the search it had {score}, {epoch}."
         )
     else:
-        words = f"Trial {best.number}{model} is the best: {score} {epoch}."
+        of_search = " of the search" if record.reruns.numbers else ""
+        words = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
     return [words + _test(sweep, best)]
 
 
@@ -86,6 +87,8 @@ def _confirmed(sweep: Sweep) -> list[Confirmed]:
 
 def _over_seeds(one: Confirmed) -> str:
     """`0.92 ± 0.01 (mean ± standard deviation over 3 new seeds)`"""
+    if not one.scores:
+        return f"nothing ({count(one.failures, 'rerun')} failed or diverged)"
     seeds = count(len(one.scores), "new seed")
     failed = f"; {count(one.failures, 'more rerun')} failed or diverged" if one.failures else ""
     if one.std is None:
@@ -113,20 +116,50 @@ def sureness(sweep: Sweep) -> list[str]:
         return []
     confirmed = _confirmed(sweep)
     if not confirmed:
-        return [f"How sure is that? {_one_seed(sweep)} {_on_confirming(sweep)}".rstrip()]
-    if len(confirmed) == 1:
-        return ["How sure is that? No other trial has been trained again, so another one may be as good."]
-    return [f"How sure is that? {_lead(confirmed[0], confirmed[1], sweep.record.mode)}"]
+        said = _on_reruns(sweep) if sweep.record.reruns.so_far() else _one_seed(sweep)
+    elif len(confirmed) == 1:
+        said = f"{_only_one(sweep)}, so another one may be as good."
+    else:
+        said = _lead(confirmed[0], confirmed[1], sweep.record.mode)
+    return [f"How sure is that? {said}"]
 
 
 def _one_seed(sweep: Sweep) -> str:
+    """Of a sweep without a rerun that ended."""
     words = "One seed was seen of each trial, so how much of a lead is luck is not known."
-    scores = _best_scores(sweep)
+    return " ".join([words, *_lead_in_search(sweep), *_on_confirming(sweep)])
+
+
+def _on_reruns(sweep: Sweep) -> str:
+    """Of a sweep whose reruns don't decide (yet): what those scored that ended."""
+    record = sweep.record
+    lead = " ".join(["How much of the lead is luck is not known.", *_lead_in_search(sweep)])
+    scores = "; ".join(f"trial {one.number} {_over_seeds(one)}" for one in record.reruns.so_far())
+    if record.confirmed():
+        return f"No rerun of the best ones with a new seed ended well: {scores}. {lead}"
+    return (
+        f"That is not decided: {outcome.reruns_left(record)}. "
+        f"Those that ended scored, with new seeds: {scores}. {lead}"
+    )
+
+
+def _lead_in_search(sweep: Sweep) -> Iterator[str]:
+    scores, where = _best_scores(sweep), "In the search it" if sweep.record.reruns.numbers else "It"
     if len(scores) < 2:
-        return words
+        return
     if scores[0] == scores[1]:
-        return f"{words} The next one has the same."
-    return f"{words} It leads the next one by {short(abs(scores[0] - scores[1]))}."
+        yield "The next one has the same."
+    else:
+        yield f"{where} leads the next one by {short(abs(scores[0] - scores[1]))}."
+
+
+def _only_one(sweep: Sweep) -> str:
+    """What came of the reruns of others, where one trial alone has scores with new seeds."""
+    others = [str(one.number) for one in sweep.record.confirmed() if not one.scores]
+    if not others:
+        return "No other trial has been trained again"
+    of = f"trial{'s' if len(others) > 1 else ''} {' and '.join(others)}"
+    return f"All reruns of {of} failed or diverged, and no other trial has been trained again"
 
 
 def to_confirm(sweep: Sweep) -> str:
@@ -137,18 +170,15 @@ def to_confirm(sweep: Sweep) -> str:
     return command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
 
 
-def _on_confirming(sweep: Sweep) -> str:
-    """What the command does, or how far it is, where that was done."""
-    record, asked = sweep.record, sweep.about.get("confirm")
-    if not asked:
-        says = "This trains the best ones again with 3 new seeds, in this very sweep:"
-        return says if to_confirm(sweep) else ""
-    top = record.leaders(asked["top"])
-    ended = sum(rerun.status != "unfinished" for number in top for rerun in record.reruns.of(number))
-    to_come = max(0, asked["seeds"] * len(top) - ended)
-    if to_come:
-        return f"The best are trained again with new seeds: {count(ended, 'rerun')} ended, {to_come} to come."
-    return "All reruns of the best ones failed or diverged."
+def _on_confirming(sweep: Sweep) -> Iterator[str]:
+    """What the command does, or what is left, where that was asked for."""
+    record = sweep.record
+    if to_confirm(sweep):
+        yield "This trains the best ones again with 3 new seeds, in this very sweep:"
+    elif outcome.is_in_confirmation(record):
+        yield f"That the best are trained again with new seeds is to show it: {outcome.reruns_left(record)}."
+    elif record.about.get("confirm"):
+        yield "When the search is through, the best are to be trained again with new seeds."
 
 
 def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
@@ -188,10 +218,13 @@ def compared(sweep: Sweep, advised: Advice) -> list[str]:
     at = fidelity(sweep.record)
     if at is None or not advised.judged or at.epoch == advised.epoch:
         return []
+    if advised.epoch > at.epoch:
+        why = "enough for the best values of a range, but not for a picture of all"
+    else:
+        why = f"at epoch {at.epoch} there are enough for a picture, but too few to judge ranges by"
     return [
         f"The figures compare trials at epoch {at.epoch}, which {len(at.scores):,} reached. What to try next "
-        f"was judged at epoch {advised.epoch}, which {advised.judged:,} reached: enough for the best values "
-        "of a range, but not for a picture of all."
+        f"was judged at epoch {advised.epoch}, which {advised.judged:,} reached: {why}."
     ]
 
 
@@ -199,7 +232,7 @@ def cost(sweep: Sweep) -> list[str]:
     """What it took, and what pruning saved."""
     took = costs.spent(sweep)
     if not took.epochs:
-        return ["Nothing was trained yet."]
+        return ["Nothing was trained."]
     whole = took.device_hours + took.saved_hours
     lines = [
         f"It trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}; the training "

@@ -17,7 +17,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sweeps import confirm
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.plan import Plan

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps import cluster, confirm, export, keeping
+from sweeps import cluster, export, keeping
 from sweeps.engine import job_of
 from sweeps.export import FOLDER
 from sweeps.journal import RecordLost

@@ -10,6 +10,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from sweeps.confirmed import seeds
 from sweeps.record import Record
 from sweeps.rows import Status
 from tests.conftest import propose
@@ -51,9 +52,10 @@ def add(
 
 
 def rerun(record: Record, number: int, score: float, status: Status = "finished") -> int:
-    """A trial again with another seed, an epoch long; the number of the rerun."""
+    """A trial again with its next new seed, an epoch long; the number of the rerun."""
     original = record.trials[number]
-    again = record.begin(original.point, original.told, 100 + len(record.trials), confirms=number)
+    seed = seeds(0, 1 + len(record.reruns.of(number)))[-1]
+    again = record.begin(original.point, original.told, seed, confirms=number)
     record.report(again.number, 1, score, {"acc": score}, 1.0, COSTS)
     if status != "unfinished":
         record.end(again.number, status)

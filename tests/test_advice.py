@@ -251,7 +251,7 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
 def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(0.03), num_trials=24)
     assert advice.fix == ()
-    assert "Which knobs could be fixed can't be told yet: that takes 100 trials" in text(advice)
+    assert "Which knobs could be fixed can't be told: that takes 100 trials" in text(advice)
 
 
 def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_the_gain_is_what_the_second_half_brought_in_any_order(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("trials", "said"),
-    [(0, "No trial was begun yet"), (1, "One trial alone has a score"), (5, "too few to judge ranges by")],
+    [(0, "No trial was begun"), (1, "One trial alone has a score"), (5, "too few to judge ranges by")],
 )
 def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path) -> None:
     words = {"lr": LR}
@@ -344,7 +344,7 @@ def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> No
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
     assert advice.lines == (
-        "No trial has a score: 5 of 5 failed or diverged, most often: val_acc is nan (5 times). "
+        "No trial ended well: 5 of 5 failed or diverged, most often: val_acc is nan (5 times). "
         "Mend that before another sweep.",
     )
     assert advice.command == ""

@@ -303,7 +303,7 @@ def test_the_first_rerun_shows_while_others_are_to_come(tmp_path: Path) -> None:
     record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
     add(record, drawn(0), 1)
     rerun(record, 0, 0.5, "unfinished")
-    assert "No rerun has ended well so far" in analysis.why_blank(analysis.seeds(results.load(tmp_path)))
+    assert "No rerun has ended well" in analysis.why_blank(analysis.seeds(results.load(tmp_path)))
     record.end(1, "finished")
     rerun(record, 0, 0.6, "unfinished")
     (points, _, _) = analysis.seeds(results.load(tmp_path)).data

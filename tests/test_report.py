@@ -60,7 +60,7 @@ def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("empty", ["no trial has begun", "No trial has ended well so far.", "Nothing was trained yet."]),
+        ("empty", ["no trial has begun", "No trial has ended well.", "Nothing was trained."]),
         ("single", ["is the best: acc", "One seed was seen of each trial", "1 trial with a score"]),
         ("one_knob", ["Only one knob was varied"]),
         ("constant", ["All 24 trials have the same score", "The next one has the same."]),
@@ -142,7 +142,18 @@ def test_that_figures_and_advice_look_at_different_epochs_is_said(tmp_path: Path
         add(record, drawn(number), 9 if number % 2 else 3, "finished" if number % 2 else "pruned")
     said = words_of(page_of(tmp_path))
     assert "The figures compare trials at epoch 3, which 30 reached." in said
-    assert "judged at epoch 9, which 15 reached" in said
+    assert "judged at epoch 9, which 15 reached: enough for the best values of a range, but not" in said
+
+
+def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for number in range(10):
+        add(record, drawn(number), 3 if number < 7 else 1, "finished" if number < 7 else "pruned")
+    said = words_of(page_of(tmp_path))
+    assert (
+        "The figures compare trials at epoch 3, which 7 reached. What to try next was judged at epoch 1, "
+        "which 10 reached: at epoch 3 there are enough for a picture, but too few to judge ranges by." in said
+    )
 
 
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
@@ -163,7 +174,8 @@ def test_reruns_say_how_sure_the_first_place_is(tmp_path: Path) -> None:
         "Trial 1 is the best: acc 0.81 ± 0.014 (mean ± standard deviation over 2 new seeds). "
         "In the search it had acc 0.89, in epoch 1 of 1." in said
     )
-    assert "it scored test_acc 0.8765 (the weights of trial 5, its rerun with seed 105)" in said
+    seed = record.trials[5].seed
+    assert f"it scored test_acc 0.8765 (the weights of trial 5, its rerun with seed {seed})" in said
     assert "It leads trial 0 by 0.1 on average, more than twice the standard error" in said
     assert "One seed was seen" not in said
     assert "It is finished: 2 trials (2 finished) and 4 reruns." in said
@@ -198,8 +210,49 @@ def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[st
 def test_while_reruns_are_to_come_the_search_has_the_first_place(tmp_path: Path) -> None:
     confirmed(tmp_path, (0, 0.7), (0, 0.72), (1, 0.8))
     said = words_of(page_of(tmp_path))
-    assert "Trial 0 is the best: acc 0.9 in epoch 1 of 1." in said
-    assert "The best are trained again with new seeds: 3 reruns ended, 1 to come." in said
+    assert "Trial 0 is the best of the search: acc 0.9 in epoch 1 of 1." in said
+    assert (
+        "That is not decided: 0 reruns unfinished, 1 to come. Those that ended scored, with new seeds: "
+        "trial 1 0.8 (with 1 new seed); trial 0 0.71 ± 0.014 (mean ± standard deviation over 2 new seeds). "
+        "How much of the lead is luck is not known. In the search it leads the next one by 0.01." in said
+    )
+    assert "One seed was seen" not in said
+
+
+def test_reruns_that_all_failed_are_no_seed_that_was_seen(tmp_path: Path) -> None:
+    nan = math.nan
+    confirmed(tmp_path, (0, nan), (0, nan), (1, nan), (1, nan))
+    said = words_of(page_of(tmp_path))
+    assert (
+        "No rerun of the best ones with a new seed ended well: trial 0 nothing (2 reruns failed or diverged)"
+        in said
+    )
+    assert "One seed was seen" not in said
+
+
+def test_of_others_whose_reruns_failed_it_is_not_said_that_there_were_none(tmp_path: Path) -> None:
+    confirmed(tmp_path, (0, 0.7), (0, 0.72), (1, math.nan), (1, math.nan))
+    said = words_of(page_of(tmp_path))
+    assert "All reruns of trial 1 failed or diverged, and no other trial has been trained again" in said
+
+
+def test_reruns_that_are_to_come_are_not_said_to_be_trained(tmp_path: Path) -> None:
+    record = confirmed(tmp_path)
+    record.note("outcome", "interrupted")
+    said = words_of(page_of(tmp_path))
+    assert "One seed was seen of each trial" in said
+    assert "is to show it: 0 reruns unfinished, 4 to come." in said
+    record.note("runs", [{"started": 1.0, "num_trials": 9}])
+    said = words_of(page_of(tmp_path))
+    assert "When the search is through, the best are to be trained again with new seeds." in said
+
+
+def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:
+    said = words_of(page_of(folders["failed_only"]))
+    assert "No region stands out: none ended well beside them." in said
+    assert "No trial ended well: 4 of 4 failed or diverged" in said
+    assert "yet" not in said.split()
+    assert "so far." not in said
 
 
 def test_a_figure_that_fails_costs_a_sentence(

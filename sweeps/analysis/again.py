@@ -28,7 +28,7 @@ def seeds(sweep: Sweep) -> go.Figure:
     shown = [one for one in found if one.scores]
     if not shown:
         why = "No trial was rerun with another seed."
-        return look.blank(title, "No rerun has ended well so far." if record.reruns.numbers else why)
+        return look.blank(title, "No rerun has ended well." if record.reruns.numbers else why)
     figure = go.Figure(_scores(record, shown)).update_traces(mode="markers")
     figure.update_xaxes(type="category")
     figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))

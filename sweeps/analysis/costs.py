@@ -74,7 +74,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
     """Where the time of all trials went: parts of the training steps, start-up, and what was not measured."""
     title, found = "Where the time went", spent(sweep)
     if not found.seconds:
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, "No epoch has been reported.")
     parts = {"start-up": found.start_up_s, **found.parts}
     parts = {name: seconds for name, seconds in parts.items() if seconds > 0}
     whole = sum(parts.values())
@@ -111,7 +111,7 @@ def utilization(sweep: Sweep) -> go.Figure:
         if row.seconds > 0
     ]
     if not spans:
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, "No epoch has been reported.")
     on_gpu = any("gpu_util_pct" in costs for *_, costs in spans)
     busy = "gpu_util_pct" if on_gpu else "cpu_busy_pct"
     first, last = min(begin for begin, *_ in spans), max(end for _, end, *_ in spans)
@@ -146,7 +146,7 @@ def timeline(sweep: Sweep) -> go.Figure:
     title = "Timeline"
     bars = [(trial, begin, end) for trial in sweep.record.trials for begin, end in _stretches(trial)]
     if not bars:
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, "No epoch has been reported.")
     left_out = len(bars) - MOST_BARS
     bars = sorted(bars, key=lambda bar: bar[2] - bar[1])[-MOST_BARS:]
     lanes = sorted({_lane(trial) for trial, _, _ in bars})

@@ -28,7 +28,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     title = f"Learning curves: {metric}"
     trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, "No epoch has been reported.")
     shown = look.thinned(trials, MOST_CURVES, sweep.record.leaders(MOST_CURVES))
     figure = go.Figure()
     for status in look.MARKS:
@@ -58,7 +58,7 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     """How many trials came to each rung, and what became of them there."""
     title, trials = "Survival from rung to rung", sweep.record.searched
     if not any(trial.epochs for trial in trials):
-        return look.blank(title, "No epoch has been reported yet.")
+        return look.blank(title, "No epoch has been reported.")
     last = max(max(trial.epochs, default=0) for trial in trials)
     end = int(sweep.about.get("max_epochs", last))
     stages = sorted({0, *rungs(sweep), end})

@@ -17,7 +17,7 @@ from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.words import count
 
-NO_SCORE = "No epoch has been reported yet."
+NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
 MOST_KNOBS, MOST_PAIRED = 8, 3

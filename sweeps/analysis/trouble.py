@@ -71,11 +71,12 @@ def failures(sweep: Sweep) -> go.Figure:
     if not found:
         return look.blank(title, "No trial failed or diverged.")
     telling = [cause for cause in found if cause.region is not None][:MOST_CAUSES]
+    ended_well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
     if not telling:
-        return look.blank(title, "No region stands out: they lie among those that ended well.")
+        among = "they lie among those that ended well" if ended_well else "none ended well beside them"
+        return look.blank(title, f"No region stands out: {among}.")
     figure = make_subplots(rows=len(telling), cols=1, vertical_spacing=0.3 / len(telling))
     space = tried(sweep.record.trials)
-    ended_well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
     for row, cause in enumerate(telling, start=1):
         assert cause.region is not None
         knob, wrong = cause.region.dead.knob, look.MARKS["failed" if cause.status == "failed" else "diverged"]
