@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps import outcome
+from sweeps import outcome, sureness
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
-from sweeps.confirmed import Confirmed
 from sweeps.fidelity import fidelity
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.words import command, count, duration, place, short
+from training.words import count, duration, short
 
 if TYPE_CHECKING:
     from sweeps.advice import Advice
@@ -68,32 +65,16 @@ def found(sweep: Sweep) -> list[str]:
     model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
     score = f"{metric} {short(best.best_score(record.mode))}"
     epoch = f"in epoch {best.best_epoch(record.mode)} of {len(best.epochs)}"
-    confirmed = _confirmed(sweep)
+    confirmed = sureness.confirmed(sweep)
     if confirmed:
         words = (
-            f"Trial {best.number}{model} is the best: {metric} {_over_seeds(confirmed[0])}. "
+            f"Trial {best.number}{model} is the best: {metric} {sureness.over_seeds(confirmed[0])}. "
             f"In the search it had {score}, {epoch}."
         )
     else:
         of_search = " of the search" if record.reruns.numbers else ""
         words = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
     return [words + _test(sweep, best)]
-
-
-def _confirmed(sweep: Sweep) -> list[Confirmed]:
-    """Trials whose reruns have scores, the best one first; none while reruns of the top are to come."""
-    return [one for one in sweep.record.confirmed() if one.scores]
-
-
-def _over_seeds(one: Confirmed) -> str:
-    """`0.92 ± 0.01 (mean ± standard deviation over 3 new seeds)`"""
-    if not one.scores:
-        return f"nothing ({count(one.failures, 'rerun')} failed or diverged)"
-    seeds = count(len(one.scores), "new seed")
-    failed = f"; {count(one.failures, 'more rerun')} failed or diverged" if one.failures else ""
-    if one.std is None:
-        return f"{short(one.mean)} (with {seeds}{failed})"
-    return f"{short(one.mean)} ± {one.std:.2g} (mean ± standard deviation over {seeds}{failed})"
 
 
 def _test(sweep: Sweep, best: TrialRow) -> str:
@@ -108,98 +89,6 @@ def _test(sweep: Sweep, best: TrialRow) -> str:
     times = len(sweep.record.tests)
     often = "" if times < 2 else f" They were scored {times} times: the winner was another one before."
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
-
-
-def sureness(sweep: Sweep) -> list[str]:
-    """How far the first place can be trusted."""
-    if sweep.record.best() is None:
-        return []
-    confirmed = _confirmed(sweep)
-    if not confirmed:
-        said = _on_reruns(sweep) if sweep.record.reruns.so_far() else _one_seed(sweep)
-    elif len(confirmed) == 1:
-        said = f"{_only_one(sweep)}, so another one may be as good."
-    else:
-        said = _lead(confirmed[0], confirmed[1], sweep.record.mode)
-    return [f"How sure is that? {said}"]
-
-
-def _one_seed(sweep: Sweep) -> str:
-    """Of a sweep without a rerun that ended."""
-    words = "One seed was seen of each trial, so how much of a lead is luck is not known."
-    return " ".join([words, *_lead_in_search(sweep), *_on_confirming(sweep)])
-
-
-def _on_reruns(sweep: Sweep) -> str:
-    """Of a sweep whose reruns don't decide (yet): what those scored that ended."""
-    record = sweep.record
-    lead = " ".join(["How much of the lead is luck is not known.", *_lead_in_search(sweep)])
-    scores = "; ".join(f"trial {one.number} {_over_seeds(one)}" for one in record.reruns.so_far())
-    if record.confirmed():
-        return f"No rerun of the best ones with a new seed ended well: {scores}. {lead}"
-    return (
-        f"That is not decided: {outcome.reruns_left(record)}. "
-        f"Those that ended scored, with new seeds: {scores}. {lead}"
-    )
-
-
-def _lead_in_search(sweep: Sweep) -> Iterator[str]:
-    scores, where = _best_scores(sweep), "In the search it" if sweep.record.reruns.numbers else "It"
-    if len(scores) < 2:
-        return
-    if scores[0] == scores[1]:
-        yield "The next one has the same."
-    else:
-        yield f"{where} leads the next one by {short(abs(scores[0] - scores[1]))}."
-
-
-def _only_one(sweep: Sweep) -> str:
-    """What came of the reruns of others, where one trial alone has scores with new seeds."""
-    others = [str(one.number) for one in sweep.record.confirmed() if not one.scores]
-    if not others:
-        return "No other trial has been trained again"
-    of = f"trial{'s' if len(others) > 1 else ''} {' and '.join(others)}"
-    return f"All reruns of {of} failed or diverged, and no other trial has been trained again"
-
-
-def to_confirm(sweep: Sweep) -> str:
-    """What to type for more seeds; "" where they were asked for, or the sweep is running."""
-    record = sweep.record
-    if record.best() is None or sweep.about.get("confirm") or outcome.status(record) == "running":
-        return ""
-    return command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
-
-
-def _on_confirming(sweep: Sweep) -> Iterator[str]:
-    """What the command does, or what is left, where that was asked for."""
-    record = sweep.record
-    if to_confirm(sweep):
-        yield "This trains the best ones again with 3 new seeds, in this very sweep:"
-    elif outcome.is_in_confirmation(record):
-        yield f"That the best are trained again with new seeds is to show it: {outcome.reruns_left(record)}."
-    elif record.about.get("confirm"):
-        yield "When the search is through, the best are to be trained again with new seeds."
-
-
-def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
-    """Whether two confirmed trials differ by more than their seeds do."""
-    lead = (first.mean - second.mean) * (1 if mode == "max" else -1)
-    if first.failures < second.failures:
-        return (
-            f"Trial {second.number} comes next: {_over_seeds(second)}. One with fewer failures ranks first."
-        )
-    if short(first.mean) == short(second.mean):
-        return f"Trial {second.number} has the same mean: either may be the better one."
-    words = f"It leads trial {second.number} by {short(lead)} on average"
-    if first.std is None or second.std is None:
-        return f"{words}; one seed of each does not show how far scores differ by the seed alone."
-    error = math.sqrt(first.std**2 / len(first.scores) + second.std**2 / len(second.scores))
-    if lead > 2 * error:
-        return f"{words}, more than twice the standard error of that ({short(error)})."
-    return (
-        f"{words}, not more than twice the standard error of that ({short(error)}): either may be the better "
-        "one."
-    )
 
 
 def pruning(sweep: Sweep) -> list[str]:
@@ -287,12 +176,6 @@ def _worth(trial: TrialRow, mode: str) -> tuple[int, float]:
     score = trial.best_score(mode)
     ended_badly = trial.status in ("failed", "diverged")
     return (2, 0.0) if score is None else (int(ended_badly), -score if mode == "max" else score)
-
-
-def _best_scores(sweep: Sweep) -> Sequence[float]:
-    record = sweep.record
-    scores = (record.trials[number].best_score(record.mode) for number in record.leaders(2))
-    return [score for score in scores if score is not None]
 
 
 def _progress(sweep: Sweep) -> str:

@@ -186,13 +186,13 @@ def sections(sweep: Sweep) -> list[Section]:
 
 
 def _found(sweep: Sweep) -> Section:
-    from sweeps import findings
+    from sweeps import findings, sureness
 
     return Section(
         anchor="found",
         title="What was found",
-        sentences=[*findings.found(sweep), *findings.sureness(sweep)],
-        command=findings.to_confirm(sweep),
+        sentences=[*findings.found(sweep), *sureness.sureness(sweep)],
+        command=sureness.to_confirm(sweep),
         tables=_winner(sweep),
         figures=_figures(sweep, "seeds") if sweep.record.reruns.numbers else [],
         is_answer=True,

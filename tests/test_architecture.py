@@ -102,12 +102,12 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         outside("ray.tune", "optuna", "__future__"),
     ),
     "analysis and report look at results and records": (
-        inside("sweeps.analysis", "sweeps.findings", "sweeps.report"),
+        inside("sweeps.analysis", "sweeps.findings", "sweeps.sureness", "sweeps.report"),
         but(
             inside("sweeps"),
             *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
             *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.regions", "sweeps.analysis"),
-            *("sweeps.findings", "sweeps.advice", "sweeps.outcome"),
+            *("sweeps.findings", "sweeps.sureness", "sweeps.advice", "sweeps.outcome", "sweeps.spaces"),
         ),
     ),
     "results know the record alone": (

@@ -73,6 +73,27 @@ def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_
     assert advice.advise(sweep).command == ""
 
 
+def conditional(at: Path, **settings: Any) -> Sweep:
+    """A finished sweep of a space that is a function; the largest rate is the best."""
+    asked: dict[str, Any] = {"trainable": "fashion_cnn", "search_space": "fashion_cnn_layers"}
+    asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **settings}
+    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **asked))
+    return carried_out(plan, lambda params: float(params["lr"]))
+
+
+def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
+    advised = advice.advise(conditional(tmp_path))
+    file = "search_spaces/fashion_cnn_layers.py"
+    (edge,) = [line for line in advised.lines if line.startswith("lr: ")]
+    assert edge.endswith(f", log scale, in {file}.")
+    assert (
+        f"{file} is a function suggest(trial): --refine leaves its ranges as they are. Edit them there "
+        "first; --refine then tells the searcher of the trials so far that fit."
+    ) in advised.lines
+    written = advice.advise(conditional(tmp_path / "written", search_space="fashion_cnn"))
+    assert not [line for line in written.lines if "suggest" in line or "search_spaces" in line]
+
+
 def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="finished", identity={})
     add(record, drawn(0), 3, "failed", "RuntimeError: no")
