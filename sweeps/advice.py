@@ -85,7 +85,7 @@ def advise(sweep: Sweep) -> Advice:
         lines=(),
         command="",
     )
-    said = _command(record, seen, advice.grace_epochs)
+    said = _command(record, list(parts.values()), advice)
     advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen), command=said)
     return dataclasses.replace(advice, lines=tuple(advice_lines.lines(advice, record, seen, found)))
 
@@ -114,11 +114,19 @@ def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
     return not advice_lines.is_cut_short(advice) and advice.gain.score > 0.05 * spread
 
 
-def _command(record: Record, seen: Ranked, grace_epochs: int | None) -> str:
-    """To go on with the sweep, where it can; else to refine it, where that is not refused."""
+def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
+    """To go on with the sweep, where it can; else to refine it, where that changes a range; else more trials,
+    where a judgement takes more of them."""
     if outcome.can_go_on(record):
         return outcome.go_on(record)
-    if not seen.order or not any(t.status in ("finished", "pruned") for t in record.searched):
+    folder = place(record.folder.resolve())
+    if not any(t.status in ("finished", "pruned") for t in record.searched):
         return ""
-    more = [] if grace_epochs is None else ["--grace-epochs", str(grace_epochs)]
-    return command("sweeps.run", "--refine", place(record.folder.resolve()), *more)
+    if advice.cut or any(len(part.order) >= FEW and not advice_lines.is_constant(part) for part in parts):
+        grace = advice.grace_epochs
+        more = [] if grace is None else ["--grace-epochs", str(grace)]
+        return command("sweeps.run", "--refine", folder, *more)
+    is_grid = record.about.get("identity", {}).get("settings", {}).get("searcher") == "grid"
+    if is_grid or "identity" not in record.about or not any(0 < len(part.order) < FEW for part in parts):
+        return ""
+    return command("sweeps.run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))

@@ -33,7 +33,7 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
         score = short(record.scores_at(seen.epoch)[seen.order[0].number])
         yield (
             f"{metric} is {score} in all {len(seen.order)} trials that reached epoch {seen.epoch}: no range "
-            "or knob can be judged."
+            "or knob can be judged. Take another --metric, or sweep other knobs."
         )
     elif len(seen.order) < FEW:
         yield (
@@ -52,6 +52,8 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
     yield from _on_going_on(advice, record, seen, metric)
     if "--refine" in advice.command:
         yield from _on_functions(record)
+    elif "--num-trials" in advice.command:
+        yield "Give it more trials first, in this very sweep."
 
 
 def _on_resuming(record: Record) -> str:
@@ -138,6 +140,12 @@ def _on_pruning(advice: Advice) -> Iterator[str]:
         stood = (
             f"The best at epoch {check.end} was {_ordinal(check.rank)} of {check.of} at epoch {check.epoch}"
         )
+        if check.tied is not None:
+            yield (
+                f"All {check.trials} trials that reached epochs {check.epoch} and {check.end} have the same "
+                f"score at epoch {check.tied}: how ranks at the two agree can't be told."
+            )
+            continue
         if check.correlation is None:
             both = count(check.trials, "trial")
             yield f"{stood}; how ranks there and at the end agree can't be told from the {both} with both."
@@ -158,7 +166,8 @@ def _on_pruning(advice: Advice) -> Iterator[str]:
 def _on_going_on(advice: Advice, record: Record, seen: Ranked, metric: str) -> Iterator[str]:
     if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
         later = len(record.searched) - record.nth(best.number) - 1
-        yield f"The best is {outcome.best(record)}; {count(later, 'trial')} came after it."
+        after = f"{count(later, 'trial')} came after it" if later else "it was the last one"
+        yield f"The best is {outcome.best(record)}; {after}."
     if advice.gain is None:
         if seen.order:
             yield "What more trials would bring can't be estimated from these."

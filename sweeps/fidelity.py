@@ -93,13 +93,13 @@ class Fidelity:
     @property
     def why_no_importance(self) -> str:
         """Why no importance can be told; "" where it can."""
+        if len(self.scores) > 1 and len(set(self.scores.values())) == 1:
+            return f"All {len(self.scores)} trials have the same score: no knob decided anything."
         if len(self.scores) < ENOUGH:
             return (
-                f"Importance needs {ENOUGH} trials with a score at one epoch; there are {len(self.scores)}. "
-                "With fewer it would be chance."
+                f"Importance needs {ENOUGH} trials with a score at one epoch; epoch {self.epoch} was reached "
+                f"by {len(self.scores)}. With fewer it would be chance."
             )
-        if len(set(self.scores.values())) == 1:
-            return f"All {len(self.scores)} trials have the same score: no knob decided anything."
         if len(self.tried.ranges) < 2:
             return "Importance compares knobs; here fewer than two were varied."
         return ""

@@ -31,6 +31,9 @@ class RungCheck:
     """At the rung, of the one that was best at the end: 1 is the best."""
     of: int
     """Trials that were at the rung."""
+    tied: int | None = None
+    """Epoch, this one or the end, at which all that reached both have the same score; None where they differ,
+    or too few reached both."""
 
     @property
     def is_weak(self) -> bool:
@@ -67,9 +70,11 @@ def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
         both = [number for number in at_end if number in there]
         if winner not in there:
             continue
-        correlation = _spearman([there[n] for n in both], [sign * at_end[n] for n in both])
+        scores = {epoch: [there[n] for n in both], end: [sign * at_end[n] for n in both]}
+        tied = [at for at, values in scores.items() if len(both) >= FEW and len(set(values)) < 2]
+        correlation = _spearman(scores[epoch], scores[end])
         rank = 1 + sum(score > there[winner] for score in there.values())
-        found.append(RungCheck(epoch, end, len(both), correlation, rank, len(there)))
+        found.append(RungCheck(epoch, end, len(both), correlation, rank, len(there), max(tied, default=None)))
     return found
 
 

@@ -320,7 +320,35 @@ def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path
     advice = advise(by_hand(tmp_path, [n / 10 for n in range(trials)], words, params))
     assert said in advice.lines[0]
     assert (advice.widen, advice.cut, advice.fix, advice.gain) == ((), (), (), None)
-    assert bool(advice.command) == bool(trials)
+    assert "--refine" not in advice.command, "which would change nothing"
+
+
+def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> None:
+    for trials, wanted in ((1, "--num-trials 8"), (6, "--num-trials 12")):
+        folder = tmp_path / str(trials)
+        record = kinds.begun(folder, outcome="finished", identity={})
+        for number in range(trials):
+            kinds.add(record, kinds.drawn(number), 1)
+        advice = advise(load(folder))
+        assert advice.command.endswith(f"--resume {folder} {wanted}")
+        assert "Give it more trials first, in this very sweep." in advice.lines
+    settings = {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}
+    record = kinds.begun(tmp_path / "tied", outcome="finished", identity={"settings": settings})
+    kinds.constant(record)
+    advice = advise(load(tmp_path / "tied"))
+    assert advice.command == ""
+    assert "Take another --metric, or sweep other knobs." in advice.lines[0]
+    assert (
+        "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: how ranks at the two "
+        "agree can't be told." in advice.lines
+    )
+    assert "The best at epoch" not in text(advice)
+
+
+def test_behind_the_last_trial_none_came(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
+    advice = advise(by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params))
+    assert "The best is acc 0.4 (trial 4); it was the last one." in advice.lines
 
 
 def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:

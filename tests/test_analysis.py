@@ -87,7 +87,7 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("running", "needs 20 trials with a score at one epoch; there are 6"),
+        ("running", "needs 20 trials with a score at one epoch; epoch 3 was reached by 6"),
         ("empty", "No epoch has been reported"),
         ("constant", "All 24 trials have the same score"),
         ("one_knob", "fewer than two were varied"),
@@ -97,6 +97,34 @@ def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps:
     assert why in analysis.why_blank(analysis.importance(sweeps[kind]))
     found = fidelity.fidelity(sweeps[kind].record)
     assert found is None or found.importances == {}
+
+
+def test_that_importance_is_not_told_is_said_of_each_trainable_by_its_own_epoch(tmp_path: Path) -> None:
+    """Of 13 of the one and 11 of the other: together they are enough, and they are not compared."""
+    record = begun(tmp_path, trainable=["cnn", "mlp"])
+    for number in range(24):
+        model, epochs = ("mlp", 6) if number < 13 else ("cnn", 2)
+        words = {f"{model}.{name}": value for name, value in drawn(number).items()}
+        add(record, words, epochs, trainable=model, score=(1.0 + number).__mul__)
+    figure = analysis.importance(results.load(tmp_path))
+    assert analysis.why_blank(figure) == (
+        "mlp: importance needs 20 trials with a score at one epoch; epoch 6 was reached by 13. With fewer it "
+        "would be chance. cnn: importance needs 20 trials with a score at one epoch; epoch 2 was reached by "
+        "11. With fewer it would be chance."
+    )
+
+
+def test_knobs_are_of_less_weight_only_where_weights_are_shown(tmp_path: Path) -> None:
+    from optuna.distributions import FloatDistribution
+
+    ranges = {f"k{n}": FloatDistribution(0.0, 1.0) for n in range(10)}
+    for trials, words in ((5, "; 2 knobs left out"), (24, "; 2 knobs of less weight left out")):
+        folder = tmp_path / str(trials)
+        record = begun(folder)
+        for number in range(trials):
+            params = {name: 0.37 * (number + 1) * (place + 2) % 1 for place, name in enumerate(ranges)}
+            add(record, params, 1, ranges=ranges, score=params["k0"].__mul__)
+        assert words in analysis.slices(results.load(folder)).layout.title.subtitle.text
 
 
 def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:

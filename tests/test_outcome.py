@@ -99,6 +99,9 @@ def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path:
     add(record, drawn(0), 3, "failed", "RuntimeError: no")
     assert advice.advise(load(tmp_path)).command == ""
     add(record, drawn(1), 3)
+    assert "--num-trials 8" in advice.advise(load(tmp_path)).command
+    for number in range(2, 9):
+        add(record, drawn(number), 3)
     assert "--refine" in advice.advise(load(tmp_path)).command
 
 

@@ -81,7 +81,8 @@ def slices(sweep: Sweep) -> go.Figure:
         trace.marker = {"color": look.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
     cut = look.cut(figure, found.scores.values())
     left_out = len(found.tried.ranges) - len(knobs)
-    more = f"; {count(left_out, 'knob')} of less weight left out" if left_out else ""
+    weight = " of less weight" if found.importances and len(trainables(sweep.record)) == 1 else ""
+    more = f"; {count(left_out, 'knob')}{weight} left out" if left_out else ""
     says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
     width = 2 * (LETTER * max(map(len, knobs)) + 30)  # their names stand side by side
     figure = look.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
@@ -130,7 +131,7 @@ def importance(sweep: Sweep) -> go.Figure:
     whys = {name: NO_SCORE if at is None else at.why_no_importance for name, at in by_name.items()}
     found = {name: at for name, at in by_name.items() if at is not None and not whys[name]}
     if not found:
-        return look.blank(title, next(iter(whys.values()), NO_SCORE))
+        return look.blank(title, _of_each(whys) if len(whys) > 1 else next(iter(whys.values()), NO_SCORE))
     shares = {knob: share for at in found.values() for knob, share in at.importances.items()}
     shares = dict(reversed(shares.items()))
     text = [at.percent(knob) for at in found.values() for knob in at.importances][::-1]
@@ -158,8 +159,12 @@ def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> st
     if len(whys) == 1:
         return f"{says}{_best_share(*found.values())}."
     shown = [f"{name}: the best {_best_share(at)}." for name, at in found.items()]
-    missing = [f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why]
-    return " ".join([f"{says}of its trainable.", *shown, *missing])
+    return " ".join([f"{says}of its trainable.", *shown, _of_each(whys)]).rstrip()
+
+
+def _of_each(whys: Mapping[str, str]) -> str:
+    """Why a trainable shows nothing: each is compared at an epoch of its own."""
+    return " ".join(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why)
 
 
 def _best_share(at: Fidelity) -> str:
