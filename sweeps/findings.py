@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sweeps import outcome, sureness
+from sweeps import outcome, spaces, sureness
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
 from sweeps.fidelity import fidelity
@@ -41,16 +42,32 @@ def asked(sweep: Sweep) -> list[str]:
         )
     words = about.get("identity", {}).get("data", {})
     first += [f"The {name}: {text}." for name, text in words.items() if name.startswith("data") and text]
-    return [" ".join(first), _progress(sweep)]
+    return [" ".join([*first, *_functions(sweep)]), _progress(sweep)]
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
     """Knob and what was tried of it, in words, its numbers as short as on the screen."""
     exactly = sweep.about.get("identity", {}).get("space", {})
-    return [
+    written = [
         (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
         for name, text in exactly.items()
     ]
+    several = isinstance(sweep.about.get("trainable"), list)
+    return written + [
+        (f"{knob} of {name}" if several else knob, words)
+        for name, sampled in sweep.about.get(spaces.SAMPLED, {}).items()
+        for knob, words in sampled.items()
+    ]
+
+
+def _functions(sweep: Sweep) -> Iterator[str]:
+    """Of each space that no table can show whole, where it stands."""
+    trained = sweep.about.get("trainable", "")
+    for name in trained if isinstance(trained, list) else [trained]:
+        if file := spaces.function_of(sweep.record, name):
+            sampled = "; below is what samples of it had" if sweep.about.get(spaces.SAMPLED) else ""
+            of = f" of {name}" if isinstance(trained, list) else ""
+            yield f"The space{of} is the function suggest(trial) in {file}{sampled}."
 
 
 def found(sweep: Sweep) -> list[str]:

@@ -131,6 +131,15 @@ def whole(models: Sequence[Model]) -> Space:
     return SeveralSpaces({model.name: model.space for model in models})
 
 
+def sampled(models: Sequence[Model]) -> dict[str, dict[str, str]]:
+    """What the samples had of the spaces that are functions, as the plan shows it: by model."""
+    return {
+        model.name: model.space.describe()
+        for model in models
+        if isinstance(model.space, conditional.ConditionalSpace)
+    }
+
+
 def metric_and_mode(config: SweepConfig, models: Sequence[Model]) -> tuple[str, Literal["min", "max"]]:
     """What all models are judged by.
 

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import confirm, keeping, winner
+from sweeps import confirm, keeping, models, spaces, winner
 from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
@@ -74,6 +74,8 @@ def begin_run(plan: Plan, record: Record) -> None:
     record.note("runs", [*record.about.get("runs", []), run])
     if changed:
         record.note("identity", now)
+    if (sampled := models.sampled(plan.models)) != record.about.get(spaces.SAMPLED, {}):
+        record.note(spaces.SAMPLED, sampled)
     durable.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     if confirm.is_other(plan.config, record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from sweeps import advice, comparison, flags, folder, lock, outcome, resume
 from sweeps.config import SweepConfig
-from sweeps.findings import asked
+from sweeps.findings import asked, space
 from sweeps.plan import make_plan
 from sweeps.record import Record
 from sweeps.results import Sweep, load
@@ -82,7 +83,8 @@ def conditional(at: Path, **settings: Any) -> Sweep:
 
 
 def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
-    advised = advice.advise(conditional(tmp_path))
+    sweep = conditional(tmp_path)
+    advised = advice.advise(sweep)
     file = "search_spaces/fashion_cnn_layers.py"
     (edge,) = [line for line in advised.lines if line.startswith("lr: ")]
     assert edge.endswith(f", log scale, in {file}.")
@@ -90,6 +92,10 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
         f"{file} is a function suggest(trial): --refine leaves its ranges as they are. Edit them there "
         "first; --refine then tells the searcher of the trials so far that fit."
     ) in advised.lines
+    assert f"is the function suggest(trial) in {file}; below is what samples of it had." in asked(sweep)[0]
+    shown = dict(space(sweep))
+    assert shown["lr"] == "0.001 to 0.3, log scale"
+    assert re.fullmatch(r"\d+ to \d+ in steps of 2, in \d+ %", shown["width_2"])
     written = advice.advise(conditional(tmp_path / "written", search_space="fashion_cnn"))
     assert not [line for line in written.lines if "suggest" in line or "search_spaces" in line]
 
