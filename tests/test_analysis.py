@@ -84,6 +84,13 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
     assert math.isclose(sum(shares.values()), 1)
 
 
+def test_a_knob_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> None:
+    figure = analysis.importance(sweeps["conditional"])
+    assert sorted(figure.data[0].y) == ["lr", "momentum (20 trials)", "optimizer", "width"]
+    assert "In brackets: how many of the trials had" in figure.layout.title.subtitle.text
+    assert "In brackets" not in analysis.importance(sweeps["pruned"]).layout.title.subtitle.text
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [

@@ -137,7 +137,7 @@ def importance(sweep: Sweep) -> go.Figure:
     text = [at.percent(knob) for at in found.values() for knob in at.importances][::-1]
     bar = go.Bar(
         x=[100 * share for share in shares.values()],
-        y=list(shares),
+        y=[_with_trials(knob, found) for knob in shares],
         orientation="h",
         text=text,
         textposition="outside",
@@ -149,6 +149,8 @@ def importance(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="share, %", range=[0, most])
     figure.update_yaxes(type="category")
     says = _on_importance(found, whys)
+    if list(shares) != list(bar.y):
+        says += " In brackets: how many of the trials had a knob that not all have."
     figure = look.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
 
@@ -160,6 +162,14 @@ def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> st
         return f"{says}{_best_share(*found.values())}."
     shown = [f"{name}: the best {_best_share(at)}." for name, at in found.items()]
     return " ".join([f"{says}of its trainable.", *shown, _of_each(whys)]).rstrip()
+
+
+def _with_trials(knob: str, found: Mapping[str, Fidelity]) -> str:
+    """A knob, and of one that not all trials of its trainable had, how many had it: of few, its share is
+    next to nothing whatever it does."""
+    at = next(at for at in found.values() if knob in at.importances)
+    had = sum(knob in at.tried.params[number] for number in at.scores)
+    return knob if had == len(at.scores) else f"{knob} ({count(had, 'trial')})"
 
 
 def _of_each(whys: Mapping[str, str]) -> str:
