@@ -95,7 +95,9 @@ def _on_functions(record: Record) -> Iterator[str]:
 
 def _on_edge(edge: Edge, place: str) -> str:
     end = {"high": "upper", "low": "lower"}[edge.side]
-    sits = f"{edge.knob}: {edge.at} of the {edge.of} best trials, the best one too, "
+    name = edge.knob.rpartition(".")[0]
+    of = f" of {name}" if name else ""
+    sits = f"{edge.knob}: {edge.at} of the {edge.of} best trials{of}, the best one too, "
     if edge.old is None:
         last, size = (-1, "larg") if edge.side == "high" else (0, "small")
         return (

@@ -408,6 +408,7 @@ def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) ->
         record.end(number, "finished")
     advice = advise(load(tmp_path))
     assert [edge.knob for edge in advice.widen] == ["a.lr"]
+    assert "a.lr: 4 of the 4 best trials of a, the best one too, lie" in text(advice)
     assert "trainable" not in [knob for knob, _ in advice.fix]
 
 
