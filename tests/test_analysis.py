@@ -154,6 +154,13 @@ def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Pa
     assert "the first 3 knobs of the space" in figure.layout.title.subtitle.text
 
 
+def test_a_log_axis_has_ticks_at_powers_of_ten_alone(sweeps: dict[str, Sweep]) -> None:
+    figure = analysis.slices(sweeps["pruned"])
+    (axis,) = [axis for axis in figure.select_xaxes() if axis.title.text == "lr"]
+    assert (axis.dtick, axis.tick0) == (2, -3), "of 1e-3, 1e-2, 1e-1 and 1 each second one"
+    assert look.log_ticks([0.02, 0.3]) == {"nticks": look.LOG_TICKS}, "one power of ten is no scale"
+
+
 def test_choices_are_named_without_quotes_and_have_room(sweeps: dict[str, Sweep]) -> None:
     figure = analysis.slices(sweeps["several"])
     axes = [axis for axis in figure.select_xaxes() if axis.title.text == "trainable"]

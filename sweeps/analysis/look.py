@@ -105,6 +105,17 @@ def why_blank(figure: go.Figure) -> str:
     return str((figure.layout.meta or {}).get("why", ""))
 
 
+def log_ticks(values: Sequence[float]) -> dict[str, object]:
+    """Ticks of a log axis that is narrow: powers of ten alone, where values span enough of them; plotly would
+    write a 2 and a 5 between them, one over the other."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    margin = 0.05 * (high - low)  # plotly draws some more than the values span
+    first, last = math.ceil(low - margin), math.floor(high + margin)
+    if last <= first:
+        return {"nticks": LOG_TICKS}
+    return {"dtick": math.ceil((last - first + 1) / LOG_TICKS), "tick0": first}
+
+
 def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int] = ()) -> list[TrialRow]:
     """At most so many trials: those numbered in `first`, and the others evenly."""
     if len(trials) <= most:

@@ -254,7 +254,8 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
         said: dict[str, Any] = part.layout[axis].to_plotly_json()
         update(row=row, col=column, **{name: said[name] for name in kept if name in said})
         if said.get("type") == "log":
-            update(row=row, col=column, nticks=look.LOG_TICKS)
+            ends = [v for t in part.data for v in (t[axis[0]] if t[axis[0]] is not None else ()) if v]
+            update(row=row, col=column, **look.log_ticks(ends))
         elif said.get("type") == "category" and said.get("categoryarray"):
             names = [str(name) for name in said["categoryarray"]]
             update(
