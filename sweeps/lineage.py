@@ -119,7 +119,10 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
             lines += [("", f"  its scores are not comparable: {reason}") for reason in why]
             continue
         trials += known
-        lines.append(("", f"  {len(known)} lie in the new ranges: the searcher knows them, and repeats none"))
+        what = "lies in the new ranges: the searcher knows it, and does not repeat it"
+        if len(known) > 1:
+            what = "lie in the new ranges: the searcher knows them, and repeats none"
+        lines.append(("", f"  {len(known)} {what}"))
     anchors, tried = _anchors(retried, trials)
     if tried:
         again = ", ".join(row.origin for row in tried)

@@ -94,6 +94,12 @@ def coarse_grid(place: Path, score: Any, name: str = "grid") -> None:
     searched(place, name, score, search_space=space, searcher="grid", scheduler="none")
 
 
+def test_one_trial_that_lies_in_the_new_ranges_is_one(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    said = describe(refined("results/grid", "--ranges", "lr=0.009..0.011", "hidden=16"))
+    assert "1 lies in the new ranges: the searcher knows it, and does not repeat it" in said
+
+
 def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
     coarse_grid(place, peak(0.03))
     plan = refined("results/grid")
