@@ -74,7 +74,7 @@ def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.Monke
     assert sorted(figures_in(cells)) == sorted(analysis.FIGURES)
     assert "finished" in text_of(cells, "compare([sweep])")
     assert "params_lr" in text_of(cells, "sweep.trials")
-    assert "--refine" in text_of(cells, "advice.advise")
+    assert "--num-trials 12" in text_of(cells, "advice.advise")
     assert text_of(cells, "results.compare(folders)").count("digits_mlp") == 1
     score = float(re.findall(r"score=([\d.]+)", text_of(cells, "best = sweep.best()"))[0])
     assert share_right(cells) == pytest.approx(score, abs=0.01)

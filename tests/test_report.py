@@ -284,7 +284,7 @@ def test_the_command_writes_into_the_folder_and_says_where(
     [
         ([], "give the folder of a sweep first"),
         (["{kinds}/prunde"], "Did you mean '{kinds}/pruned'?"),
-        (["{kinds}"], "{kinds}: no sweep, but a folder of sweeps: {kinds}/conditional, {kinds}/constant"),
+        (["{kinds}"], "{kinds}: no sweep, but a folder of sweeps: ..., {kinds}/"),
         (["{kinds}/pruned", "--outptu", "x"], "--outptu: no such flag. Did you mean '--output'?"),
         (
             ["{kinds}/pruned", "--output", "{kinds}/none/x.html"],
