@@ -49,14 +49,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for repeat in range(asked.repeats):
             for name in sweeps:
                 runs.append({"repeat": repeat, "sweep": name, **report(Path(place) / name)})
-                print(runs[-1], flush=True)
-    medians = {
-        name: _measure.median([run["wall_s"] for run in runs if run["sweep"] == name]) for name in sweeps
-    }
+                print(f"{name}, repeat {repeat}: {runs[-1]['wall_s']:.1f} s", flush=True)
+    print(f"{'sweep':14}{'s':>6}{'CPU s':>7}{'page MB':>9}   medians")
+    for name in sweeps:
+        print(f"{name:14}{median(runs, name, 'wall_s'):6.1f}{median(runs, name, 'cpu_s'):7.1f}", end="")
+        print(f"{median(runs, name, 'page_mb'):9.1f}")
+    medians = {name: median(runs, name, "wall_s") for name in sweeps}
     goal = Goal("report_1000x50_s", medians["1000x50"], "<=", 10.0)
-    print(goal.line())
     _measure.write("report", {"runs": runs, "medians_s": medians}, [goal])
     return 0
+
+
+def median(runs: Sequence[dict[str, Any]], sweep: str, figure: str) -> float:
+    """Over the repeats of one sweep."""
+    return _measure.median([run[figure] for run in runs if run["sweep"] == sweep])
 
 
 def report(folder: Path) -> dict[str, Any]:
