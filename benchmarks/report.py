@@ -11,6 +11,7 @@ import argparse
 import math
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def median(runs: Sequence[dict[str, Any]], sweep: str, figure: str) -> float:
     """Over the repeats of one sweep."""
-    return _measure.median([run[figure] for run in runs if run["sweep"] == sweep])
+    return statistics.median(float(run[figure]) for run in runs if run["sweep"] == sweep)
 
 
 def report(folder: Path) -> dict[str, Any]:
