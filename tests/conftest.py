@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -17,6 +18,8 @@ from optuna.distributions import BaseDistribution
 from sweeps.points import Point, Told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from tests import lab
+from tests.lab import Lab
 from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,3 +119,18 @@ def _mounted(tmp_path: Path, size: str) -> Iterator[Path]:
         pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
+    """`lab_of(2)` is a lab of two PCs; those of a module are taken down at its end."""
+    if (why := lab.why_not()) is not None:
+        pytest.skip(why)
+    with contextlib.ExitStack() as labs:
+
+        def new(count: int, **more: Any) -> Lab:
+            made = labs.enter_context(lab.made(tmp_path_factory.mktemp("lab"), **more))
+            made.add(count)
+            return made
+
+        yield new
