@@ -27,7 +27,6 @@ HOME = Path(pwd.getpwuid(os.geteuid()).pw_dir)
 NET = "10.77.0."
 FIRST = 10
 KEY = "id_ed25519"
-START_S = 20.0
 LIVES = "echo up; exec env --ignore-signal=CHLD cat >/dev/null"
 """Until its standard input ends; who ignores SIGCHLD as process 1 leaves no zombies."""
 PC_BEGINS = f"""

@@ -1,0 +1,73 @@
+"""`ray_cluster.yaml`: its words by themselves, and Ray's launcher with it on PCs with a real SSH server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from tests import cluster_of_pcs, lab
+from tests.cluster_of_pcs import CLUSTER_FILE, RAY, nodes, set_up
+from tests.conftest import ROOT
+from tests.lab import PC, Lab
+
+FILE = ROOT / "ray_cluster.yaml"
+LOCK = dict(re.findall(r"^([\w.-]+)==([\w.]+)$", (ROOT / "requirements.lock").read_text(), flags=re.M))
+
+
+def test_a_version_in_it_is_that_of_the_lock() -> None:
+    stated = re.findall(r"\b([a-z][\w-]*)(?: |==)(\d+\.\d+\.\d+)\b", FILE.read_text())
+    assert stated
+    assert [(name, version) for name, version in stated if LOCK.get(name) != version] == []
+
+
+def test_what_it_copies_is_there_and_is_not_what_is_large() -> None:
+    mounts = yaml.safe_load(FILE.read_text())["file_mounts"]
+    here = [local for local in mounts.values() if not local.startswith("~")]
+    assert {"Makefile", "requirements.lock", "sweeps", "training", "trainables", "search_spaces"} == set(here)
+    assert all((ROOT / local).exists() for local in here)
+    assert all(there == f"~/sweeps/{local}" for there, local in mounts.items() if local in here)
+
+
+def test_all_that_starts_a_ray_asks_for_the_token() -> None:
+    settings = yaml.safe_load(FILE.read_text())
+    started = settings["head_start_ray_commands"] + settings["worker_start_ray_commands"]
+    started = [command for command in started if "ray start" in command]
+    assert len(started) == 2
+    assert all(command.startswith("RAY_AUTH_MODE=token ") for command in started)
+
+
+@pytest.mark.slow
+def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
+    """From a laptop that is not of the cluster, with the file as it is shipped but for addresses and user."""
+    laptop, head, worker = lab_of(3).pcs
+    for pc in (head, worker):
+        set_up(pc)
+    cluster_of_pcs.write(laptop, head, [worker])
+    up = laptop.run(RAY, "up", "-y", str(CLUSTER_FILE), check=False, timeout_s=180)
+    assert up.returncode == 0, up.stdout
+    both = [head.address, worker.address]
+    lab.wait_until(lambda: nodes(head) == both, "the worker", timeout_s=120)
+
+    status = laptop.run(RAY, "exec", str(CLUSTER_FILE), "ray status", timeout_s=120).stdout
+    assert re.search(r"^ 2 local\.cluster\.node", status, flags=re.M), status
+    assert f"42 {head.name}" in _attached(laptop, "echo $((6*7)) $(hostname)")
+    _nobody_without_the_token_gets_in(laptop, head)
+
+    down = laptop.run(RAY, "down", "-y", str(CLUSTER_FILE), check=False, timeout_s=120)
+    assert down.returncode == 0, down.stdout
+    assert "raylet" not in head.run("ps", "-A").stdout
+
+
+def _attached(laptop: PC, command: str) -> str:
+    """What is on the terminal when a command was typed in `ray attach`."""
+    laptop.path("/tmp/typed").write_text(f"{command}\nexit\n")
+    attach = f"script -qec '{RAY} attach {CLUSTER_FILE}' /dev/null < /tmp/typed"
+    return laptop.run("sh", "-c", attach, timeout_s=60).stdout
+
+
+def _nobody_without_the_token_gets_in(laptop: PC, head: PC) -> None:
+    said = laptop.run(RAY, "status", f"--address={head.address}:6379", check=False).stdout
+    assert "AuthenticationError" in said
