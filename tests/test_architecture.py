@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import cluster
+from sweeps.pcs.__main__ import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sweeps", "training", "trainables", "search_spaces")
@@ -318,12 +319,25 @@ FIT_HELP = (
 REPORT_HELP = "from sweeps.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PREPARE_HELP = "from training.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
+PCS_HELP = [
+    f"from sweeps.pcs.__main__ import main\ntry:\n    main([{words}])\nexcept SystemExit:\n    pass"
+    for words in ("'--help'", *(f"'{command}', '--help'" for command in COMMANDS))
+]
 HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
 
 
 @pytest.mark.parametrize(
     "statement",
-    ["import sweeps.run", HELP, FIT_HELP, PREPARE_HELP, "import sweeps.results", RESULTS_HELP, REPORT_HELP],
+    [
+        "import sweeps.run",
+        HELP,
+        FIT_HELP,
+        PREPARE_HELP,
+        "import sweeps.results",
+        RESULTS_HELP,
+        REPORT_HELP,
+        *PCS_HELP,
+    ],
     ids=[
         "import",
         "--help",
@@ -332,6 +346,8 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
         "import results",
         "results --help",
         "report --help",
+        "pcs --help",
+        *(f"pcs {command} --help" for command in COMMANDS),
     ],
 )
 def test_the_program_starts_light(statement: str) -> None:

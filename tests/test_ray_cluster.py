@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests import cluster_of_pcs, lab
-from tests.cluster_of_pcs import CLUSTER_FILE, RAY, nodes, set_up
+from tests.cluster_of_pcs import CLUSTER_FILE, PYTHON, RAY, nodes, set_up
 from tests.conftest import ROOT
 from tests.lab import PC, Lab
 
@@ -59,6 +59,9 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     down = laptop.run(RAY, "down", "-y", str(CLUSTER_FILE), check=False, timeout_s=120)
     assert down.returncode == 0, down.stdout
     assert "raylet" not in head.run("ps", "-A").stdout
+    ended = laptop.run(PYTHON, "-m", "sweeps.pcs", "down", str(CLUSTER_FILE), timeout_s=120).stdout
+    assert ended.splitlines()[-1] == "Ray has ended on 2 PCs."
+    assert "raylet" not in worker.run("ps", "-A").stdout
 
 
 def _attached(laptop: PC, command: str) -> str:

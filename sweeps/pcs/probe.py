@@ -1,0 +1,171 @@
+"""What a PC says of itself. Sent over SSH and run by the `python3` that is there: the standard library alone.
+
+Prints one line of JSON; see `look`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+CONNECT_S = 3
+VERSIONS = """
+import json, platform, sys
+from importlib.metadata import PackageNotFoundError, version
+found = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        found[name] = "not installed"
+print(json.dumps(found))
+"""
+"""Run by the Python of our packages."""
+
+
+def look(asked: dict[str, Any]) -> dict[str, Any]:
+    """Look at this PC.
+
+    Args:
+        asked: `python` (path of the one with our packages), `packages` (names), `disks` (paths), `ports`
+            (to be free), `peers` ([address, port] of others), `storage` (None, or `folder`, `mark` and
+            `own`, names of two files in it).
+
+    Returns:
+        `clock` (seconds since 1970), `versions` (or None with `why_no_versions`), `gpus` (a line each)
+        and `gpu_fault`, `disks` (path to free bytes), `memory` (free bytes), `ports` (port to who holds
+        it, or ""), `deaf` ("address:port" of peers from which nothing comes back), `storage` (what went
+        wrong, or "").
+    """
+    said = {
+        "clock": time.time(),
+        "disks": {path: _free(path) for path in asked["disks"]},
+        "memory": _memory(),
+    }
+    said["versions"], said["why_no_versions"] = _versions(asked["python"], asked["packages"])
+    said["gpus"], said["gpu_fault"] = _gpus(asked["python"])
+    said["ports"] = {str(port): _holder(port) for port in asked["ports"]}
+    with ThreadPoolExecutor(max_workers=32) as threads:
+        said["deaf"] = [peer for peer in threads.map(_deaf, asked["peers"]) if peer]
+    said["storage"] = _storage(**asked["storage"]) if asked["storage"] else ""
+    return said
+
+
+def _free(path: str) -> int:
+    """Free bytes where a path lies or would lie."""
+    place = Path(path).expanduser().absolute()
+    return shutil.disk_usage(next(near for near in (place, *place.parents) if near.exists())).free
+
+
+def _memory() -> int:
+    """Bytes that programs may take without swapping."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def _versions(python: str, packages: list[str]) -> tuple[dict[str, str] | None, str]:
+    status, said = _output([_place(python), "-c", VERSIONS, *packages])
+    return (json.loads(said), "") if status == 0 else (None, said)
+
+
+def _gpus(python: str) -> tuple[list[str], str]:
+    """A line per GPU that the driver has; what is wrong with them."""
+    cards = 0
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        with contextlib.suppress(OSError):
+            is_nvidia = (device / "vendor").read_text().strip() == "0x10de"
+            cards += is_nvidia and (device / "class").read_text().startswith("0x03")
+    if shutil.which("nvidia-smi") is None:
+        return [], f"{cards} NVIDIA card(s), and no driver" if cards else ""
+    asked = "--query-gpu=name,driver_version,memory.total"
+    status, said = _output(["nvidia-smi", asked, "--format=csv,noheader"])
+    if status != 0:
+        return [], said
+    gpus = said.splitlines()
+    code = "import torch; print(torch.cuda.device_count())"
+    status, seen = _output([_place(python), "-c", code])
+    if status == 0 and int(seen) < len(gpus):
+        return gpus, f"PyTorch sees {seen} of {len(gpus)} GPUs"
+    return gpus, ""
+
+
+def _output(command: list[str]) -> tuple[int, str]:
+    """Exit status, and what was said; where it failed, the last line of that."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return 1, str(error)
+    lines = (done.stdout + done.stderr).strip().splitlines() or [f"exit status {done.returncode}"]
+    return done.returncode, done.stdout.strip() if done.returncode == 0 else lines[-1]
+
+
+def _holder(port: int) -> str:
+    """Name of the program that listens at a port; "" where it is free."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return _listener(port) or "another user's program"
+    return ""
+
+
+def _listener(port: int) -> str:
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in Path(table).read_text().splitlines()[1:]]
+            inodes |= {row[9] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == port}
+    sockets = {f"socket:[{inode}]" for inode in inodes}
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if str(link.readlink()) in sockets:
+                return (link.parents[1] / "comm").read_text().strip()
+    return ""
+
+
+def _deaf(peer: list[Any]) -> str:
+    """The peer where nothing comes back, not even that nobody listens there; "" for another."""
+    host, port = peer
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
+    except ConnectionRefusedError:
+        return ""
+    except OSError:
+        return f"{host}:{port}"
+    return ""
+
+
+def _storage(folder: str, mark: str, own: str) -> str:
+    """Look for what the asking PC wrote; write, and read that back."""
+    place = Path(folder).expanduser()
+    try:
+        with (place / own).open("w") as file:
+            file.write(own)
+            file.flush()
+            os.fsync(file.fileno())
+        if (place / own).read_text() != own:
+            return "what was written does not read back"
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if (place / mark).exists() else "is not the folder that it is here"
+
+
+def _place(path: str) -> str:
+    return str(Path(path).expanduser())
+
+
+if __name__ == "__main__":
+    print(json.dumps(look(json.loads(sys.argv[1]))))
