@@ -6,6 +6,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from tests.lab import HOME, PC, ROOT
 
@@ -31,9 +34,7 @@ def write(laptop: PC, head: PC, workers: Sequence[PC]) -> Path:
         assert text.count(shipped) == 1
         text = text.replace(shipped, ours)
     laptop.path(CLUSTER_FILE).write_text(text)
-    laptop.path("~/.ray").mkdir(exist_ok=True)
-    laptop.path("~/.ray/auth_token").write_text(TOKEN)
-    laptop.path("~/.ray/auth_token").chmod(0o600)
+    give_token(laptop)
     return CLUSTER_FILE
 
 
@@ -42,6 +43,25 @@ def set_up(pc: PC) -> None:
     pc.sshd()
     venv = HOME / "sweeps" / ".venv"
     pc.run("sh", "-c", f"mkdir -p {venv} && ln -s {VENV}/* {venv} && touch {venv}/.installed")
+
+
+def give_token(pc: PC) -> None:
+    """What opens the cluster."""
+    pc.path("~/.ray").mkdir(exist_ok=True)
+    pc.path("~/.ray/auth_token").write_text(TOKEN)
+    pc.path("~/.ray/auth_token").chmod(0o600)
+
+
+def start_head(pc: PC, **more: str) -> str:
+    """A Ray head without the launcher, that finds lost PCs as `ray_cluster.yaml` has it; its address."""
+    give_token(pc)
+    head = next(line for line in _shipped("head_start_ray_commands") if "ray start" in line)
+    settings = {
+        word.partition("=")[0]: word.partition("=")[2] for word in head.split() if word.startswith("RAY_")
+    }
+    small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    pc.run(RAY, "start", "--head", *small, env={**settings, **more})
+    return f"{pc.address}:6379"
 
 
 def nodes(pc: PC) -> list[str]:
@@ -53,3 +73,7 @@ def nodes(pc: PC) -> list[str]:
     said = pc.run(PYTHON, "-c", code, env={"RAY_AUTH_MODE": "token"}, check=False).stdout
     lines = [line for line in said.splitlines() if line.startswith("alive ")]
     return sorted(lines[-1].split()[1:]) if lines else []
+
+
+def _shipped(name: str) -> Any:
+    return yaml.safe_load((ROOT / "ray_cluster.yaml").read_text())[name]

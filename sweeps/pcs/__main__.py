@@ -15,6 +15,7 @@ from training.values import UserError, nearest
 NAME = "python -m sweeps.pcs"
 COMMANDS = {
     "check": "what would go wrong, PC by PC, over SSH: reach, versions, GPU, disk, memory, clock, ports",
+    "status": "what runs where in the running cluster, and why a trial waits",
     "down": "end Ray on every PC of the cluster file, the workers at once",
 }
 """Each is a module beside this one, with `run(arguments) -> exit status`."""
