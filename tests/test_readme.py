@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import comparison, flags, folder, registry, report, results, resume
+from sweeps import comparison, environment, flags, folder, registry, report, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
+from sweeps.pcs import check, down, faults, status
+from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import describe, make_plan
 from tests.searched import peak, searched
 from training import ladder, parts, prepare, prepared, single
@@ -43,6 +45,8 @@ FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", READ
 
 
 REPORTS = re.findall(r"^\.venv/bin/python -m sweeps\.report (.*?)(?:\s+#.*)?$", README, flags=re.M)
+
+PCS = re.findall(r"^\.venv/bin/python -m sweeps\.pcs (\w+) ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
 def flags_table() -> str:
@@ -215,6 +219,41 @@ def test_the_functions_of_the_readme_give_rows(clips: Path) -> None:
 
 def test_the_readme_shows_preparations() -> None:
     assert len(PREPARATIONS) == 4
+
+
+@pytest.mark.parametrize(("name", "words"), PCS)
+def test_a_command_for_pcs_is_one(name: str, words: str, tmp_path: Path) -> None:
+    arguments = shlex.split(words)
+    if name == "status":
+        searched(tmp_path, "NAME", peak(0.03), num_trials=1)
+        address, shown = status.parse([word.replace("results", str(tmp_path)) for word in arguments])
+        assert (address, shown) == ("auto", tmp_path / "NAME")
+    else:
+        file = check.parse(arguments)[0] if name == "check" else down.parse(arguments)
+        assert len(file.pcs) == 4
+
+
+def test_the_readme_shows_commands_for_pcs() -> None:
+    assert {name for name, _ in PCS} == set(COMMANDS_FOR_PCS)
+
+
+def test_the_readme_shows_what_the_check_prints() -> None:
+    """The header; PCs are the reader's own."""
+    assert re.search(f"^{' +'.join(['pc', *check.PARTS[:-1]])}$", README, flags=re.M)
+
+
+def test_the_readme_says_what_is_compared_and_how_much_is_needed() -> None:
+    names = {
+        "ray": "Ray",
+        "torch": "PyTorch",
+        "lightning": "Lightning",
+        "optuna": "Optuna",
+        "pyarrow": "PyArrow",
+    }
+    chapter = README[README.index("## Your PCs") :]
+    assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
+    assert f"under {faults.MIN_DISK_GB} GB of disk or {faults.MIN_MEMORY_GB} GB of memory" in chapter
+    assert f"a clock that is {faults.MAX_SKEW_S:g} s off" in chapter
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ WHY = (
     ("Permission denied", "it takes no key of ours", "ssh-copy-id {key}{user}@{address}"),
     ("Connection refused", "no SSH server listens", "on it: apt-get install openssh-server"),
     ("Could not resolve", "no PC has this name", "give its address in the cluster file"),
-    ("No route to host", "it is off, or its cable is out", "switch it on, or take it out of the file"),
+    ("No route to host", "it is off, or its cable is out", "switch it on, or take it out of worker_ips"),
     ("timed out", "it does not answer", "switch it on (or its firewall drops SSH)"),
 )  # fmt: skip
 """What `ssh` says, what that means, what to do."""
