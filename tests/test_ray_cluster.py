@@ -47,6 +47,7 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     for pc in (head, worker):
         set_up(pc)
     cluster_of_pcs.write(laptop, head, [worker])
+    laptop.path("~/.ray/auth_token").chmod(0o644)  # as Ray makes it
     up = laptop.run(RAY, "up", "-y", str(CLUSTER_FILE), check=False, timeout_s=180)
     assert up.returncode == 0, up.stdout
     both = [head.address, worker.address]
@@ -56,6 +57,14 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     assert re.search(r"^ 2 local\.cluster\.node", status, flags=re.M), status
     assert f"42 {head.name}" in _attached(laptop, "echo $((6*7)) $(hostname)")
     _nobody_without_the_token_gets_in(laptop, head)
+
+    assert {pc.path("~/.ray/auth_token").stat().st_mode & 0o777 for pc in (head, worker)} == {0o600}
+
+    worker.power_cut()
+    lab.wait_until(lambda: nodes(head) == [head.address], "the loss of the worker to be seen")
+    worker.power_on()
+    worker.sshd()
+    lab.wait_until(lambda: nodes(head) == both, "the head to start the worker again", timeout_s=180)
 
     down = laptop.run(RAY, "down", "-y", str(CLUSTER_FILE), check=False, timeout_s=120)
     assert down.returncode == 0, down.stdout
