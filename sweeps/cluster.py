@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.config import SweepConfig
-from training import ray_settings
+from training import ray_settings, ray_token
 from training.values import UserError
 from training.words import count
 
@@ -74,8 +74,10 @@ class Cluster:
         if self.code:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
         if self.dashboard_url:
-            hint = " (asks for the token in ~/.ray/auth_token)" if _has_token() else ""
+            hint = f" (asks for the token in {ray_token.place()})" if ray_token.is_on() else ""
             lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
+        if not ray_token.is_on():
+            lines.append(f"warning    {ray_token.RISK}")
         return "\n".join(lines) + "\n"
 
 
@@ -97,8 +99,6 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     """
     import ray
 
-    if config.address:
-        ray_settings.refuse_silent(config.address)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
     with ray_settings.quietly():
         context = _init(config, code)
@@ -131,11 +131,6 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
         if config.address is None:
             raise
         raise UserError(f"--address {config.address}: {ray_settings.why_not(error)}") from None
-
-
-def _has_token() -> bool:
-    """Ray 2.60 asks for a token as soon as a local cluster was ever started on this PC."""
-    return os.environ.get("RAY_AUTH_MODE") == "token" and Path("~/.ray/auth_token").expanduser().is_file()
 
 
 def this_pc() -> PC:

@@ -224,6 +224,8 @@ def check(config: SweepConfig) -> list[str]:
         faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
     elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep: only with --refine")
+    if config.address is not None and "://" in config.address:
+        faults.append(f"--address {config.address}: give HOST:6379, or auto")
     faults += _faults_of_names(config)
     if config.force and config.resume is None:
         faults.append("--force: only with --resume")

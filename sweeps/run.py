@@ -43,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sweep(config: SweepConfig) -> int:
     """Plan, run, crown the winner, say what came of it."""
     from sweeps import cluster
-    from training import imports
+    from training import imports, ray_settings, ray_token
 
     cluster.prepare_environment()
+    if not config.dry_run:  # before Ray is imported, hence before the plan
+        ray_settings.refuse_silent(config.address)
+        ray_token.settle(config.address)
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     with imports.uncollected():
         from sweeps import plan as planning

@@ -78,6 +78,7 @@ SHARED = (
             "prepared",
             "preparation",
             "ray_settings",
+            "ray_token",
         )
     ),
 )

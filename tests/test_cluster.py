@@ -3,17 +3,11 @@ ours, get there by Ray."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +18,10 @@ from sweeps.record import Record
 from tests import project
 from tests.clips import Clips
 from tests.conftest import ROOT
+from tests.heads import OPEN, head
 from training.values import UserError
 
-INSTALLED = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
+INSTALLED = {"PYTHONPATH": str(ROOT), **OPEN}
 """As if this package were installed on every PC."""
 
 
@@ -38,60 +33,8 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(attempts: Path) -> Iterator[str]:
     """A PC on which this package is installed."""
-    with _head({**INSTALLED, "TOY_ATTEMPTS": str(attempts)}) as address:
-        yield address
-
-
-@contextlib.contextmanager
-def _head(settings: dict[str, str], hidden: Sequence[Path] = ()) -> Iterator[str]:
-    """A Ray head of our own: own port, own folder, ended by its process group.
-
-    Args:
-        settings: its environment, beside ours.
-        hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
-    command = [
-        *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"),
-        *(
-            "--node-ip-address=127.0.0.1",
-            f"--port={port}",
-            "--include-dashboard=false",
-            f"--temp-dir={folder}",
-        ),
-    ]
-    if hidden:
-        script = 'for d in "$@"; do mount -t tmpfs tmpfs "$d" && echo "old = 1 / 0" > "$d/__init__.py"; done'
-        script = f"{script}; exec {shlex.join(command)}"
-        command = ["unshare", "--mount", "sh", "-ec", script, "sh", *map(str, hidden)]
-    environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
-    environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
-    head = subprocess.Popen(
-        command,
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_for(port)
-        yield f"127.0.0.1:{port}"
-    finally:
-        os.killpg(head.pid, signal.SIGTERM)
-        head.wait(timeout=60)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(300):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
+    with head({**INSTALLED, "TOY_ATTEMPTS": str(attempts)}) as started:
+        yield started.address
 
 
 def _sweep(
@@ -115,6 +58,9 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
         "code       my_layers.py, my_project, my_tools, sweeps, training: sent to every PC, as they are now"
     )
     assert sent in done.stdout.splitlines()
+    assert (
+        "warning    Ray asks for no token: anyone who reaches its ports runs code on your PCs." in done.stdout
+    )
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 
 
@@ -138,7 +84,8 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
     theirs = [home / "my_project", home / "my_tools"]
     ours = [ROOT / package for package in ("sweeps", "training", "trainables", "search_spaces", "tests")]
     settings = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": "", "TOY_ATTEMPTS": str(attempts)}
-    with _head(settings, hidden=[*theirs, *ours]) as address:
+    with head(settings, hidden=[*theirs, *ours]) as started:
+        address = started.address
         done = _sweep(home, address, *project.RUN, "--results-dir", str(tmp_path / "results"))
         assert done.returncode == 0, done.stdout + done.stderr
         mixed = home / "trainables"  # a folder of the user's that has the name of one of ours
@@ -157,9 +104,9 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
     """One that is installed here is not sent: it is to be installed there too."""
     installed = project.install(tmp_path / "installed")
-    with _head({"RAY_AUTH_MODE": "disabled", "PYTHONPATH": ""}) as address:
+    with head({**OPEN, "PYTHONPATH": ""}) as started:
         few = ("--trainable", "digits_mlp", "--num-trials", "4", "--name", "none")
-        done = _sweep(tmp_path, address, *few, path=installed)
+        done = _sweep(tmp_path, started.address, *few, path=installed)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "code  " not in done.stdout
     assert "no trial can start on a worker: ModuleNotFoundError: No module named 'sweeps'" in done.stderr

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -19,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from training import parts, plugins, ray_settings, sources
+from training import parts, plugins, ray_settings, ray_token, sources
 from training.bar import Bar
 from training.config import CannotPrepare
 from training.parts import PartWriter
@@ -185,14 +186,14 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generat
 @contextlib.contextmanager
 def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     """A Ray to run on: the one that this process has joined, else that at the address, else our own."""
-    ray_settings.set_environment(ENVIRONMENT)
-    import ray
-
-    if ray.is_initialized():
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield
         return
-    if address:
-        ray_settings.refuse_silent(address)
+    ray_settings.set_environment(ENVIRONMENT)
+    ray_settings.refuse_silent(address)
+    ray_token.settle(address)
+    import ray
+
     code = sources.to_send([plugins.load(data_set.module)]) if address else []
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -67,14 +67,14 @@ def why_not(error: Exception) -> str:
     return f"no Ray cluster answers there ({first_line})"
 
 
-def refuse_silent(address: str) -> None:
+def refuse_silent(address: str | None) -> None:
     """Ray tries for minutes to reach a host that does not answer: ask the port first.
 
     Raises:
         UserError: it does not.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "://" in address:
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdigit() or "://" in host:
         return
     try:
         socket.create_connection((host, int(port)), timeout=10).close()

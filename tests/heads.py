@@ -1,0 +1,102 @@
+"""Ray heads of our own: own ports, own folder, gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Head(NamedTuple):
+    """Where it listens, each as HOST:PORT; the two last ones only `with_doors`."""
+
+    address: str
+    dashboard: str
+    client: str
+
+
+OPEN = {"RAY_AUTH_MODE": "disabled"}
+
+
+@contextlib.contextmanager
+def head(
+    settings: dict[str, str], hidden: Sequence[Path] = (), *, with_doors: bool = False
+) -> Iterator[Head]:
+    """A Ray head, ended by its process group.
+
+    Args:
+        settings: its environment, beside ours.
+        hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
+        with_doors: the dashboard, through which jobs come, and the port of Ray Client, too.
+    """
+    ports = _free_ports(3)
+    folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
+    doors = [f"--dashboard-port={ports[1]}", f"--ray-client-server-port={ports[2]}"]
+    command = [
+        *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"),
+        *("--node-ip-address=127.0.0.1", f"--port={ports[0]}", f"--temp-dir={folder}"),
+        *(doors if with_doors else ["--include-dashboard=false"]),
+    ]
+    if hidden:
+        script = 'for d in "$@"; do mount -t tmpfs tmpfs "$d" && echo "old = 1 / 0" > "$d/__init__.py"; done'
+        script = f"{script}; exec {shlex.join(command)}"
+        command = ["unshare", "--mount", "sh", "-ec", script, "sh", *map(str, hidden)]
+    environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
+    environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
+    started = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        for port in ports if with_doors else ports[:1]:
+            _wait_for(port)
+        yield Head(*(f"127.0.0.1:{port}" for port in ports))
+    finally:
+        os.killpg(started.pid, signal.SIGTERM)
+        started.wait(timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_token(path: Path) -> Path:
+    """A new token, in a file as Ray takes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(secrets.token_hex(32))
+    path.chmod(0o600)
+    return path
+
+
+def with_token(path: Path) -> dict[str, str]:
+    """The environment of a Ray that asks for the token in a file."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path)}
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"no Ray listens on port {port}")

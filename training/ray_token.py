@@ -1,0 +1,125 @@
+"""Ray's token: whether a cluster asks for one, and whether it takes ours.
+
+Ray runs whatever reaches its ports, and they listen on all networks of a PC. Ray 2.60 asks for a token where
+a program starts it, but a program that joins one finds out nothing by itself: with the wrong mode it fails
+after 20 s, or gets no worker. It reads the mode when it is imported, so Ray is not imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from training.values import UserError
+
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+OF_HOME = "~/.ray/auth_token"
+RISK = (
+    "Ray asks for no token: anyone who reaches its ports runs code on your PCs. "
+    f"On every PC: the same {OF_HOME}, and {MODE}=token where Ray is started"
+)
+COPY = f"Copy {OF_HOME} from its head to this PC (chmod 600), or name the file in {TOKEN_PATH}"
+ANSWERS_S = 60.0
+"""For `ray status`, which gives up after 50 s where something else listens."""
+
+
+def settle(address: str | None) -> None:
+    """Be ready for a Ray that is to be started here (no address), or for one that is to be joined.
+
+    Raises:
+        UserError: no cluster answers, or it does not take our token.
+    """
+    if address is None:
+        # The mode is Ray's to set, which turns it on here unless the user turned it off.
+        if _may_be_on() and place() is None:
+            _make()
+        return
+    if _may_be_on():
+        _refuse_empty_file()
+    os.environ[MODE] = _mode_of(address)
+
+
+def is_on() -> bool:
+    """Whether Ray, as it is set here, asks for a token and sends one."""
+    return os.environ.get(MODE, "").lower() == "token"
+
+
+def _may_be_on() -> bool:
+    return MODE not in os.environ or is_on()
+
+
+def place() -> str | None:
+    """Where Ray finds the token of this PC, as one would type it; None: nowhere."""
+    if os.environ.get(TOKEN):
+        return f"${TOKEN}"
+    if path := os.environ.get(TOKEN_PATH):
+        return path
+    return OF_HOME if Path(OF_HOME).expanduser().is_file() else None
+
+
+def _mode_of(address: str) -> str:
+    """The mode of a cluster: `ray status` gets in without a token, or with ours, or not at all."""
+    given = os.environ.get(MODE)
+    ours = place() if _may_be_on() else None
+    asked = {mode: _ray_status(address, mode) for mode in ("disabled", *(["token"] if ours else []))}
+    try:
+        if (why := _failure(asked["disabled"])) is None:
+            return "disabled"
+        if "AuthenticationError" not in why:
+            last_line = why.strip().rpartition("\n")[2]
+            raise UserError(f"--address {address}: no Ray cluster answers there ({last_line})")
+        if ours is None:
+            remedy = COPY if _may_be_on() else f"Unset {MODE}, which is {given!r} here"
+            raise UserError(f"--address {address}: it asks for a token, and none is sent. {remedy}")
+        if _failure(asked["token"]) is not None:
+            raise UserError(f"--address {address}: it does not take the token in {ours}. {COPY}")
+        return "token"
+    finally:
+        for process in asked.values():
+            process.kill()
+            process.communicate()
+
+
+def _ray_status(address: str, mode: str) -> subprocess.Popen[str]:
+    """A process of its own, as a mode is for the whole life of one."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],
+        env={**os.environ, MODE: mode},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _failure(status: subprocess.Popen[str]) -> str | None:
+    """What it said, if it failed."""
+    try:
+        said, _ = status.communicate(timeout=ANSWERS_S)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {ANSWERS_S:.0f} s"
+    return said if status.returncode else None
+
+
+def _refuse_empty_file() -> None:
+    """Ray ends the process where the file that was named holds nothing."""
+    path = os.environ.get(TOKEN_PATH)
+    if not path or os.environ.get(TOKEN):
+        return
+    try:
+        is_empty = not Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{TOKEN_PATH}={path}: can't be read ({error})") from None
+    if is_empty:
+        raise UserError(f"{TOKEN_PATH}={path}: the file is empty")
+
+
+def _make() -> None:
+    """A token where Ray would make one, which would let all users of this PC read it."""
+    path = Path(OF_HOME).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
