@@ -5,7 +5,6 @@ Imports nothing heavy, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -81,6 +80,8 @@ class SweepConfig:
     """Hours after which no trial trains on; those that train then stay unfinished (default: no limit)."""
     address: str | None = None
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
+    submit: bool = False
+    """With --address: run the sweep on the head of the cluster, as a Ray job that outlives this terminal."""
 
     confirm: int = 0
     """New seeds with which the best trials are trained again when the search has ended; their mean says which
@@ -172,6 +173,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "max_concurrent",
         "time_budget_hours",
         "address",
+        "submit",
     ),
     "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
     "Going on after a stop": ("resume", "force"),
@@ -179,7 +181,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Output": ("results_dir", "dashboard", "ray_dashboard", "loggers", "notify_command", "dry_run"),
 }
 
-OF_ONE_RUN = frozenset({"resume", "force", "dry_run"})
+OF_ONE_RUN = frozenset({"resume", "force", "dry_run", "submit"})
 """Settings of one call, not of the sweep: never in sweep.yaml."""
 
 MOST = {"seed": 2**32 - 1, "num_trials": 1_000_000, "confirm": 1_000}
@@ -199,70 +201,6 @@ MINIMUM: dict[str, float] = {
     "keep_checkpoints": 1,
     "min_free_gb": 0,
 }
-
-
-def check(config: SweepConfig) -> list[str]:
-    """The faults of a config by itself, before any plug-in is looked at."""
-    faults = [
-        f"{flag(name)} {value}: must be at least {least:g}"
-        for name, least in MINIMUM.items()
-        if (value := getattr(config, name)) is not None and value < least
-    ]
-    faults += [
-        f"{flag(name)} {value}: must be at most {most:,}"
-        for name, most in MOST.items()
-        if (value := getattr(config, name)) is not None and value > most
-    ]
-    if config.scheduler != "none" and config.grace_epochs > config.max_epochs:
-        faults.append(
-            f"--grace-epochs {config.grace_epochs}: the first rung lies behind the end; "
-            f"at most --max-epochs {config.max_epochs}, or --scheduler none"
-        )
-    if config.time_budget_hours is not None and not config.time_budget_hours > 0:
-        faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
-    if not 0 < config.refine_keep <= 1:
-        faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
-    elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
-        faults.append("--refine-keep: only with --refine")
-    if config.address is not None and "://" in config.address:
-        faults.append(f"--address {config.address}: give HOST:6379, or auto")
-    faults += _faults_of_names(config)
-    if config.force and config.resume is None:
-        faults.append("--force: only with --resume")
-    if (
-        config.resume is None
-        and config.name is not None
-        and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", config.name)
-    ):
-        faults.append(
-            f"--name {config.name!r}: a folder's name of at most 100 letters, digits, '.', '_' and '-', "
-            "beginning with a letter or a digit"
-        )
-    return faults
-
-
-def _faults_of_names(config: SweepConfig) -> list[str]:
-    names, spaces = config.trainables, config.search_spaces
-    faults = [] if names else ["--trainable: give one, or several"]
-    faults += [
-        f"{flag(kind)} {name}: several are given with a space between, {name.replace(',', ' ')}"
-        for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names))
-        for name in given
-        if "," in name
-    ]
-    faults += [
-        f"{flag(kind)} {' '.join(given)}: one is given twice"
-        for kind, given in (("trainable", names), ("loggers", config.logger_names))
-        if len(set(given)) < len(given)
-    ]
-    if config.search_space is not None and len(spaces) != len(names):
-        each = (
-            f"one, for {names[0]}"
-            if len(names) == 1
-            else (f"one for each of {len(names)} trainables ({', '.join(names)}), in their order")
-        )
-        faults.append(f"--search-space {' '.join(spaces)}: give {each}; or none: each its own")
-    return faults
 
 
 def to_yaml(config: SweepConfig) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sweeps.config import GROUPS, SweepConfig, check, docs, flag, one_or_several, to_yaml
+from sweeps.config import GROUPS, SweepConfig, docs, flag, one_or_several, to_yaml
+from sweeps.faults import check
 from sweeps.settings import of_its_own, read_yaml, refuse_other, settings_of
 from training import flags
 from training.values import UserError
@@ -17,7 +18,7 @@ from training.values import UserError
 COMMAND = "python -m sweeps.run"
 OTHER_FLAGS = (
     *("--config", "--print-config"),
-    *("--no-dashboard", "--ray-dashboard", "--no-dry-run", "--no-force"),
+    *("--no-dashboard", "--ray-dashboard", "--no-dry-run", "--no-force", "--no-submit"),
 )
 SEVERAL = ("trainable", "search_space", "refine", "loggers")
 """Settings that are a name, or several with a space between."""
@@ -40,7 +41,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
     if resumed:
         _refuse_beside_resume(resumed[-1], tokens, files)
-        files = [settings_of(resumed[-1])]
+        is_here = not any(map(_is("--submit"), tokens))
+        files = [settings_of(resumed[-1])] if is_here else []
     contents = [read_yaml(path, "--resume" if resumed else "--config") for path in files]
     # The files first: jsonargparse lets the later one win, file or flag.
     tokens = [*(f"--config={path}" for path in files), *tokens]
@@ -55,7 +57,9 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     given = {name: values[name] for name in docs()}
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
     config = SweepConfig(**{**given, **several, "params": params, "ranges": ranges})
-    if resumed:
+    if resumed and not files:  # it lies on the head of a cluster
+        config = dataclasses.replace(config, resume=resumed[-1])
+    elif resumed:
         refuse_other(vars(config), contents[0])
         config = _where_it_lies(config, resumed[-1])
     _check(config, tokens)

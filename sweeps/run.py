@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sweep(config: SweepConfig) -> int:
-    """Plan, run, crown the winner, say what came of it."""
+    """Plan, run, crown the winner, say what came of it; or have that done on the head of a cluster."""
+    if config.submit:
+        from sweeps import submit
+
+        return submit.submit(config)
     from sweeps import cluster
     from training import imports, ray_settings, ray_token
 

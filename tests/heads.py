@@ -40,9 +40,10 @@ def head(
         hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
         with_doors: the dashboard, through which jobs come, and the port of Ray Client, too.
     """
-    ports = _free_ports(3)
+    ports = _free_ports(4)
     folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
     doors = [f"--dashboard-port={ports[1]}", f"--ray-client-server-port={ports[2]}"]
+    doors += [f"--dashboard-agent-listen-port={ports[3]}"]  # jobs need it, and its own is fixed
     command = [
         *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"),
         *("--node-ip-address=127.0.0.1", f"--port={ports[0]}", f"--temp-dir={folder}"),
@@ -65,7 +66,7 @@ def head(
     try:
         for port in ports if with_doors else ports[:1]:
             _wait_for(port)
-        yield Head(*(f"127.0.0.1:{port}" for port in ports))
+        yield Head(*(f"127.0.0.1:{port}" for port in ports[:3]))
     finally:
         os.killpg(started.pid, signal.SIGTERM)
         started.wait(timeout=60)

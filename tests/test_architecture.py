@@ -126,11 +126,12 @@ ARROWS: dict[str, tuple[Names, Names]] = {
     ),
     "config, flags, registry are light": (
         inside(
-            "sweeps.config", "sweeps.flags", "sweeps.settings", "sweeps.listing", "sweeps.registry", *LIGHT
+            *("sweeps.config", "sweeps.faults", "sweeps.flags", "sweeps.settings", "sweeps.listing"),
+            *("sweeps.registry", *LIGHT),
         ),
         none_of(
             standard_library_or(
-                *("yaml", "jsonargparse", "sweeps.config", "sweeps.settings", "sweeps.listing"),
+                *("yaml", "jsonargparse", "sweeps.config", "sweeps.faults", "sweeps.settings", "sweeps.listing"),
                 *("training.config", "training.single.SETTINGS_FILE", *LIGHT),
             )
         ),

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from sweeps import flags
-from sweeps.config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, check, docs, flag, to_yaml
+from sweeps.config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
+from sweeps.faults import check
 from training.values import field_docs, nearest
 
 FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
@@ -55,6 +56,7 @@ CHANGED = SweepConfig(
     loggers=["tensorboard", "mlflow"],
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
     dry_run=True,
+    submit=True,
 )
 
 

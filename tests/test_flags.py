@@ -405,3 +405,26 @@ def test_the_settings_printed_of_a_resume_are_those_of_a_new_sweep(
         parse(["--resume", str(folder), "--force", "--print-config"])
     again = parse(["--config", yaml_file(tmp_path, capsys.readouterr().out)])
     assert again == dataclasses.replace(parse(["--resume", str(folder)]), resume=None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--submit",), "--submit: only with --address"),
+        (("--submit", "--address", "ray://h:1"), "--address ray://h:1: give HOST:6379, auto, or http://"),
+        (("--submit", "--address", "h:1", "--dry-run"), "--dry-run: not with --submit: a plan is of"),
+        (("--submit", "--address", "h:1", "--dashboard"), "--dashboard: not with --submit: its page"),
+        (
+            ("--submit", "--address", "h:1", "--resume", "results/there", "--params", "a=1"),
+            "--params: not with --submit --resume: the sweep has its own",
+        ),
+        (("--address", "http://h:8265"), "--address http://h:8265: give HOST:6379, or auto (or http"),
+    ],
+)
+def test_what_makes_no_sense_with_submit_is_refused(arguments: tuple[str, ...], fault: str) -> None:
+    assert [line[: len(fault)] for line in faults(*arguments)] == [fault]
+
+
+def test_a_sweep_to_resume_may_lie_on_the_head() -> None:
+    config = parse(["--submit", "--address", "h:1", "--resume", "results/there"])
+    assert (config.submit, config.resume) == (True, "results/there")
