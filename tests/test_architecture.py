@@ -131,8 +131,8 @@ ARROWS: dict[str, tuple[Names, Names]] = {
         ),
         none_of(
             standard_library_or(
-                *("yaml", "jsonargparse", "sweeps.config", "sweeps.faults", "sweeps.settings", "sweeps.listing"),
-                *("training.config", "training.single.SETTINGS_FILE", *LIGHT),
+                *("yaml", "jsonargparse", "sweeps.config", "sweeps.faults", "sweeps.settings"),
+                *("sweeps.listing", "training.config", "training.single.SETTINGS_FILE", *LIGHT),
             )
         ),
     ),
