@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from sweeps import storage
 from training import checkpoints, knobs, plugins
 from training.single import BEST
 from training.values import Knob, UserError, load_yaml
@@ -74,7 +75,7 @@ class Best:
         crowned = self.folder / BEST
         if _run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
-        newest, faults = checkpoints.newest(checkpoints.folder_of(self.folder, self.run), self.params)
+        newest, faults = storage.of_sweep(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
         if checkpoints.epoch_of(newest) < self.epoch:

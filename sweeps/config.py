@@ -95,6 +95,9 @@ class SweepConfig:
     """Epochs between checkpoints (default: as often as it costs under 2 % of the training)."""
     keep_checkpoints: int = 1
     """Of how many trials that ended the weights stay on disk, the best ones."""
+    storage: str | None = None
+    """Where checkpoints go: a folder that all PCs see, s3://bucket/prefix, or sftp://[user@]host[:port]/path
+    (default: the sweep's own folder)."""
     min_free_gb: float = 1.0
     """Space to leave free on the disk of the results, in GB; below it the sweep pauses."""
 
@@ -175,7 +178,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "address",
         "submit",
     ),
-    "Failures and checkpoints": ("max_failures", "checkpoint_epochs", "keep_checkpoints", "min_free_gb"),
+    "Failures and checkpoints": (
+        "max_failures",
+        "checkpoint_epochs",
+        "keep_checkpoints",
+        "storage",
+        "min_free_gb",
+    ),
     "Going on after a stop": ("resume", "force"),
     "The next sweep": ("refine", "refine_keep"),
     "Output": ("results_dir", "dashboard", "ray_dashboard", "loggers", "notify_command", "dry_run"),

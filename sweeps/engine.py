@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import cluster, confirm, data
+from sweeps import cluster, confirm, data, names_only
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
@@ -24,14 +23,11 @@ from sweeps.record import Record
 from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
+from sweeps.storage import StorageError
 from sweeps.tables import write_tables
 from sweeps.trial import Job, SweepTrial
-from training import checkpoints
 from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
-
-TUNE_FOLDER = "tune"
-"""Ray's own state, of the present run: no resume reads it."""
 
 
 def job_of(plan: Plan) -> Job:
@@ -49,7 +45,7 @@ def job_of(plan: Plan) -> Job:
     )
     return Job(
         trainables={model.name: model.module.__name__ for model in plan.models},
-        folder=str(plan.folder),
+        storage=plan.storage,
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
@@ -72,7 +68,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
     if end.outcome == "finished":
         for number in confirm.give_up_others(record):
-            checkpoints.remove(checkpoints.folder_of(plan.folder, number))
+            plan.storage.remove(number)
         if record.is_to_be_confirmed:
             searcher = confirm.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
@@ -98,10 +94,17 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
     searcher.slots = cluster.slots(plan.config, offered.pcs)
-    shutil.rmtree(plan.folder / TUNE_FOLDER, ignore_errors=True)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
-        plan.config, record, plan.folder, end, disk, reporter.say, ends_at, searcher.begin_again
+        plan.config,
+        record,
+        plan.folder,
+        plan.storage,
+        end,
+        disk,
+        reporter.say,
+        ends_at,
+        searcher.begin_again,
     )
     tuner = _tuner(plan, record, offered, phase, keeper)
     with _max_pending(searcher.slots), stops_on_signals(end, reporter.say):
@@ -132,8 +135,9 @@ def _tuner(
             trial_dirname_creator=_trial_name,
         ),
         run_config=RunConfig(
-            name=TUNE_FOLDER,
-            storage_path=str(plan.folder),
+            name=str(config.name),
+            storage_path="/",
+            storage_filesystem=names_only.file_system(),
             stop=keeper.end,
             callbacks=[keeper],
             progress_reporter=phase.reporter,
@@ -152,7 +156,7 @@ def _why_lost(error: BaseException, folder: Path) -> str | None:
     if not folder.is_dir():
         return f"{folder} is gone"
     for cause in causes(error):
-        if isinstance(cause, RecordLost):
+        if isinstance(cause, RecordLost | StorageError):
             return str(cause)
         if isinstance(cause, OSError) and str(cause.filename or "").startswith(str(folder)):
             return f"{cause.filename} can't be written: {cause.strerror}"

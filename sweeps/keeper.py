@@ -14,7 +14,7 @@ from typing import Any
 
 from ray import cloudpickle
 from ray.exceptions import RayActorError
-from ray.tune import Callback, Checkpoint
+from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
@@ -25,9 +25,9 @@ from sweeps.journal import RecordLost
 from sweeps.record import Record
 from sweeps.rows import Status
 from sweeps.stopping import End
+from sweeps.storage import DISK_IS_FULL, Storage, StorageError
 from sweeps.tables import write_tables
-from sweeps.trial import DISK_IS_FULL, FAULT_FILE
-from training import checkpoints
+from sweeps.trial import SAVE_FAULT
 from training.words import count
 
 TABLES_EVERY_S = 60
@@ -46,6 +46,7 @@ class RecordKeeper(Callback):
         config: SweepConfig,
         record: Record,
         folder: Path,
+        storage: Storage,
         end: End,
         disk: Disk,
         say: Callable[[str], None],
@@ -59,9 +60,10 @@ class RecordKeeper(Callback):
         self._config = config
         self._record = record
         self._folder = folder
+        self._storage = storage
         self._disk = disk
         self._say = say
-        self._save_faults: dict[int, str] = {}
+        self._save_faults: dict[int, dict[str, Any]] = {}
         self._tables_written = time.monotonic()
         self._turn = contextlib.ExitStack()
 
@@ -90,18 +92,15 @@ class RecordKeeper(Callback):
                 self._record.report(number, epoch, score, metrics, result["seconds"], result["costs"])
                 if not result["has_test"]:
                     self._record.note_without_test(self._record.trials[number].trainable)
-        if result["done"] and result.get("status") in (None, "finished"):
+        if result["done"] and "lost" not in result and result.get("status") in (None, "finished"):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
-    def on_checkpoint(
-        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
-    ) -> None:
-        """Learn how much space one takes, or why it could not be written. (Tune's own folder of it is
-        empty but for that.)"""
-        number, fault = trial.config["number"], Path(checkpoint.path) / FAULT_FILE
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Learn how much space a checkpoint takes, or why it could not be written."""
+        number, saved = trial.config["number"], trial.latest_checkpoint_result
         self._disk.measure(number)
-        if fault.is_file():
-            self._save_faults[number] = fault.read_text()
+        if saved is not None and SAVE_FAULT in saved.metrics:
+            self._save_faults[number] = saved.metrics[SAVE_FAULT]
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended. Tune swallows what is raised here of a trial that was paused."""
@@ -112,20 +111,23 @@ class RecordKeeper(Callback):
 
     def _write_end(self, trial: Trial) -> None:
         number, result = trial.config["number"], trial.last_result
+        if "lost" in result:  # not ended: a resume begins it once more
+            self.end.stop("lost", f"trial {number} can't find its checkpoints: {result['lost']}")
+            return
         if not result.get("done") and not self._was_left_behind(number):
             return
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         reason = result.get("reason", "")
         if status in ("finished", "pruned") and self._lacks_weights(number):
-            fault = self._save_faults.get(number, DISK_IS_FULL)
-            if fault == DISK_IS_FULL:
+            fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
+            if fault["is_of_storage"]:
                 # Not ended: a resume begins it once more, from the checkpoint that it has.
-                self.end.stop("lost", f"the weights of trial {number} can't be written: {fault}")
+                self.end.stop("lost", f"the weights of trial {number} can't be written: {fault['reason']}")
                 return
-            status, reason = "failed", f"its weights can't be saved: {fault}"
+            status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         log = self._write_log(number, result.pop("traceback", None))
-        before = keeping.kept(self._config, self._record, self._folder)
+        before = keeping.kept(self._config, self._record, self._storage)
         self._record.end(number, status, reason, log)
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
@@ -176,11 +178,10 @@ class RecordKeeper(Callback):
         best = self._record.trials[number].best_epoch(self._record.mode)
         if best is None or not self._is_to_stay(number):
             return False
-        there = checkpoints.all_of(checkpoints.folder_of(self._folder, number))
-        return not there or checkpoints.epoch_of(there[0]) < best
+        return max(self._storage.epochs(number), default=0) < best
 
     def _is_to_stay(self, number: int) -> bool:
-        return keeping.would_be_kept(self._config, self._record, self._folder, number)
+        return keeping.would_be_kept(self._config, self._record, self._storage, number)
 
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
@@ -203,13 +204,16 @@ class RecordKeeper(Callback):
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
         """Of trials that ended: all but the newest one of each whose weights stay."""
-        staying = keeping.kept(self._config, self._record, self._folder)
-        for number in numbers:
-            of_trial = checkpoints.folder_of(self._folder, number)
-            if number in staying:
-                checkpoints.keep_newest(of_trial, 1)
-            else:
-                checkpoints.remove(of_trial)
+        try:
+            staying = keeping.kept(self._config, self._record, self._storage)
+            for number in numbers:
+                if number not in staying:
+                    self._storage.remove(number)
+                    continue
+                for epoch in self._storage.epochs(number)[1:]:
+                    self._storage.remove(number, epoch)
+        except StorageError as error:  # they take room, and a resume removes them
+            self._say(f"Old checkpoints can't be removed: {error}")
 
 
 def _error_of(trial: Trial) -> Exception | None:

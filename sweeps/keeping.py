@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from training import checkpoints
+from sweeps.storage import Storage
 
 
-def kept(config: SweepConfig, record: Record, folder: Path) -> set[int]:
+def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     """Numbers of the trials that ended and whose weights stay: the best --keep-checkpoints ones of the search
     and, of reruns, the best one of the winner; until all have ended, the best one of each trial.
 
     Args:
         config: keep_checkpoints.
         record: how the trials went.
-        folder: of the sweep.
+        storage: of the sweep.
     """
     confirmed = [trial.number for trial in record.confirmed() if trial.scores]
     candidates = confirmed[:1] or record.reruns.numbers
-    best = (best_rerun(record, folder, number) for number in candidates)
+    best = (best_rerun(record, storage, number) for number in candidates)
     return {*record.leaders(config.keep_checkpoints), *(rerun.number for rerun in best if rerun)}
 
 
-def would_be_kept(config: SweepConfig, record: Record, folder: Path, number: int) -> bool:
+def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
     """Whether the weights of a trial, if it ended well now, would stay."""
     trial = record.trials[number]
     if trial.confirms is None:
         return record.would_lead(number, config.keep_checkpoints)
-    best, score = best_rerun(record, folder, trial.confirms), trial.best_score(record.mode)
+    best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.mode)
     if best is None or best is trial or score is None:
         return score is not None
     other = best.best_score(record.mode)
     return other is None or (score > other if record.mode == "max" else score < other)
 
 
-def best_rerun(record: Record, folder: Path, number: int) -> TrialRow | None:
+def best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
     """Of the reruns of a trial that ended well and have their weights on disk, the best one."""
     best: TrialRow | None = None
     for rerun in record.reruns.of(number):
         score = rerun.best_score(record.mode) if rerun.status == "finished" else None
-        if score is None or not checkpoints.all_of(checkpoints.folder_of(folder, rerun.number)):
+        if score is None or not storage.epochs(rerun.number):
             continue
         other = None if best is None else best.best_score(record.mode)
         if other is None or (score > other if record.mode == "max" else score < other):

@@ -7,14 +7,16 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, confirm, data, models, registry
+from sweeps import cluster, confirm, data, models, registry, storage
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
+from sweeps.storage import Storage
 from training import durable
 from training.values import UserError, nearest
 from training.words import GB, count, place, size
@@ -41,6 +43,11 @@ class Plan:
     folder: Path
     lineage: Lineage | None = None
     """Of a new sweep that refines others: what it takes over from them."""
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Where its checkpoints go."""
+        return storage.of(self.config.storage, self.folder)
 
     @property
     def expected_epochs(self) -> int:
@@ -98,6 +105,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         metric=metric,
         mode=mode,
         num_trials=_num_trials(config, space),
+        storage=storage.settled(config.storage),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
@@ -125,6 +133,7 @@ def describe(plan: Plan) -> str:
         *([("confirm", confirm.describe(config))] if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", place(plan.folder)),
+        *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
 

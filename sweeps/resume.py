@@ -21,7 +21,7 @@ from sweeps.reasons import why_diverged
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
 from sweeps.settings import refuse_other
-from training import checkpoints, durable
+from training import durable
 from training.values import UserError
 from training.words import command, count, duration, place
 
@@ -165,9 +165,9 @@ def _called(trial: TrialRow) -> str:
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
     if (waits := plan.waits(record)) is not None and waits(trial):
         return f"waits at epoch {max(trial.epochs)} for others"
-    of_trial = checkpoints.folder_of(plan.folder, trial.number)
-    newest, faults = checkpoints.newest(of_trial, {**trial.fixed, **trial.params}, len(trial.epochs))
-    epoch = checkpoints.epoch_of(newest) if newest else 0
+    params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
+    newest, faults = plan.storage.look(trial.number, params, reported)
+    epoch = newest or 0
     again = len(trial.epochs) - epoch
     notes = [f"{count(again, 'epoch')} again"] if again else []
     start = f"goes on after epoch {epoch}" if epoch else "starts from its first epoch"
@@ -185,7 +185,7 @@ def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, 
         return None
     if not math.isfinite(score := trial.epochs[last].score):
         return "diverged", why_diverged(str(config.metric), last, score)
-    if keeping.would_be_kept(config, record, plan.folder, trial.number):
+    if keeping.would_be_kept(config, record, plan.storage, trial.number):
         return None
     if last == config.max_epochs:
         return "finished", ""
@@ -204,16 +204,17 @@ def _write_ends(plan: Plan, record: Record) -> None:
 def _order_checkpoints(plan: Plan, record: Record) -> None:
     """Remove those that nobody needs, and what the record does not know: it is an older copy, then, and
     what will be tried under these numbers is something else."""
-    checkpoints.tidy(plan.folder)
-    staying = keeping.kept(plan.config, record, plan.folder)
-    known = {checkpoints.folder_of(plan.folder, trial.number): trial for trial in record.trials}
-    for of_trial in sorted((plan.folder / checkpoints.FOLDER).glob("trial_*")):
-        trial = known.get(of_trial)
+    storage = plan.storage
+    storage.tidy()
+    staying = keeping.kept(plan.config, record, storage)
+    known = {trial.number: trial for trial in record.trials}
+    for number in storage.numbers():
+        trial = known.get(number)
         if trial is None:
-            print(f"{of_trial.name} is not in the record: its checkpoints are removed", flush=True)
-        if trial is None or (trial.status != "unfinished" and trial.number not in staying):
-            checkpoints.remove(of_trial)
+            print(f"trial_{number:04d} is not in the record: its checkpoints are removed", flush=True)
+        if trial is None or (trial.status != "unfinished" and number not in staying):
+            storage.remove(number)
             continue
-        for path in checkpoints.all_of(of_trial):
-            if checkpoints.epoch_of(path) not in trial.epochs:
-                checkpoints.remove(path)
+        for epoch in storage.epochs(number):
+            if epoch not in trial.epochs:
+                storage.remove(number, epoch)

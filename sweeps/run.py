@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sweeps import flags
 from sweeps.config import SweepConfig
+from sweeps.storage import StorageError
 from training.config import CannotPrepare
 from training.values import UserError
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except CannotPrepare as error:
+    except (CannotPrepare, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head`: the reader has gone, and the interpreter must not say so again
@@ -58,7 +59,7 @@ def sweep(config: SweepConfig) -> int:
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
-        from sweeps import folder, resume
+        from sweeps import folder, proof, resume
         from training import sources
 
     code = sources.to_send(model.module for model in plan.models) if config.address else []
@@ -66,6 +67,7 @@ def sweep(config: SweepConfig) -> int:
     if config.resume is None and config.dry_run:
         return 0
     with folder.opened(plan) as record:
+        proof.on_this_pc(plan)
         if config.resume is not None:
             standing = resume.look(plan, record)
             print(standing.text, flush=True)
@@ -81,7 +83,18 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from training import imports
 
     with imports.uncollected():
-        from sweeps import cluster, dashboard, data, ending, engine, environment, notify, resume, winner
+        from sweeps import (
+            cluster,
+            dashboard,
+            data,
+            ending,
+            engine,
+            environment,
+            notify,
+            proof,
+            resume,
+            winner,
+        )
         from sweeps.loggers._following import following
     with (
         notify.at_the_end(plan, record) as notice,
@@ -90,6 +103,8 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
         following(plan, record),
     ):
         print(offered.describe(), flush=True)
+        if address is not None:
+            proof.on_every_pc(plan)
         data.prepare(plan.models)
         environment.note(plan.folder, offered)
         resume.begin_run(plan, record)

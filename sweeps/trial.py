@@ -13,11 +13,11 @@ may have been lost before he answered.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
 import platform
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -31,6 +31,7 @@ from ray import tune
 
 from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
+from sweeps.storage import Storage, StorageError
 from training import checkpoints, imports, plugins
 from training.config import CannotTrain, FitConfig
 from training.values import Knob
@@ -39,10 +40,9 @@ if TYPE_CHECKING:
     from training.epochs import Epoch
     from training.trainer import Fit
 
-FAULT_FILE = "fault"
-"""In the folder that Tune keeps of a checkpoint: why it could not be written. A trial that is done
-has no next step to tell of it."""
-DISK_IS_FULL = "the disk is full"
+SAVE_FAULT = "save_fault"
+"""In the result that Tune keeps with a checkpoint: why it could not be written, as {"reason": str,
+"is_of_storage": bool}. A trial that is done has no next step to tell of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ class Job:
 
     trainables: Mapping[str, str]
     """Trainable, as it was named to the sweep, to its module path."""
-    folder: str
-    """The sweep's folder, which all PCs must see when a checkpoint is written."""
+    storage: Storage
+    """Where checkpoints are written and found: all that a trial needs of the sweep's folder."""
     fit: FitConfig
     max_failures: int
     """Times that a trial which raised is tried again."""
@@ -87,6 +87,8 @@ class SweepTrial(tune.Trainable):
         self._next_config: dict[str, Any] | None = config
         self._save_began: float | None = None
         self._save_error: Exception | None = None
+        self._last_step: dict[str, Any] = {}
+        """What was reported last. Tune keeps the same dict, and sends it along with a checkpoint."""
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take over another trial. It begins with the first step: what ends here of the trial
@@ -105,6 +107,9 @@ class SweepTrial(tune.Trainable):
                     self._save_error = None
                     raise unsaved
                 return self._with_notices(self._result(self._next_epoch()))
+            except StorageError as error:  # where it stands is not known: it goes on in a resume
+                self._abandon_run()
+                return self._with_notices({"done": True, "lost": str(error), "place": self._place})
             except CannotTrain as error:
                 failure = failed(error)
             except KeyboardInterrupt:
@@ -118,21 +123,19 @@ class SweepTrial(tune.Trainable):
                 return self._with_notices({**failure, "place": self._place})
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write what a resume needs. Tune's own folder, which it copies file by file, stays empty."""
+        """Write what a resume needs into the storage. Tune's own folder stays empty."""
         assert self._fit is not None, "Tune saves after a step"
         if not self._fit.has_trained:
             return
         self._save_began = time.perf_counter()
+        epoch, is_last = self._reported, bool(self._last_step.get("done"))
         try:
-            checkpoints.write(self._folder, self._reported, self._fit.save, self._params)
-        except Exception as error:  # a full disk, a hook of the user's
-            is_full = checkpoints.disk_is_full(error, self._folder)
-            with contextlib.suppress(OSError):
-                fault = DISK_IS_FULL if is_full else first_line(error)
-                (Path(checkpoint_dir) / FAULT_FILE).write_text(fault)
-            if is_full:
-                self._notices.append(f"no checkpoint of epoch {self._reported}: {DISK_IS_FULL}")
-                return  # the one before it stands; the training is worth more than a second one
+            self._job.storage.write(self._number, epoch, self._fit.save, self._params, is_last=is_last)
+        except StorageError as error:  # the one before it stands: the training is worth more
+            self._last_step[SAVE_FAULT] = {"reason": str(error), "is_of_storage": True}
+            self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
+        except Exception as error:  # a hook of the user's
+            self._last_step[SAVE_FAULT] = {"reason": first_line(error), "is_of_storage": False}
             self._save_error = error  # the next step raises it
             traceback.print_exc()
 
@@ -153,7 +156,7 @@ class SweepTrial(tune.Trainable):
         self._trainable = config["trainable"]
         self._params = {**config["fixed"], **config["params"]}
         self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
-        self._folder = checkpoints.folder_of(Path(self._job.folder), config["number"])
+        self._number = config["number"]
         self._notices: list[str] = []
         self._fit: Fit | None = None
         self._reported = 0
@@ -176,7 +179,7 @@ class SweepTrial(tune.Trainable):
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         module = self._import_once()
         params = module.Params(**self._params)
-        checkpoint, faults = checkpoints.newest(self._folder, self._params)
+        checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
@@ -239,7 +242,8 @@ class SweepTrial(tune.Trainable):
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         notices, self._notices = self._notices, []
-        return {**result, "notices": notices} if notices else result
+        self._last_step = {**result, "notices": notices} if notices else result
+        return self._last_step
 
     def _count_checkpoint_cost(self) -> None:
         """From the start of a save to the next step: writing, and Tune's copying."""
@@ -262,19 +266,23 @@ class SweepTrial(tune.Trainable):
             self._memory.free()
 
 
-def test_winner(job: Job, point: Point, seed: int, weights: str) -> dict[str, float]:
-    """Score a checkpoint's weights on the test rows, in a process with the resources of a trial.
+def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, float]:
+    """Score weights on the test rows, in a process with the resources of a trial.
 
     With the seed that trained them: a data module that draws its split at random draws the same one.
+    `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
     """
     with imports.uncollected():
         import training.trainer
+        from training.weights import WEIGHTS_FILE
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)
     fit = dataclasses.replace(job.fit, seed=seed)
-    scores: dict[str, float] = training.trainer.test(module, params, fit, Path(weights), prepared=data)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
+        scores: dict[str, float] = training.trainer.test(module, params, fit, Path(folder), prepared=data)
     return scores
 
 

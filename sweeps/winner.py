@@ -51,7 +51,7 @@ def is_lost(plan: Plan, record: Record) -> bool:
     run = _run_of_winner(plan, record)
     if run is None or (plan.folder / FOLDER).is_dir():
         return False
-    return bool(checkpoints.all_of(checkpoints.folder_of(plan.folder, run.number)))
+    return bool(plan.storage.epochs(run.number))
 
 
 def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
@@ -59,7 +59,7 @@ def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
     best = record.best()
     if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
         return best
-    if (rerun := keeping.best_rerun(record, plan.folder, best.number)) is not None:
+    if (rerun := keeping.best_rerun(record, plan.storage, best.number)) is not None:
         return rerun
     there = export.weights_are_of(
         plan.folder / FOLDER
@@ -98,8 +98,7 @@ def _note_test(record: Record, test: Mapping[str, Any], end: End) -> None:
 def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     """The folder `best/`, made from a trial's checkpoint; None when its weights are nowhere."""
     folder = plan.folder / FOLDER
-    of_trial = checkpoints.folder_of(plan.folder, run.number)
-    newest, _ = checkpoints.newest(of_trial, {**run.fixed, **run.params})
+    newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoints.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
         _set_aside(plan, record, run, newest)
         return folder
@@ -112,12 +111,13 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
 def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) -> dict[str, float]:
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
+    content = (weights / "weights.pt").read_bytes()
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
         num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
     )
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, str(weights)))
+        scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}

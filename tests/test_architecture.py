@@ -46,7 +46,7 @@ def none_of(allowed: Names) -> Names:
 VOCABULARY = ("sweeps.config", "sweeps.settings")
 RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison", "sweeps.outcome")
 """Rooms that look at sweeps."""
-OF_A_FOLDER = ("sweeps.lock", "sweeps.listing", "sweeps.config.JOURNAL")
+OF_A_FOLDER = ("sweeps.lock", "sweeps.listing", "sweeps.config.JOURNAL", "sweeps.storage")
 """What else they know of a sweep's folder."""
 LIGHT = tuple(
     f"training.{name}"

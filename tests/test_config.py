@@ -45,6 +45,7 @@ CHANGED = SweepConfig(
     confirm=2,
     confirm_top=5,
     keep_checkpoints=3,
+    storage="sftp://head/srv/sweeps",
     min_free_gb=0.25,
     resume="results/again",
     force=True,

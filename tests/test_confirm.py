@@ -30,6 +30,7 @@ from sweeps.rows import Status, TrialRow
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import check
 from sweeps.stopping import End
+from sweeps.storage import Folder
 from tests.conftest import ROOT, Command, propose
 from training import checkpoints, recipe
 from training.config import FitConfig
@@ -266,15 +267,15 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     write_weights(tmp_path, a.number)
     b = rerun(record, 2, first, 0.6)
     write_weights(tmp_path, b.number)
-    assert keeping.kept(config, record, tmp_path) == {1, a.number, b.number}
+    assert keeping.kept(config, record, Folder(tmp_path)) == {1, a.number, b.number}
     c = rerun(record, 1, second, 0.7, "unfinished")
-    assert keeping.would_be_kept(config, record, tmp_path, c.number)
+    assert keeping.would_be_kept(config, record, Folder(tmp_path), c.number)
     d = rerun(record, 2, second, 0.1, "unfinished")
-    assert not keeping.would_be_kept(config, record, tmp_path, d.number)
+    assert not keeping.would_be_kept(config, record, Folder(tmp_path), d.number)
     write_weights(tmp_path, c.number)
     record.end(c.number, "finished")
     record.end(d.number, "finished")
-    assert keeping.kept(config, record, tmp_path) == {1, c.number}
+    assert keeping.kept(config, record, Folder(tmp_path)) == {1, c.number}
 
 
 def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.tune import Checkpoint
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config import SweepConfig
@@ -20,7 +19,8 @@ from sweeps.journal import RecordLost
 from sweeps.keeper import EndsAt, RecordKeeper
 from sweeps.record import Record
 from sweeps.stopping import End
-from sweeps.trial import DISK_IS_FULL, FAULT_FILE
+from sweeps.storage import DISK_IS_FULL, Folder
+from sweeps.trial import SAVE_FAULT
 from tests.conftest import propose
 from training import checkpoints
 
@@ -37,7 +37,9 @@ class Keeping:
         self.said: list[str] = []
         config = SweepConfig(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
         disk = Disk(folder, 0, 1)
-        self.keeper = RecordKeeper(config, self.record, folder, self.end, disk, self.said.append, ends_at)
+        self.keeper = RecordKeeper(
+            config, self.record, folder, Folder(folder), self.end, disk, self.said.append, ends_at
+        )
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
@@ -59,10 +61,9 @@ class Keeping:
         if asked and save is not None:
             checkpoints.write(checkpoints.folder_of(self.folder, number), END, save)
         if asked and fault:
-            (self.folder / f"of_tune_{number}").mkdir()
-            (self.folder / f"of_tune_{number}" / FAULT_FILE).write_text(fault)
-            saved = Checkpoint(str(self.folder / f"of_tune_{number}"))
-            self.keeper.on_checkpoint(END, [], trial, saved)  # type: ignore[arg-type]
+            found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
+            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVE_FAULT: found})
+            self.keeper.on_trial_save(END, [], trial)  # type: ignore[arg-type]
         self.keeper.on_trial_complete(END, [], trial)  # type: ignore[arg-type]
         return asked
 
@@ -96,6 +97,16 @@ def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, keeping
     assert keeping.end.outcome == "lost"
     assert keeping.end.error == f"the weights of trial 1 can't be written: {DISK_IS_FULL}"
     assert keeping.kept() == ["trial_0000"]
+
+
+def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:
+    asked = keeping.train(0.5, lost="sftp://head/srv: No route to host (head) (tried for 5 min)")
+    assert not asked
+    assert keeping.record.trials[0].status == "unfinished"
+    assert keeping.end.outcome == "lost"
+    assert keeping.end.error.startswith(
+        "trial 0 can't find its checkpoints: sftp://head/srv: No route to host"
+    )
 
 
 def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> None:

@@ -15,8 +15,12 @@ import pytest
 import ray
 import torch
 
+from sweeps.doors import door_of
+from sweeps.remote import Remote
+from sweeps.storage import Folder
 from sweeps.trial import Job, SweepTrial
 from tests.conftest import fill_up
+from tests.servers import sshd
 from training import checkpoints
 from training.config import FitConfig
 
@@ -39,7 +43,7 @@ def _job(trainable: str = "trainables.digits_mlp", folder: Path = Path("/none"),
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
     fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
-    return Job(trainables={NAME: trainable}, folder=str(folder), **settings)
+    return Job(trainables={NAME: trainable}, storage=Folder(folder), **settings)
 
 
 Start = Callable[..., SweepTrial]
@@ -278,6 +282,30 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
     assert result["epoch"] == 3
     assert result["notices"] == ["no checkpoint of epoch 2: the disk is full"]
     assert checkpoints.newest(checkpoints.folder_of(small_disk, 0))[0] is not None
+
+
+def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Start, tmp_path: Path) -> None:
+    with sshd(tmp_path / "sshd") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(server.home))
+        patch.delenv("SSH_AUTH_SOCK", raising=False)
+        job = dataclasses.replace(_job(), storage=Remote(door_of(server.url), "far", (0.1,)))
+        trial = start(job, SECOND)
+        trial.train()
+        trial.save_checkpoint(str(tmp_path))
+        assert job.storage.epochs(0) == [1]
+        server.stop()
+        trial.train()
+        trial.save_checkpoint(str(tmp_path))
+        result = trial.train()
+        assert result["epoch"] == 3
+        (notice,) = result["notices"]
+        assert notice.startswith(f"no checkpoint of epoch 2: {server.url}: ")
+        lost = start(job, SECOND).train()
+        assert lost["done"]
+        assert lost["lost"].startswith(f"{server.url}: ")
+        server.start()
+        known, result = (again := start(job, SECOND)).train(), again.train()
+        assert (known["epoch"], result["epoch"]) == (1, 2), "from the checkpoint before"
 
 
 def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:

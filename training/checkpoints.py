@@ -87,8 +87,7 @@ def write(
     part.mkdir(parents=True)
     try:
         fill(part)
-        files = {str(file.relative_to(part)): _facts(file) for file in _files(part)}
-        (part / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
+        seal(part, of)
         for path in (*part.rglob("*"), part):
             sync(path)
         target = folder / f"epoch_{epoch:04d}"
@@ -107,6 +106,17 @@ def write(
     sync(folder)
     keep_newest(folder, KEPT)
     return target
+
+
+def seal(folder: Path, of: Mapping[str, Any] | None = None) -> None:
+    """Write the manifest of a checkpoint whose files are there.
+
+    Args:
+        folder: of the checkpoint.
+        of: what the trial trains with.
+    """
+    files = {str(file.relative_to(folder)): _facts(file) for file in _files(folder)}
+    (folder / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
 
 
 def all_of(folder: Path) -> list[Path]:

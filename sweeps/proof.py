@@ -1,0 +1,112 @@
+"""Before a sweep starts: every PC proves that it can write checkpoints, and read what another one wrote."""
+
+from __future__ import annotations
+
+import platform
+import uuid
+from typing import TYPE_CHECKING
+
+from sweeps.storage import Storage, StorageError, new_name
+from training.values import UserError
+from training.words import count
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
+
+MOST_S = 120
+"""That a PC may take."""
+
+
+def on_this_pc(plan: Plan) -> None:
+    """Make the place of the sweep in its storage, and prove it from here, before anything starts.
+
+    Raises:
+        UserError: it can't be written or read, and why; or a sweep of that name has its checkpoints there.
+    """
+    storage = plan.storage
+    try:
+        storage.make()
+        fault = _fault(storage, "", "")
+        taken = [] if fault or plan.config.resume is not None else storage.numbers()
+    except OSError as error:
+        fault, taken = str(error), []
+    if fault:
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {fault}")
+    if taken:
+        raise UserError(
+            f"--name {plan.config.name}: {storage.where} has checkpoints of {count(len(taken), 'trial')} "
+            "already, of another sweep of that name; give another name, or remove them"
+        )
+
+
+def on_every_pc(plan: Plan) -> None:
+    """Prove it from each PC of the cluster, by a small task on each at the same time.
+
+    Raises:
+        UserError: the PCs that can't use it, and why.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
+    try:
+        storage.write_note(name, text)
+    except OSError as error:
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
+    task = ray.remote(_fault)
+    asked = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            there = task.options(num_cpus=0, max_retries=0, scheduling_strategy=here)
+            pc = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            asked[there.remote(storage, name, text)] = pc
+    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=MOST_S)
+    faults = {asked[one]: f"no answer within {MOST_S} s" for one in silent}
+    for one in answered:
+        try:
+            if fault := ray.get(one):
+                faults[asked[one]] = fault
+        except ray.exceptions.RayError as error:
+            faults[asked[one]] = str(error).strip().splitlines()[-1]
+    try:
+        storage.remove_note(name)
+    except OSError as error:
+        faults.setdefault(platform.node(), str(error))
+    if faults:
+        lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(faults.items()))
+        raise UserError(
+            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(asked)} can't use it:\n{lines}"
+        )
+
+
+def _fault(storage: Storage, theirs: str, text: str) -> str:
+    """What is wrong with a storage, seen from the PC that this runs on; "" where nothing is.
+
+    Args:
+        storage: of the sweep.
+        theirs: name of a small file that another PC wrote; "": there is none.
+        text: what is in it.
+    """
+    mine, written = new_name(), uuid.uuid4().hex
+    try:
+        if theirs and storage.read_note(theirs) != text:
+            return f"{storage.where} is another place there"
+        storage.write_note(mine, written)
+        read = storage.read_note(mine)
+        storage.remove_note(mine)
+    except FileNotFoundError:
+        return (
+            f"what the first PC wrote to {storage.where} is not there: all PCs must see that folder; "
+            "share it, or give --storage sftp://host/path or s3://bucket/prefix"
+        )
+    except StorageError as error:
+        return str(error)
+    except OSError as error:
+        return f"{storage.where}: {error.strerror or error}"
+    return "" if read == written else f"{storage.where}: what is read there is not what was written"
+
+
+def _setting(plan: Plan) -> str:
+    given = plan.config.storage
+    return f"--results-dir {plan.config.results_dir}" if given is None else f"--storage {given}"

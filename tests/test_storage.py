@@ -1,0 +1,95 @@
+"""--storage: what it may say, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps import storage
+from sweeps.config import SweepConfig
+from sweeps.plan import Plan, describe, make_plan
+from sweeps.remote import Remote
+from sweeps.storage import Folder
+from training.values import UserError
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, None),
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("sftp://head/srv/sweeps", "sftp://head/srv/sweeps"),
+        ("sftp://me@10.0.0.1:2222/srv/sweeps", "sftp://me@10.0.0.1:2222/srv/sweeps"),
+    ],
+)
+def test_what_may_be_said(given: str | None, kept: str | None) -> None:
+    assert storage.settled(given) == kept
+
+
+def test_a_folder_is_kept_with_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert storage.settled("shared/checkpoints") == str(tmp_path / "shared" / "checkpoints")
+    assert storage.settled("./s3:odd") == str(tmp_path / "s3:odd")
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        (
+            "stfp://head/srv",
+            r"stfp:// is not known. Did you mean 'sftp'\? Give a folder, or one of s3://bucket",
+        ),
+        ("gs://bucket/x", "gs:// is not known.*s3://bucket/prefix, sftp://"),
+        ("s3:///prefix", "a bucket is missing"),
+        ("sftp:///srv", "a host is missing"),
+        ("sftp://head", "the path is missing"),
+        ("sftp://head/~/sweeps", "give the whole path"),
+        ("sftp://head:twelve/srv", "is no URL: Port"),
+        ("sftp:head/srv", "a URL begins with scheme://"),
+        ("head:/srv", "Then sftp://head/path"),
+        ("me@head:/srv", "did you mean 'sftp://me@head/srv'"),
+        ("s3://bucket/x?region=eu", "nothing may follow the path"),
+    ],
+)
+def test_what_is_refused(given: str, answer: str) -> None:
+    with pytest.raises(UserError, match=answer):
+        storage.settled(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["sftp://me:hunter2@head/srv", "s3://AKIAKEY:hunter2@bucket/x", "sftp://me:hunter2@head:x/srv"],
+)
+def test_a_secret_is_refused_and_not_said_again(given: str) -> None:
+    with pytest.raises(UserError) as refused:
+        storage.settled(given)
+    assert "hunter2" not in str(refused.value)
+    assert "AKIAKEY" not in str(refused.value)
+
+
+def test_a_place_that_can_not_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file"):
+        storage.settled(str(tmp_path / "file"))
+    with pytest.raises(UserError, match="is no folder that can be written to"):
+        storage.settled(str(tmp_path / "file" / "below"))
+
+
+def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their_own(tmp_path: Path) -> None:
+    def planned(storage: str | None) -> Plan:
+        results = str(tmp_path / "results")
+        return make_plan(
+            SweepConfig(name="mine", trainable="digits_mlp", results_dir=results, storage=storage)
+        )
+
+    plain = planned(None)
+    assert plain.storage == Folder(tmp_path / "results" / "mine")
+    assert "storage " not in describe(plain)
+    shared = planned(str(tmp_path / "shared"))
+    assert shared.storage == Folder(tmp_path / "shared" / "mine")
+    assert f"storage    checkpoints in {tmp_path}/shared/mine" in describe(shared)
+    far = planned("sftp://head/srv/")
+    assert isinstance(far.storage, Remote)
+    assert "storage    checkpoints in sftp://head/srv/mine" in describe(far)

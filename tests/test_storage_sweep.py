@@ -1,0 +1,121 @@
+"""Whole sweeps whose checkpoints are behind a network: paused, killed, resumed; and what is refused first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.config import JOURNAL
+from sweeps.record import Record
+from tests.conftest import ROOT
+from tests.killing import check_whole
+from tests.servers import SSHServer, s3_server, sshd
+
+TOY = (
+    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--no-ray-dashboard"),
+    *("--max-epochs", "9", "--checkpoint-epochs", "1", "--min-free-gb", "0"),
+)
+
+
+@pytest.fixture(params=["sftp", "s3"])
+def stored(
+    request: pytest.FixtureRequest, tmp_path: Path, environment: dict[str, str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """A storage of each kind, and the environment of a command that may use it."""
+    if request.param == "sftp":
+        with sshd(tmp_path / "sshd") as server:
+            yield server.url, {**environment, "HOME": str(server.home)}
+    else:
+        with s3_server(tmp_path) as s3:
+            yield s3.url, {**environment, **s3.environment}
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sweeps.run", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_a_sweep_with_pauses_is_killed_and_resumed(
+    stored: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """BOHB pauses trials: each goes on from its checkpoint, mostly in another process."""
+    url, environment = stored
+    folder = tmp_path / "results" / "far"
+    search = ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "5", "--params", "epoch_s=0.2")
+    begin = [*TOY, *search, "--storage", url, "--results-dir", str(folder.parent), "--name", folder.name]
+    with (tmp_path / "killed").open("w") as output:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "sweeps.run", *begin],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    while not (folder / JOURNAL).is_file() or epochs(folder) < 12:
+        assert driver.poll() is None, (tmp_path / "killed").read_text()
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    before = {trial.number: dict(trial.epochs) for trial in Record.read(folder).trials}
+    done = run(environment, "--resume", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "goes on after epoch" in done.stdout
+    assert f"storage    checkpoints in {url}/far" in done.stdout
+    record = Record.read(folder)
+    check_whole(record, 5, [3], max_epochs=9, brackets=True)
+    for number, there in before.items():
+        assert {epoch: record.trials[number].epochs[epoch] for epoch in there} == there
+    assert not (folder / "checkpoints").exists(), "nothing of them is in the sweep's folder"
+    assert not (folder / "tune").exists()
+    assert (folder / "best" / "weights.pt").is_file()
+    assert "Test       test_score" in done.stdout
+    written = (folder / "sweep.yaml").read_text()
+    assert f"storage: {url}" in written
+    assert "testing-secret" not in written + (folder / JOURNAL).read_text() + done.stdout
+
+
+def epochs(folder: Path) -> int:
+    return sum(len(trial.epochs) for trial in Record.read(folder).trials)
+
+
+def test_a_storage_that_does_not_open_is_said_before_anything_starts(
+    server: SSHServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    server.known_hosts.write_text("")
+    results = tmp_path / "results"
+    done = run(
+        {**environment, "HOME": str(server.home)},
+        *(*TOY, "--storage", server.url, "--results-dir", str(results), "--name", "far"),
+    )
+    assert done.returncode == 2
+    assert f"--storage {server.url}: {os.uname().nodename} can't use it" in done.stderr
+    assert f"the host key of [127.0.0.1]:{server.port} is not known" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Starting Ray" not in done.stdout
+    assert not (results / "far").exists()
+
+
+def test_a_name_that_has_checkpoints_there_is_not_taken_again(
+    server: SSHServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (server.root / "far" / "trial_0000").mkdir(parents=True)
+    done = run(
+        {**environment, "HOME": str(server.home)},
+        *(*TOY, "--storage", server.url, "--results-dir", str(tmp_path / "results"), "--name", "far"),
+    )
+    assert done.returncode == 2
+    assert f"--name far: {server.url}/far has checkpoints of 1 trial already" in done.stderr
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SSHServer]:
+    with sshd(tmp_path / "sshd") as server:
+        yield server
