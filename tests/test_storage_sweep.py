@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +124,58 @@ def test_a_name_that_has_checkpoints_there_is_not_taken_again(
 def server(tmp_path: Path) -> Iterator[SSHServer]:
     with sshd(tmp_path / "sshd") as server:
         yield server
+
+
+@contextlib.contextmanager
+def two_pcs(environment: dict[str, str], not_seen: Path) -> Iterator[str]:
+    """The address of a head that has no CPU, and of another PC that has them and does not see a folder."""
+    folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ray = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--node-ip-address=127.0.0.1"]
+    head = [*ray, "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
+    join = shlex.join([*ray, f"--address=127.0.0.1:{port}", "--num-cpus=2"])
+    other = ["unshare", "--mount", "sh", "-ec", f"mount -t tmpfs tmpfs {not_seen}; exec {join}"]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, command in enumerate(([*head, f"--temp-dir={folder}"], other)):
+            said = Path(folder) / f"said_{number}"
+            with said.open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
+                    )
+                )
+            while "Ray runtime started" not in said.read_text():
+                assert started[-1].poll() is None, said.read_text()
+                time.sleep(0.1)
+        yield f"127.0.0.1:{port}"
+    finally:
+        for process in reversed(started):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_a_pc_that_does_not_see_the_results_folder_works_from_the_storage_alone(
+    server: SSHServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    home = {**environment, "HOME": str(server.home), "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
+    home |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    more = ("--num-trials", "3", "--scheduler", "hyperband", "--results-dir", str(results))
+    with two_pcs(home, not_seen=results) as address:
+        refused = run(home, *TOY, *more, "--address", address, "--name", "near")
+        done = run(home, *TOY, *more, "--address", address, "--name", "far", "--storage", server.url)
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert "1 PC of 2 can't use it:" in refused.stderr
+    assert "all PCs must see that folder; share it, or give --storage sftp://" in refused.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.read(results / "far")
+    assert {trial.status for trial in record.trials} <= {"finished", "pruned"}
+    assert not any(trial.notices or trial.log for trial in record.trials)
+    assert (results / "far" / "best" / "weights.pt").is_file()
+    assert "Test       test_score" in done.stdout
