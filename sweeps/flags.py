@@ -57,11 +57,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     given = {name: values[name] for name in docs()}
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
     config = SweepConfig(**{**given, **several, "params": params, "ranges": ranges})
-    if resumed and not files:  # it lies on the head of a cluster
-        config = dataclasses.replace(config, resume=resumed[-1])
-    elif resumed:
-        refuse_other(vars(config), contents[0])
-        config = _where_it_lies(config, resumed[-1])
+    if resumed:
+        config = _resumed(config, resumed[-1], contents)
     _check(config, tokens)
     if values.print_config:
         print(to_yaml(config), end="")
@@ -69,8 +66,17 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     return config
 
 
-def _where_it_lies(config: SweepConfig, sweep: str) -> SweepConfig:
-    """The settings of a sweep to go on with, whose folder may have been moved since."""
+def _resumed(config: SweepConfig, sweep: str, contents: Sequence[Mapping[str, Any]]) -> SweepConfig:
+    """The settings of a sweep to go on with, whose folder may have been moved since.
+
+    Args:
+        config: as it is asked for.
+        sweep: the folder.
+        contents: the sweep's own settings; () of one that lies on the head of a cluster.
+    """
+    if not contents:
+        return dataclasses.replace(config, resume=sweep)
+    refuse_other(vars(config), contents[0])
     folder = Path(sweep).expanduser().resolve()
     return dataclasses.replace(config, resume=str(folder), name=folder.name, results_dir=str(folder.parent))
 

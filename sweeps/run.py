@@ -19,8 +19,10 @@ from training.config import CannotPrepare
 from training.values import UserError
 
 if TYPE_CHECKING:
+    from sweeps.cluster import Cluster
     from sweeps.plan import Plan
     from sweeps.record import Record
+    from sweeps.stopping import End
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,18 +85,7 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from training import imports
 
     with imports.uncollected():
-        from sweeps import (
-            cluster,
-            dashboard,
-            data,
-            ending,
-            engine,
-            environment,
-            notify,
-            proof,
-            resume,
-            winner,
-        )
+        from sweeps import cluster, dashboard, data, ending, engine, environment, notify, proof, resume
         from sweeps.loggers._following import following
     with (
         notify.at_the_end(plan, record) as notice,
@@ -110,15 +101,22 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
         resume.begin_run(plan, record)
         notice.begin()
         end = engine.fit(plan, record, offered)
-        try:
-            test_scores = winner.crown(plan, record, offered, end)
-        except KeyboardInterrupt:
-            resume.end_run(record, "interrupted")
-            raise
+        test_scores = _crown(plan, record, offered, end)
         resume.end_run(record, end.outcome)
         notice.status = ending.say(plan, record, end, test_scores)
         notice.outcome = end.outcome
         return notice.status
+
+
+def _crown(plan: Plan, record: Record, offered: Cluster, end: End) -> dict[str, float]:
+    """Score the winner and keep its weights; a run that is interrupted there has ended, too."""
+    from sweeps import resume, winner
+
+    try:
+        return winner.crown(plan, record, offered, end)
+    except KeyboardInterrupt:
+        resume.end_run(record, "interrupted")
+        raise
 
 
 if __name__ == "__main__":
