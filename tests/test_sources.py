@@ -124,11 +124,11 @@ def test_a_ring_of_links_has_an_end(home: Path) -> None:
     assert home / "my_project" in sources.to_send([registry.find("trainable", "my_project.model")])
 
 
-def test_a_mistake_in_what_is_to_be_sent_comes_before_the_cluster_is_asked(home: Path) -> None:
+def test_a_mistake_in_what_is_to_be_sent_is_seen_without_a_cluster(home: Path) -> None:
     with (home / "my_project" / "weights.bin").open("wb") as file:
         file.truncate(sources.MOST_BYTES + 1)
     done = subprocess.run(
-        [sys.executable, "-m", "sweeps.run", "--address", "127.0.0.1:1", *project.RUN],
+        [sys.executable, "-m", "sweeps.run", "--dry-run", "--address", "127.0.0.1:1", *project.RUN],
         cwd=home,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
