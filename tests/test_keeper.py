@@ -47,7 +47,7 @@ class Keeping:
         """A trial from its first epoch to its end; whether its weights were asked for at the end."""
         number = propose(self.record, {"lr": score}).number
         asked = False
-        trial = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
+        trial: Any = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
         for epoch in range(1, END + 1):
             trial.last_result = {
                 **{"epoch": epoch, "score": score * epoch, "seconds": 1.0},
@@ -56,15 +56,15 @@ class Keeping:
                 "done": epoch == END,
                 **(more if epoch == END else {}),
             }
-            self.keeper.on_trial_result(epoch, [], trial, trial.last_result)  # type: ignore[arg-type]
+            self.keeper.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
             checkpoints.write(checkpoints.folder_of(self.folder, number), END, save)
         if asked and fault:
             found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
             trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVE_FAULT: found})
-            self.keeper.on_trial_save(END, [], trial)  # type: ignore[arg-type]
-        self.keeper.on_trial_complete(END, [], trial)  # type: ignore[arg-type]
+            self.keeper.on_trial_save(END, [], trial)
+        self.keeper.on_trial_complete(END, [], trial)
         return asked
 
     def kept(self) -> list[str]:
@@ -146,9 +146,9 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     number = propose(keeping.record, {"lr": 0.1}).number
     keeping.record.report(number, 1, 0.5, {}, 1.0)
     checkpoints.write(checkpoints.folder_of(tmp_path, number), 1, weights)
-    paused = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
+    paused: Any = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
     monkeypatch.setattr(os, "fsync", refuse)
-    keeping.keeper.on_trial_complete(1, [], paused)  # type: ignore[arg-type]
+    keeping.keeper.on_trial_complete(1, [], paused)
     assert keeping.end.outcome == "lost"
     assert "the record can't be written: Input/output error" in keeping.end.error
 
