@@ -13,7 +13,7 @@ from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import cluster, confirm, data, names_only
+from sweeps import cluster, confirm, data, names_only, placement
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
@@ -57,7 +57,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
     end = End(config.time_budget_hours, record.elapsed_s)
-    disk = Disk(plan.folder, config.min_free_gb, cluster.slots(config, offered.pcs))
+    disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, offered.pcs))
     for trial in record.live:
         disk.measure(trial.number)
     ended = [trial for trial in record.searched if trial.status != "unfinished"]
@@ -93,7 +93,7 @@ class Phase:
 def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
-    searcher.slots = cluster.slots(plan.config, offered.pcs)
+    searcher.slots = placement.slots(plan.config, offered.pcs)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
         plan.config,
@@ -123,7 +123,7 @@ def _tuner(
     plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, keeper: RecordKeeper
 ) -> tune.Tuner:
     config = plan.config
-    resources = {"cpu": config.cpus_per_trial, "gpu": cluster.gpus_per_trial(config, offered.pcs)}
+    resources = placement.of_trial(config, offered.pcs)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, confirm, data, models, registry, storage
+from sweeps import cluster, confirm, data, models, placement, registry, storage
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
@@ -112,7 +112,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     if folder.exists() and config.resume is None:
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
-        cluster.slots(config, [cluster.this_pc()])
+        placement.slots(config, [cluster.this_pc()])
         _check_precision(config)
     return Plan(config, found, searcher, scheduler, space, folder)
 
@@ -139,7 +139,7 @@ def describe(plan: Plan) -> str:
 
 
 def _check_precision(config: SweepConfig) -> None:
-    if config.precision == "16-mixed" and not cluster.gpus_per_trial(config, [cluster.this_pc()]):
+    if config.precision == "16-mixed" and not placement.gpus_per_trial(config, [cluster.this_pc()]):
         raise UserError(
             "--precision 16-mixed: fp16 is of GPUs, and a trial has none here; a CPU takes 32, bf16-mixed"
         )
@@ -210,7 +210,7 @@ def _resources(config: SweepConfig) -> str:
         return f"{cpus}{gpus} a trial, on the Ray cluster at {config.address}"
     here = cluster.this_pc()
     return (
-        f"{count(cluster.slots(config, [here]), 'trial')} at a time on this PC "
+        f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
         f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "
-        f"each {cpus} and {count(cluster.gpus_per_trial(config, [here]), 'GPU')}"
+        f"each {cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps import cluster, export, keeping
+from sweeps import cluster, export, keeping, placement
 from sweeps.engine import job_of
 from sweeps.export import FOLDER
 from sweeps.journal import RecordLost
@@ -114,7 +114,7 @@ def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) ->
     content = (weights / "weights.pt").read_bytes()
     task = ray.remote(test_winner).options(
         num_cpus=plan.config.cpus_per_trial,
-        num_gpus=cluster.gpus_per_trial(plan.config, offered.pcs),
+        num_gpus=placement.gpus_per_trial(plan.config, offered.pcs),
     )
     try:
         scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))

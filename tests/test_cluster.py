@@ -12,14 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import cluster, flags
-from sweeps.cluster import PC
 from sweeps.record import Record
 from tests import project
 from tests.clips import Clips
 from tests.conftest import ROOT
 from tests.heads import OPEN, head
-from training.values import UserError
 
 INSTALLED = {"PYTHONPATH": str(ROOT), **OPEN}
 """As if this package were installed on every PC."""
@@ -131,25 +128,3 @@ def _skip_without_namespaces() -> None:
     )
     if tried.returncode:
         pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
-
-
-def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:
-    config = flags.parse(["--cpus-per-trial", "2", "--gpus-per-trial", "0.5"])
-    assert cluster.slots(config, [PC(16, 2)]) == 4
-    assert cluster.slots(config, [PC(6, 2)]) == 3
-    assert cluster.slots(config, [PC(16, 2), PC(2, 1)]) == 5
-    assert cluster.slots(flags.parse(["--gpus-per-trial", "0.4"]), [PC(16, 2)]) == 4
-    assert cluster.slots(flags.parse(["--max-concurrent", "3"]), [PC(16, 0)]) == 3
-
-
-def test_a_trial_that_fits_on_no_pc_is_refused() -> None:
-    config = flags.parse(["--cpus-per-trial", "3"])
-    with pytest.raises(UserError, match=r"3 CPUs and 0 GPUs .* no PC has that: 2 CPUs, 0 GPUs; 2 CPUs"):
-        cluster.slots(config, [PC(2, 0), PC(2, 0)])
-
-
-def test_a_gpu_is_taken_where_there_is_one() -> None:
-    config = flags.parse([])
-    assert cluster.gpus_per_trial(config, [PC(16, 0)]) == 0
-    assert cluster.gpus_per_trial(config, [PC(4, 0), PC(16, 2)]) == 1
-    assert cluster.slots(config, [PC(16, 2)]) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps import cluster, plan
+from sweeps import cluster, placement, plan
 from sweeps.config import SweepConfig
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
@@ -107,7 +107,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
 def test_as_many_trials_run_at_a_time_as_the_resources_hold(
     changes: dict[str, Any], cpus: int, gpus: int, slots: int
 ) -> None:
-    assert cluster.slots(dataclasses.replace(SweepConfig(), **changes), [cluster.PC(cpus, gpus)]) == slots
+    assert placement.slots(dataclasses.replace(SweepConfig(), **changes), [cluster.PC(cpus, gpus)]) == slots
 
 
 @pytest.fixture

@@ -1,0 +1,53 @@
+"""What a trial takes of the PCs, where it may stand, and how many run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweeps.cluster import PC
+from sweeps.config import SweepConfig
+from training.values import UserError
+from training.words import count
+
+if TYPE_CHECKING:
+    from ray.tune import PlacementGroupFactory
+
+
+def of_trial(config: SweepConfig, pcs: Sequence[PC]) -> PlacementGroupFactory:
+    """The resources of a trial, as Tune asks Ray for them."""
+    from ray.tune import PlacementGroupFactory
+
+    bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}
+    return PlacementGroupFactory([bundle])
+
+
+def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
+    """Trials that run at a time: a trial stands on one PC, and a share of a GPU on one GPU.
+
+    Raises:
+        UserError: not even one fits.
+    """
+    gpus = gpus_per_trial(config, pcs)
+    fitting = sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
+    if fitting < 1:
+        here = "; ".join(f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}" for pc in pcs)
+        raise UserError(
+            f"a trial takes {count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')} "
+            f"(--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
+        )
+    return min(fitting, config.max_concurrent or fitting)
+
+
+def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
+    """What was asked for, else one GPU where there are any."""
+    if config.gpus_per_trial is not None:
+        return config.gpus_per_trial
+    return float(any(pc.gpus for pc in pcs))
+
+
+def _fit_on(pc: PC, cpus: int, gpus: float) -> int:
+    fitting = pc.cpus // cpus
+    if gpus == 0:
+        return fitting
+    return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))
