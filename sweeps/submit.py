@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps import registry
 from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
@@ -37,6 +37,9 @@ NOT_RAYS = (
 )
 PYTHON_IS_RAYS = f"python -c 'import ray' 2>/dev/null || {{ echo '{NOT_RAYS}'; exit 2; }}"
 """A job of Ray 2.60 is not told which Python Ray runs on."""
+TAKES_NONE_YET = "No available agent"
+"""Ray's head says so, after 10 s, until the agent of a node has come up."""
+MOST_S = 60
 OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Ray's job client would go there, whatever address it is given."""
 
@@ -59,18 +62,39 @@ def submit(config: SweepConfig) -> int:
     job = f"{name}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as folder:
         _pack(config, code, Path(folder))
-        try:
-            with ray_settings.quietly():
-                client.submit_job(
-                    entrypoint=_entrypoint(config),
-                    submission_id=job,
-                    runtime_env={"working_dir": folder, "excludes": ["__pycache__"]},
-                    metadata={"job_name": name},
-                )
-        except (RuntimeError, ValueError, OSError) as error:
-            raise UserError(f"--submit: {_first_line(error)}") from None
+        with ray_settings.quietly():
+            hand_over(
+                client,
+                entrypoint=_entrypoint(config),
+                submission_id=job,
+                runtime_env={"working_dir": folder, "excludes": ["__pycache__"]},
+                metadata={"job_name": name},
+            )
     print(_how_to(config, name, job, client.get_address()), flush=True)
     return _follow(client, job)
+
+
+def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> None:
+    """Submit a job; a head that has just started takes none for some seconds, and is asked again.
+
+    Args:
+        client: of the head.
+        again_s: seconds until it is asked again.
+        job: as `JobSubmissionClient.submit_job` takes it.
+
+    Raises:
+        UserError: why it is not taken.
+    """
+    ends = time.monotonic() + MOST_S
+    while True:
+        try:
+            client.submit_job(**job)
+            return
+        except (RuntimeError, ValueError, OSError) as error:
+            if TAKES_NONE_YET not in str(error) or time.monotonic() > ends:
+                raise UserError(f"--submit: {_first_line(error)}") from None
+        print("The head takes no jobs yet: waiting ...", flush=True)
+        time.sleep(again_s)
 
 
 def _settle(address: str) -> None:

@@ -10,13 +10,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from ray.job_submission import JobSubmissionClient
 
+from sweeps import submit
 from sweeps.record import Record
 from tests import project
 from tests.conftest import ROOT
 from tests.heads import Head, head, with_token, write_token
+from training.values import UserError
 
 EPOCHS = ("--params", "epoch_s=0.5")
 
@@ -118,3 +122,31 @@ def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
         said, _ = run.communicate(timeout=300)
     assert run.returncode == 2
     assert "exists already; give another name" in said
+
+
+class _Waking:
+    """A head that takes a job when it has been asked so often."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers = answers
+        self.taken: list[str] = []
+
+    def submit_job(self, *, entrypoint: str) -> str:
+        if self.answers:
+            raise RuntimeError(f"Request failed with status code 500: {self.answers.pop(0)}")
+        self.taken.append(entrypoint)
+        return entrypoint
+
+
+def test_a_head_that_has_just_started_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    head = _Waking(["No available agent to submit job, please try again later."] * 2)
+    submit.hand_over(cast(JobSubmissionClient, head), again_s=0, entrypoint="true")
+    assert head.taken == ["true"]
+    assert capsys.readouterr().out.count("The head takes no jobs yet") == 2
+
+
+def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
+    head = _Waking(["the disk is full"])
+    with pytest.raises(UserError, match=r"--submit: .*the disk is full"):
+        submit.hand_over(cast(JobSubmissionClient, head), entrypoint="true")
+    assert head.taken == []
