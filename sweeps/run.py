@@ -56,6 +56,7 @@ def sweep(config: SweepConfig) -> int:
     if not config.dry_run:  # before Ray is imported, hence before the plan
         ray_settings.refuse_silent(config.address)
         ray_token.settle(config.address)
+        ray_settings.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     with imports.uncollected():
         from sweeps import plan as planning

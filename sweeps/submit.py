@@ -180,6 +180,7 @@ def _how_to(config: SweepConfig, name: str, job: str, address: str) -> str:
     """Where it is, and how to follow, stop, fetch and go on with it."""
     lies = config.resume or f"{config.results_dir.rstrip('/')}/{name}"
     head = address.partition("://")[2].rpartition(":")[0]
+    head = "HEAD" if head in ("127.0.0.1", "localhost") else head  # the near end of ssh -L, maybe
     of_job = (
         f"{shlex.join([str(Path(sys.executable).with_name('ray')), 'job'])} {{}} --address {address} {job}"
     )

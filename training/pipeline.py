@@ -192,6 +192,7 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     ray_settings.set_environment(ENVIRONMENT)
     ray_settings.refuse_silent(address)
     ray_token.settle(address)
+    ray_settings.refuse_outside(address)
     import ray
 
     code = sources.to_send([plugins.load(data_set.module)]) if address else []

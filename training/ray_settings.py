@@ -80,3 +80,30 @@ def refuse_silent(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
         raise UserError(f"--address {address}: no Ray cluster answers there ({error})") from None
+
+
+def refuse_outside(address: str | None, or_else: str = "") -> None:
+    """A program of Ray's needs a Ray on its own PC, and without one tries for a minute and a half.
+
+    Args:
+        address: of the cluster; None: none is joined.
+        or_else: what else a user may do.
+
+    Raises:
+        UserError: no Ray runs on this PC.
+    """
+    processes = Path("/proc")
+    if address is None or "://" in address or not processes.is_dir():
+        return
+    if not any(_name(process) == "raylet" for process in processes.glob("[0-9]*")):
+        raise UserError(
+            f"--address {address}: this PC is not one of that cluster, no Ray runs on it: type the command "
+            f"on one of its PCs, or let this one join (ray start --address={address}){or_else}"
+        )
+
+
+def _name(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:  # it has ended
+        return ""
