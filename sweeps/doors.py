@@ -176,6 +176,11 @@ class Sftp:
             )
         if isinstance(error, asyncssh.SFTPPermissionDenied):
             return f"permission denied: {self.root} can't be written by that user", True
+        if "Can't create any SFTP" in str(error):  # sshfs' words for a session that is refused
+            return (
+                f"{self._host} takes the key, and offers no SFTP: `Subsystem sftp` in its sshd_config",
+                True,
+            )
         if isinstance(error, asyncssh.SFTPFailure) and fs is not None and _is_full(fs, self.root):
             return f"{DISK_IS_FULL} on {self._host}", False
         text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__

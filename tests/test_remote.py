@@ -175,6 +175,15 @@ def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None
         sftp(server, 60.0).make()
 
 
+def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
+    settings = server.folder / "config"
+    settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
+    server.stop()
+    server.start()
+    with pytest.raises(StorageError, match=r"takes the key, and offers no SFTP: `Subsystem sftp`"):
+        sftp(server, 60.0).make()
+
+
 def test_a_host_that_is_not_there_is_tried_again_and_then_named(server: SSHServer) -> None:
     server.stop()
     with pytest.raises(StorageError, match=r"Connect call failed.*127.0.0.1.*\(tried for"):
