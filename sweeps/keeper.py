@@ -92,7 +92,7 @@ class RecordKeeper(Callback):
                 self._record.report(number, epoch, score, metrics, result["seconds"], result["costs"])
                 if not result["has_test"]:
                     self._record.note_without_test(self._record.trials[number].trainable)
-        if result["done"] and "lost" not in result and result.get("status") in (None, "finished"):
+        if result["done"] and "unfit" not in result and result.get("status") in (None, "finished"):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -111,8 +111,8 @@ class RecordKeeper(Callback):
 
     def _write_end(self, trial: Trial) -> None:
         number, result = trial.config["number"], trial.last_result
-        if "lost" in result:  # not ended: a resume begins it once more
-            self.end.stop("lost", f"trial {number} can't find its checkpoints: {result['lost']}")
+        if "unfit" in result:  # not ended: a resume begins it once more
+            self.end.stop("lost", f"trial {number} can't go on on {result['place']['pc']}: {result['unfit']}")
             return
         if not result.get("done") and not self._was_left_behind(number):
             return

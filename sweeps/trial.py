@@ -33,7 +33,7 @@ from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
 from sweeps.storage import Storage, StorageError
 from training import checkpoints, imports, plugins
-from training.config import CannotTrain, FitConfig
+from training.config import CannotTrain, FitConfig, PCUnfit
 from training.values import Knob
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class SweepTrial(tune.Trainable):
     "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
     `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
     wrong, `status` ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
+    Where this PC can't go on, through no fault of the trial, the last one has `unfit`, which says why.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -107,9 +108,9 @@ class SweepTrial(tune.Trainable):
                     self._save_error = None
                     raise unsaved
                 return self._with_notices(self._result(self._next_epoch()))
-            except StorageError as error:  # where it stands is not known: it goes on in a resume
+            except (StorageError, PCUnfit) as error:  # not the trial's fault: it goes on elsewhere, or later
                 self._abandon_run()
-                return self._with_notices({"done": True, "lost": str(error), "place": self._place})
+                return self._with_notices({"done": True, "unfit": str(error), "place": self._place})
             except CannotTrain as error:
                 failure = failed(error)
             except KeyboardInterrupt:

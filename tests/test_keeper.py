@@ -51,7 +51,7 @@ class Keeping:
         for epoch in range(1, END + 1):
             trial.last_result = {
                 **{"epoch": epoch, "score": score * epoch, "seconds": 1.0},
-                **{"metrics": {}, "costs": {}, "place": {}},
+                **{"metrics": {}, "costs": {}, "place": {"pc": "pc0"}},
                 "has_test": True,
                 "done": epoch == END,
                 **(more if epoch == END else {}),
@@ -100,13 +100,11 @@ def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, keeping
 
 
 def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:
-    asked = keeping.train(0.5, lost="sftp://head/srv: No route to host (head) (tried for 5 min)")
+    asked = keeping.train(0.5, unfit="sftp://head/srv: No route to host (head) (tried for 5 min)")
     assert not asked
     assert keeping.record.trials[0].status == "unfinished"
     assert keeping.end.outcome == "lost"
-    assert keeping.end.error.startswith(
-        "trial 0 can't find its checkpoints: sftp://head/srv: No route to host"
-    )
+    assert keeping.end.error.startswith("trial 0 can't go on on pc0: sftp://head/srv: No route to host")
 
 
 def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> None:

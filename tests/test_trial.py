@@ -302,10 +302,22 @@ def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Star
         assert notice.startswith(f"no checkpoint of epoch 2: {server.url}: ")
         lost = start(job, SECOND).train()
         assert lost["done"]
-        assert lost["lost"].startswith(f"{server.url}: ")
+        assert lost["unfit"].startswith(f"{server.url}: ")
         server.start()
         known, result = (again := start(job, SECOND)).train(), again.train()
         assert (known["epoch"], result["epoch"]) == (1, 2), "from the checkpoint before"
+
+
+def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    trial = start(_job("tests.faulty.toy", folder=tmp_path), {"fault": "unfit"})
+    result = trial.train()
+    assert result["done"]
+    assert result["unfit"] == "the disk of /prepared is full"
+    assert "status" not in result
+    assert _then(trial, {"fault": "none"}).train()["epoch"] == 1, "the process lives on"
 
 
 def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:

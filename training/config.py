@@ -37,6 +37,11 @@ class CannotPrepare(Exception):
     """Data could not be prepared to the end: printed without a traceback, exit status 1."""
 
 
+class PCUnfit(Exception):
+    """This PC can't train, whichever trial: its disk is full, say. The trial has done nothing wrong, and a
+    sweep over several PCs goes on without this one. The text says why, and need not name the PC."""
+
+
 class MetricNotLogged(CannotTrain):
     """The model ended an epoch without logging the metric that it is to be judged by."""
 
