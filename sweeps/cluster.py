@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,12 @@ class PC(NamedTuple):
 
     cpus: int
     gpus: int
+
+
+def offer_of(node: Mapping[str, Any]) -> PC:
+    """What a PC offers, as Ray lists it."""
+    resources = node["Resources"]
+    return PC(int(resources.get("CPU", 0)), int(resources.get("GPU", 0)))
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     with ray_settings.quietly():
         context = _init(config, code)
     try:
-        offered = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        pcs = tuple(PC(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in offered)
+        pcs = tuple(offer_of(node) for node in ray.nodes() if node["Alive"])
         sent = tuple(path.name for path in code) if config.address else ()
         yield Cluster(pcs, context.dashboard_url or None, sent)
     finally:

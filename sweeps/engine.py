@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import ray
 from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
 from sweeps import cluster, confirm, data, names_only, placement
+from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
+from sweeps.moving import Mover
 from sweeps.plan import Plan
 from sweeps.progress import RerunReporter, SweepReporter
+from sweeps.quarantine import Quarantine
 from sweeps.record import Record
+from sweeps.roster import Roster
 from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.stopping import End, stops_on_signals
@@ -28,6 +33,9 @@ from sweeps.tables import write_tables
 from sweeps.trial import Job, SweepTrial
 from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
+
+MOST_PENDING = 10_000
+"""Trials that Tune may start at a time on a cluster, which grows: the searcher bounds them by its slots."""
 
 
 def job_of(plan: Plan) -> Job:
@@ -94,6 +102,7 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
     searcher.slots = placement.slots(plan.config, offered.pcs)
+    watch = _watch(plan.config, offered, searcher)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
         plan.config,
@@ -105,9 +114,10 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
         reporter.say,
         ends_at,
         searcher.begin_again,
+        watch.quarantine if watch else None,
     )
-    tuner = _tuner(plan, record, offered, phase, keeper)
-    with _max_pending(searcher.slots), stops_on_signals(end, reporter.say):
+    tuner = _tuner(plan, record, offered, phase, keeper, watch)
+    with _max_pending(searcher.slots if watch is None else MOST_PENDING), stops_on_signals(end, reporter.say):
         try:
             with contextlib.closing(keeper):
                 tuner.fit()
@@ -119,11 +129,42 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
             reporter.close()
 
 
+@dataclass(frozen=True)
+class Watch:
+    """Who looks after the PCs of a cluster."""
+
+    roster: Roster
+    mover: Mover
+    quarantine: Quarantine
+
+
+def _watch(config: SweepConfig, offered: cluster.Cluster, searcher: RecordSearcher) -> Watch | None:
+    """None on a PC by itself: it is all there is."""
+    if config.address is None:
+        return None
+    gpus = placement.gpus_per_trial(config, offered.pcs)
+    roster = Roster(ray.nodes)
+
+    def count() -> None:
+        searcher.slots = placement.most(config, roster.pcs, gpus)
+
+    searcher.is_of_cluster = True
+    mover = Mover(roster, count)
+    return Watch(
+        roster, mover, Quarantine(roster, mover, lambda: placement.most(config, roster.staying, gpus) > 0)
+    )
+
+
 def _tuner(
-    plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, keeper: RecordKeeper
+    plan: Plan,
+    record: Record,
+    offered: cluster.Cluster,
+    phase: Phase,
+    keeper: RecordKeeper,
+    watch: Watch | None,
 ) -> tune.Tuner:
     config = plan.config
-    resources = placement.of_trial(config, offered.pcs)
+    resources = placement.of_trial(config, offered.pcs, (lambda: watch.roster.away) if watch else frozenset)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(
@@ -139,7 +180,7 @@ def _tuner(
             storage_path="/",
             storage_filesystem=names_only.file_system(),
             stop=keeper.end,
-            callbacks=[keeper],
+            callbacks=[keeper, watch.quarantine, watch.mover] if watch else [keeper],
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
             # The keeper says who saves at the end; a trial that failed has nothing to save. Tune's own

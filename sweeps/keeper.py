@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ray import cloudpickle
 from ray.exceptions import RayActorError
@@ -38,6 +38,17 @@ EndsAt = Callable[[SweepConfig, Record, int, int], bool]
 """A scheduler's: whether the trial of a number, which reported this epoch, was stopped there."""
 
 
+class PCs(Protocol):
+    """What the keeper asks of those who look after the PCs of a cluster."""
+
+    @property
+    def moved(self) -> Counter[int]:
+        """Times that a trial was taken off a PC."""
+
+    def leave_out(self, trial: Trial, reason: str) -> str | None:
+        """Place nothing more on the PC of a trial; what to say of it, or None: the sweep is to end."""
+
+
 class RecordKeeper(Callback):
     """The record's one writer while trials run; keeps the checkpoints that someone may need."""
 
@@ -52,10 +63,12 @@ class RecordKeeper(Callback):
         say: Callable[[str], None],
         ends_at: EndsAt | None = None,
         begin_again: Callable[[int], bool] | None = None,
+        pcs: PCs | None = None,
     ) -> None:
         self.end = end
         self._ends_at = ends_at
         self._begin_again = begin_again
+        self._pcs = pcs
         self._lost_processes: Counter[int] = Counter()
         self._config = config
         self._record = record
@@ -111,8 +124,10 @@ class RecordKeeper(Callback):
 
     def _write_end(self, trial: Trial) -> None:
         number, result = trial.config["number"], trial.last_result
-        if "unfit" in result:  # not ended: a resume begins it once more
-            self.end.stop("lost", f"trial {number} can't go on on {result['place']['pc']}: {result['unfit']}")
+        if "unfit" in result:  # not ended: it begins once more, on another PC or in a resume
+            if not self._goes_on_elsewhere(trial, result["unfit"]):
+                where = result["place"]["pc"]
+                self.end.stop("lost", f"trial {number} can't go on on {where}: {result['unfit']}")
             return
         if not result.get("done") and not self._was_left_behind(number):
             return
@@ -122,8 +137,10 @@ class RecordKeeper(Callback):
         if status in ("finished", "pruned") and self._lacks_weights(number):
             fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
             if fault["is_of_storage"]:
-                # Not ended: a resume begins it once more, from the checkpoint that it has.
-                self.end.stop("lost", f"the weights of trial {number} can't be written: {fault['reason']}")
+                # Not ended: it begins once more, from the checkpoint that it has.
+                if not self._goes_on_elsewhere(trial, fault["reason"]):
+                    why = f"the weights of trial {number} can't be written: {fault['reason']}"
+                    self.end.stop("lost", why)
                 return
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         log = self._write_log(number, result.pop("traceback", None))
@@ -149,7 +166,7 @@ class RecordKeeper(Callback):
         """
         number, error = trial.config["number"], str(_error_of(trial)).strip()
         self._lost_processes[number] += trial.run_metadata.num_failures
-        lost = self._lost_processes[number]
+        lost = self._lost_processes[number] - (self._pcs.moved[number] if self._pcs else 0)
         is_lost = isinstance(_error_of(trial), RayActorError) and lost <= MOST_LOST_PROCESSES
         if is_lost and self._begin_again is not None and self._begin_again(number):
             return
@@ -167,6 +184,17 @@ class RecordKeeper(Callback):
     def close(self) -> None:
         """End a turn that was not ended."""
         self._turn.close()
+
+    def _goes_on_elsewhere(self, trial: Trial, reason: str) -> bool:
+        """Leave out the PC on which a trial can't go on, and begin it again; False: the sweep is to end."""
+        number = trial.config["number"]
+        said = self._pcs.leave_out(trial, reason) if self._pcs else None
+        if said is None or self._begin_again is None or not self._begin_again(number):
+            return False
+        if said:
+            self._say(said)
+            self._record.notice(number, said)
+        return True
 
     def _was_left_behind(self, number: int) -> bool:
         """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""

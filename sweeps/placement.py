@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.cluster import PC
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from ray.tune import PlacementGroupFactory
 
 
-def of_trial(config: SweepConfig, pcs: Sequence[PC]) -> PlacementGroupFactory:
-    """The resources of a trial, as Tune asks Ray for them."""
-    from ray.tune import PlacementGroupFactory
+def of_trial(
+    config: SweepConfig, pcs: Sequence[PC], away: Callable[[], Collection[str]] = frozenset
+) -> PlacementGroupFactory:
+    """The resources of a trial, as Tune asks Ray for them; `away` are PCs that it must not stand on."""
+    from sweeps.places import Place
 
-    bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}
-    return PlacementGroupFactory([bundle])
+    return Place({"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}, away)
 
 
 def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
@@ -29,13 +30,19 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
         UserError: not even one fits.
     """
     gpus = gpus_per_trial(config, pcs)
-    fitting = sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
+    fitting = most(config, pcs, gpus)
     if fitting < 1:
         here = "; ".join(f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}" for pc in pcs)
         raise UserError(
             f"a trial takes {count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')} "
             f"(--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
         )
+    return fitting
+
+
+def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
+    """Trials that run at a time on these PCs, each with so many GPUs; 0 where none fits."""
+    fitting = sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
     return min(fitting, config.max_concurrent or fitting)
 
 

@@ -37,6 +37,8 @@ from training.config import CannotTrain, FitConfig, PCUnfit
 from training.values import Knob
 
 if TYPE_CHECKING:
+    from ray.util.placement_group import PlacementGroup
+
     from training.epochs import Epoch
     from training.trainer import Fit
 
@@ -142,6 +144,10 @@ class SweepTrial(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing to do: a trial that begins looks for its checkpoints itself."""
+
+    def stands(self) -> tuple[str, PlacementGroup | None]:
+        """Ray's id of the PC that this process is on, and what holds its place there."""
+        return ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
 
     def cleanup(self) -> None:
         """End the training."""

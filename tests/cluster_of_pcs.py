@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,13 @@ def start_head(pc: PC, **more: str) -> str:
     small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
     pc.run(RAY, "start", "--head", *small, env={**settings, **more})
     return f"{pc.address}:6379"
+
+
+def join(pc: PC, address: str, **more: str) -> subprocess.Popen[str]:
+    """One more PC, as its systemd unit has it."""
+    give_token(pc)
+    small = ("--block", "--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    return pc.start(RAY, "start", f"--address={address}", *small, env={"RAY_AUTH_MODE": "token", **more})
 
 
 def nodes(pc: PC) -> list[str]:

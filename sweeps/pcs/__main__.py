@@ -16,6 +16,8 @@ NAME = "python -m sweeps.pcs"
 COMMANDS = {
     "check": "what would go wrong, PC by PC, over SSH: reach, versions, GPU, disk, memory, clock, ports",
     "status": "what runs where in the running cluster, and why a trial waits",
+    "drain": "take a PC out in order: its trials go on elsewhere, and it is yours within a minute",
+    "back": "let this PC join again, after a drain",
     "down": "end Ray on every PC of the cluster file, the workers at once",
 }
 """Each is a module beside this one, with `run(arguments) -> exit status`."""

@@ -6,21 +6,20 @@ process trains stands in the record of the sweep alone, for a process trains man
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.pcs import waiting
+from sweeps.pcs.joined import joined
 from sweeps.pcs.waiting import Offer
-from training import flags, ray_settings
+from training import flags
 from training.values import UserError
 from training.words import count
 
 MOST = 10_000
 """Of a kind, that Ray lists."""
-TOKEN = Path("~/.ray/auth_token")
 SHOWN = ("GPU", "CPU")
 
 
@@ -101,31 +100,21 @@ def look(address: str) -> Seen:
     Raises:
         UserError: none answers, or its dashboard does not.
     """
-    ray_settings.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
-    if TOKEN.expanduser().is_file():  # Ray 2.60 shows it by itself at the address `auto` alone
-        ray_settings.set_environment({"RAY_AUTH_MODE": "token"})
-    import ray
-    from ray.util import state
-    from ray.util.state.exception import RayStateApiException
+    with joined(address) as gcs:
+        import ray
+        from ray.util import state
+        from ray.util.state.exception import RayStateApiException
 
-    ray_settings.refuse_silent(address)
-    try:
-        with ray_settings.quietly():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         nodes = ray.nodes()
-        gcs = ray.get_runtime_context().gcs_address
-        actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
-        running: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]  # not those of actors
-        tasks = state.list_tasks(gcs, filters=running, limit=MOST, detail=True)
-        groups = state.list_placement_groups(gcs, limit=MOST, detail=True)
-        heads = {node.node_id for node in state.list_nodes(gcs, limit=MOST) if node.is_head_node}
-    except RayStateApiException:
-        where = "it answers on the head alone: run this there"
-        raise UserError(f"--address {address}: Ray's dashboard does not answer; {where}") from None
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"--address {address}: {ray_settings.why_not(error)}") from None
-    finally:
-        ray.shutdown()
+        try:
+            actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
+            running: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]  # not those of actors
+            tasks = state.list_tasks(gcs, filters=running, limit=MOST, detail=True)
+            groups = state.list_placement_groups(gcs, limit=MOST, detail=True)
+            heads = {node.node_id for node in state.list_nodes(gcs, limit=MOST) if node.is_head_node}
+        except RayStateApiException:
+            where = "it answers on the head alone: run this there"
+            raise UserError(f"--address {address}: Ray's dashboard does not answer; {where}") from None
     return _seen(nodes, heads, actors, tasks, groups)
 
 

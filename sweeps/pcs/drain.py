@@ -1,0 +1,189 @@
+"""`python -m sweeps.pcs drain [PC]`: take a PC out of the running cluster, in order.
+
+Its trials write a checkpoint at the end of the epoch at hand and go on elsewhere; those whose epoch takes
+longer than --timeout-s go on from the checkpoint before. Then Ray ends there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps import draining
+from sweeps.pcs import away, status
+from sweeps.pcs.joined import joined
+from training import flags
+from training.values import UserError, nearest
+from training.words import count, duration
+
+TIMEOUT_S = 40.0
+GRACE_S = 15.0
+"""Behind the deadline: a sweep ends what still trains there only then."""
+SAY_EVERY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """A PC that is to leave."""
+
+    node: str
+    """Ray's id."""
+    name: str
+    address: str
+    is_here: bool
+    gcs_address: str
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The command; its exit status.
+
+    Raises:
+        UserError: a flag is wrong, no cluster answers, the PC is none of it or its head.
+    """
+    pc, address, timeout_s = parse(arguments)
+    leaver = find(address, pc)
+    print(f"Draining {leaver.name} ({leaver.address}) ...", flush=True)
+    began = time.monotonic()
+    draining.drain(leaver.gcs_address, leaver.node, timeout_s)
+    if not _wait(leaver, address, began, timeout_s + GRACE_S):
+        print(
+            f"After {_since(began)} it is still there: {_at_work(leaver, address) or 'nothing of a sweep'}."
+        )
+        print("Ray gives it nothing new, and ends there when that has ended.")
+        return 1
+    print(f"{leaver.name} has left, after {_since(began)}.")
+    if leaver.is_here:
+        away.stop_unit()
+    where = "" if leaver.is_here else f", on {leaver.name}"
+    print(f"Back{where}: python -m sweeps.pcs back")
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
+    """The PC, None for this one; the cluster's address; seconds that trials have.
+
+    Raises:
+        UserError: what is wrong.
+        SystemExit: after `--help` (status 0).
+    """
+    command = "python -m sweeps.pcs drain"
+    flags.refuse_unknown(list(arguments), {"--address", "--timeout-s"}, command)
+    parser = flags.Parser(
+        prog=command,
+        usage="%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
+        description="Take a PC out of the cluster: its trials go on elsewhere, and Ray ends there.",
+    )
+    parser.add_argument(
+        "pc", type=str | None, nargs="?", metavar="PC", help="Its name or address; none: this PC."
+    )
+    help_ = "Seconds for the epoch at hand; then a trial goes on from the checkpoint before."
+    flags.add(parser, "timeout_s", float, help_, TIMEOUT_S)
+    flags.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
+    types = {"address": str, "timeout_s": float}
+    values = parser.values_of(list(arguments), types, "; give one PC, by its name or address")
+    if not values.timeout_s > 0:
+        raise UserError(f"--timeout-s {values.timeout_s:g}: must be above 0")
+    return values.pc, values.address, values.timeout_s
+
+
+def find(address: str, pc: str | None) -> Leaver:
+    """The PC of a cluster that is to leave; where it may, it will not be started again by the head.
+
+    Raises:
+        UserError: it is none of the cluster, or its head.
+    """
+    with joined(address) as gcs:
+        import ray
+
+        here = ray.get_runtime_context().get_node_id()
+        node = choose([node for node in ray.nodes() if node["Alive"]], pc, here)
+        _keep_away(node, node["NodeID"] == here)
+    name, ip = node["NodeManagerHostname"], node["NodeManagerAddress"]
+    return Leaver(node["NodeID"], name, ip, node["NodeID"] == here, gcs)
+
+
+def choose(nodes: Sequence[Mapping[str, Any]], pc: str | None, here: str) -> Mapping[str, Any]:
+    """The one that is meant.
+
+    Raises:
+        UserError: none is, several are, or it is the head.
+    """
+    names = {name for node in nodes for name in _names(node)}
+    found = [node for node in nodes if (node["NodeID"] == here if pc is None else pc in _names(node))]
+    if not found:
+        there = ", ".join(sorted(node["NodeManagerHostname"] for node in nodes))
+        raise UserError(f"{pc}: no PC of the cluster; there are {there}.{nearest(str(pc), sorted(names))}")
+    if len(found) > 1:
+        addresses = ", ".join(sorted(node["NodeManagerAddress"] for node in found))
+        raise UserError(f"{pc}: {count(len(found), 'PC')} have that name; give an address of {addresses}")
+    if "node:__internal_head__" in found[0]["Resources"]:
+        raise UserError(
+            f"{found[0]['NodeManagerHostname']} is the head, without which the cluster ends: "
+            "give another PC, or end all by `python -m sweeps.pcs down`"
+        )
+    return found[0]
+
+
+def _names(node: Mapping[str, Any]) -> tuple[str, str]:
+    return node["NodeManagerHostname"], node["NodeManagerAddress"]
+
+
+def _keep_away(node: Mapping[str, Any], is_here: bool) -> None:
+    """Leave the mark there, by a small task where it is another PC."""
+    if is_here:
+        away.leave()
+        return
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    task = ray.remote(away.leave).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+    try:
+        ray.get(task.remote(), timeout=20)
+    except ray.exceptions.RayError:
+        name = node["NodeManagerHostname"]
+        print(f"{name} can't be told to stay away: under worker_ips, the head starts Ray there again.")
+
+
+def _wait(leaver: Leaver, address: str, began: float, most_s: float) -> bool:
+    """Until it has left; False when that takes longer."""
+    say_at = began + SAY_EVERY_S
+    while draining.is_there(leaver.gcs_address, leaver.node):
+        if time.monotonic() > began + most_s:
+            return False
+        if time.monotonic() > say_at:
+            print(f"{_since(began)}: {_at_work(leaver, address) or 'nothing runs there'}", flush=True)
+            say_at += SAY_EVERY_S
+        time.sleep(0.3)
+    return True
+
+
+def _at_work(leaver: Leaver, address: str) -> str:
+    """What runs there, in words: seen from here by its processes, from the head by asking Ray."""
+    if leaver.is_here:
+        names = [name for name in _titles() if name.startswith("ray::") and name != "ray::IDLE"]
+        return ", ".join(sorted(name.removeprefix("ray::") for name in names))
+    try:
+        seen = status.look(address)
+    except UserError:  # away from the head nobody can say
+        return "something"
+    running = (process for pc in seen.pcs if pc.address == leaver.address for process in pc.processes)
+    return ", ".join(sorted(f"{process.name} {process.pid}" for process in running))
+
+
+def _titles() -> list[str]:
+    """What the processes of this PC call themselves."""
+    titles = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            titles.append(file.read_bytes().partition(b"\0")[0].decode(errors="replace").strip())
+        except OSError:  # it has ended
+            continue
+    return titles
+
+
+def _since(began: float) -> str:
+    return duration(time.monotonic() - began)

@@ -1,0 +1,87 @@
+"""The PCs of a cluster while a sweep runs: who is there, who leaves, and who can't train.
+
+A PC that can't is left out by its address, so that it stays out when it joins again; it is not asked again in
+this run of the sweep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sweeps import draining
+from sweeps.cluster import PC, offer_of
+
+LOOK_EVERY_S = 0.5
+"""Two questions to the head, of 4 ms each."""
+
+
+class Roster:
+    """What is known of the PCs; `look` renews it."""
+
+    def __init__(
+        self,
+        nodes: Callable[[], Sequence[dict[str, Any]]],
+        leaving: Callable[[], dict[str, float]] = draining.leaving,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._nodes, self._leaving, self._clock = nodes, leaving, clock
+        self._there: dict[str, dict[str, Any]] = {}
+        self._looked: float | None = None
+        self.deadlines: dict[str, float] = {}
+        """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
+        self.left_out: dict[str, str] = {}
+        """Address of each PC that can't train to why."""
+        self.away: frozenset[str] = frozenset()
+        """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""
+        self.look()
+
+    def look(self) -> bool:
+        """Ask the cluster, where it was not just asked; whether something is new."""
+        if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
+            return False
+        before = (self._there.keys(), self.away)
+        self._there = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
+        self.deadlines = self._leaving()
+        self._looked = self._clock()
+        self._count()
+        return before != (self._there.keys(), self.away)
+
+    @property
+    def pcs(self) -> list[PC]:
+        """What those offer that train."""
+        return [offer_of(node) for name, node in self._there.items() if name not in self.away]
+
+    @property
+    def staying(self) -> list[PC]:
+        """What those offer that are not left out; those that leave may come back."""
+        left_out = self.left_out
+        return [offer_of(node) for node in self._there.values() if _address(node) not in left_out]
+
+    def leave_out(self, node: str, reason: str) -> str | None:
+        """Place nothing more on a PC, because of what it can't; None where it is the head, which holds all
+        together, or of no PC that is known; else what to say of it."""
+        pc = self._there.get(node)
+        heads = {_address(pc) for pc in self._there.values() if "node:__internal_head__" in pc["Resources"]}
+        if pc is None or _address(pc) in heads:
+            return None
+        self.left_out.setdefault(_address(pc), reason)
+        self._count()
+        return f"{pc['NodeManagerHostname']} ({_address(pc)}) trains no more in this run: {reason}"
+
+    def is_left_out(self, node: str) -> bool:
+        """Whether a PC is left out already."""
+        return node in self._there and _address(self._there[node]) in self.left_out
+
+    def may_have(self, node: str) -> bool:
+        """Whether a PC is there; of one that is not known yet, "", it may be."""
+        return not node or node in self._there
+
+    def _count(self) -> None:
+        out = {name for name, node in self._there.items() if _address(node) in self.left_out}
+        self.away = frozenset(out | self.deadlines.keys())
+
+
+def _address(node: dict[str, Any]) -> str:
+    return str(node["NodeManagerAddress"])

@@ -1,0 +1,147 @@
+"""PCs that leave a sweep, join it, and can't train: nothing is lost, and how long until work goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from sweeps.config import JOURNAL
+from sweeps.record import Record
+from sweeps.rows import TrialRow
+from tests.cluster_of_pcs import PYTHON, join, nodes, start_head
+from tests.conftest import ROOT
+from tests.killing import check_whole
+from tests.lab import PC, Lab, wait_until
+
+TOY = (
+    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+    *("--max-epochs", "9", "--min-free-gb", "0", "--params", "epoch_s=0.5"),
+)
+
+
+class Sweep:
+    """A sweep on PCs of a lab, its driver on the first of them, its results on a folder that all see."""
+
+    def __init__(self, lab: Lab, shared: Path, trials: int) -> None:
+        self.head, *self.others = lab.pcs
+        self.folder = shared / "results" / "s"
+        self.trials = trials
+        (shared / "attempts").mkdir(parents=True)
+        self.environment = {"TOY_ATTEMPTS": str(shared / "attempts"), "PYTHONPATH": str(ROOT)}
+        self.driver: subprocess.Popen[str] | None = None
+        self.said = shared / "said"
+        self.rays: dict[PC, subprocess.Popen[str]] = {}
+
+    def set_up(self, joining: Sequence[PC]) -> None:
+        self.address = start_head(self.head, **self.environment)
+        for pc in joining:
+            self.join(pc)
+
+    def join(self, pc: PC) -> None:
+        before = len(nodes(self.head))
+        if pc in self.rays:  # what a drain leaves of `ray start --block`
+            pc.signal(self.rays[pc], signal.SIGTERM)
+            self.rays[pc].wait(timeout=30)
+        self.rays[pc] = join(pc, self.address, **self.environment)
+        wait_until(lambda: len(nodes(self.head)) > before, f"{pc.name} to join", timeout_s=120)
+
+    def start(self, *more: str) -> None:
+        new = [
+            *TOY,
+            "--num-trials",
+            str(self.trials),
+            "--name",
+            "s",
+            "--results-dir",
+            str(self.folder.parent),
+        ]
+        arguments = ["--resume", str(self.folder)] if (self.folder / JOURNAL).exists() else [*new, *more]
+        words = [PYTHON, "-m", "sweeps.run", "--address", "auto", *arguments]
+        line = f"exec {' '.join(words)} >> {self.said} 2>&1"
+        self.driver = self.head.start("sh", "-c", line, env={**self.environment, "RAY_AUTH_MODE": "token"})
+
+    @property
+    def live(self) -> list[TrialRow]:
+        """Those that train."""
+        if not (self.folder / JOURNAL).is_file():
+            return []
+        return [trial for trial in Record.read(self.folder).live if trial.place]
+
+    def on(self, pc: PC) -> list[TrialRow]:
+        return [trial for trial in self.live if trial.place["pc"] == pc.name]
+
+    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 90) -> TrialRow:
+        def at_work() -> bool:
+            assert self.driver is not None
+            assert self.driver.poll() is None, self.said.read_text()
+            return any(len(trial.epochs) >= epochs for trial in self.on(pc))
+
+        wait_until(at_work, f"work on {pc.name}", timeout_s=timeout_s)
+        return next(trial for trial in self.on(pc) if len(trial.epochs) >= epochs)
+
+    def wait_until_moved(self, trial: TrialRow, since: float, what: str) -> None:
+        """Log how long a trial took to report from another PC."""
+        seen = len(trial.epochs)
+
+        def goes_on() -> bool:
+            now = Record.read(self.folder).trials[trial.number]
+            return now.place["pc"] != trial.place["pc"] and len(now.epochs) > seen
+
+        wait_until(goes_on, f"trial {trial.number} to go on elsewhere", timeout_s=180)
+        print(f"MEASURED {what}: trial {trial.number} went on after {time.time() - since:.1f} s", flush=True)
+
+    def end(self) -> Record:
+        assert self.driver is not None
+        self.driver.wait(timeout=240)
+        assert self.driver.returncode == 0, self.said.read_text()
+        return Record.read(self.folder)
+
+    def trained_twice(self) -> int:
+        """Epochs that were trained more than once, by the toy's own diary."""
+        diary = Path(self.environment["TOY_ATTEMPTS"]) / "epochs"
+        return sum(times - 1 for times in Counter(diary.read_text().splitlines()).values())
+
+
+@pytest.fixture
+def sweep_on(lab_of: Callable[..., Lab], tmp_path: Path) -> Callable[..., Sweep]:
+    """`sweep_on(3, trials=8)`: a lab of three PCs, of which a sweep can be started."""
+
+    def new(pcs: int, trials: int) -> Sweep:
+        return Sweep(lab_of(pcs, shared=[tmp_path]), tmp_path, trials)
+
+    return new
+
+
+SCHEDULERS = {"none": [], "asha": [3], "hyperband": [3]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_trials_of_a_pc_that_is_drained_go_on_elsewhere_and_it_may_come_back(
+    scheduler: str, sweep_on: Callable[..., Sweep]
+) -> None:
+    sweep = sweep_on(3, trials=8)
+    sweep.set_up(sweep.others)
+    sweep.start("--scheduler", scheduler)
+    leaver = sweep.others[0]
+    moving = sweep.wait_for_work_on(leaver)
+    began = time.time()
+    said = leaver.run(PYTHON, "-m", "sweeps.pcs", "drain", timeout_s=90).stdout
+    print(f"MEASURED drain ({scheduler}): {time.time() - began:.1f} s: {said}")
+    assert "raylet" not in leaver.run("ps", "-A").stdout
+    assert len(nodes(sweep.head)) == 2
+    sweep.wait_until_moved(moving, began, f"drain, {scheduler}")
+    sweep.join(leaver)
+    began = time.time()
+    sweep.wait_for_work_on(leaver)
+    print(f"MEASURED back ({scheduler}): work after {time.time() - began:.1f} s")
+    record = sweep.end()
+    check_whole(record, 8, SCHEDULERS[scheduler], 9, brackets=scheduler == "hyperband")
+    assert sweep.trained_twice() == 0
+    assert not any(trial.notices for trial in record.trials)
