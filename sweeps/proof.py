@@ -6,6 +6,7 @@ import platform
 import uuid
 from typing import TYPE_CHECKING
 
+from sweeps import asking
 from sweeps.storage import Storage, StorageError, new_name
 from training.values import UserError
 from training.words import count
@@ -45,30 +46,13 @@ def on_every_pc(plan: Plan) -> None:
     Raises:
         UserError: the PCs that can't use it, and why.
     """
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
     try:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
-    task = ray.remote(_fault)
-    asked = {}
-    for node in ray.nodes():
-        if node["Alive"]:
-            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            there = task.options(num_cpus=0, max_retries=0, scheduling_strategy=here)
-            pc = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            asked[there.remote(storage, name, text)] = pc
-    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=MOST_S)
-    faults = {asked[one]: f"no answer within {MOST_S} s" for one in silent}
-    for one in answered:
-        try:
-            if fault := ray.get(one):
-                faults[asked[one]] = fault
-        except ray.exceptions.RayError as error:
-            faults[asked[one]] = str(error).strip().splitlines()[-1]
+    answers = asking.answers(asking.begin(asking.living(), _fault, storage, name, text), MOST_S)
+    faults = {node.name: fault for node, each in answers.items() if (fault := each.fault or each.said)}
     try:
         storage.remove_note(name)
     except OSError as error:
@@ -76,7 +60,7 @@ def on_every_pc(plan: Plan) -> None:
     if faults:
         lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(faults.items()))
         raise UserError(
-            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(asked)} can't use it:\n{lines}"
+            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(answers)} can't use it:\n{lines}"
         )
 
 

@@ -1,0 +1,91 @@
+"""Ask all PCs of the cluster the same, at the same time: by a small task on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Node:
+    """A PC of the cluster, as Ray knows it."""
+
+    id: str
+    hostname: str
+    address: str
+    cpus: int
+    gpus: int
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.hostname} ({self.address})"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a PC: what it said, or why it said nothing."""
+
+    said: Any = None
+    fault: str = ""
+    is_there: bool = True
+    """False: it has left meanwhile."""
+
+
+def living() -> list[Node]:
+    """The PCs of the cluster that this process is connected to."""
+    import ray
+
+    return [
+        Node(
+            node["NodeID"],
+            node["NodeManagerHostname"],
+            node["NodeManagerAddress"],
+            int(node["Resources"].get("CPU", 0)),
+            int(node["Resources"].get("GPU", 0)),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def here() -> str:
+    """The node on which this process runs."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def begin(nodes: Sequence[Node], question: Callable[..., Any], *arguments: Any) -> dict[Any, Node]:
+    """Run a function on each PC, without any resource; what will be answered, to who does."""
+    import ray
+
+    task = ray.remote(question)
+    return {
+        task.options(num_cpus=0, max_retries=0, scheduling_strategy=on(node.id)).remote(*arguments): node
+        for node in nodes
+    }
+
+
+def on(node: str) -> Any:
+    """Says to Ray: on this PC and on no other."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def answers(asked: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, Answer]:
+    """What they said; a PC that says nothing in time is at fault."""
+    import ray
+
+    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
+    found = {asked[one]: Answer(fault=f"no answer within {timeout_s:g} s") for one in silent}
+    alive = {node.id for node in living()}
+    for one in answered:
+        try:
+            found[asked[one]] = Answer(ray.get(one))
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            found[asked[one]] = Answer(fault=reason, is_there=asked[one].id in alive)
+    return found
