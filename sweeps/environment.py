@@ -7,32 +7,87 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from sweeps import asking
 from sweeps.cluster import Cluster
-from training.words import command
+from training.words import command, count
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
+DRIVER, HARDWARE = "gpu driver", "hardware"
+MOST_S = 120
+"""That a PC may take to say what it has."""
+
+Has = Mapping[str, str]
+"""What a PC runs trials with: `python`, the packages, DRIVER, each with its version; and HARDWARE."""
 
 
-def note(folder: Path, offered: Cluster) -> None:
-    """Add this run to the environment.txt of a sweep."""
+def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
+    """Add this run to the environment.txt of a sweep; where PCs of a cluster differ, say so."""
+    pcs = of_every_pc() if in_cluster else {}
+    if different := differences(pcs):
+        print("warning    PCs differ, so the same params may score otherwise there:", flush=True)
+        print("".join(f"             {line}\n" for line in different), flush=True)
     with (folder / "environment.txt").open("a", encoding="utf-8") as file:
-        file.write(describe(offered) + "\n")
+        file.write(describe(offered) + "".join(_line(pc, has) for pc, has in pcs.items()) + "\n")
+
+
+def of_every_pc() -> dict[str, Has | None]:
+    """What each PC of the cluster runs trials with, asked at the same time; None of one that does not say."""
+    answers = asking.answers(asking.begin(asking.living(), of_this_pc), MOST_S)
+    return {node.name: answer.said for node, answer in sorted(answers.items(), key=lambda one: one[0].name)}
+
+
+def of_this_pc() -> Has:
+    """What this PC runs trials with."""
+    gpus = [line.split(", ") for line in _gpus()]
+    drivers = sorted({words[1] for words in gpus if len(words) > 1})
+    names = "".join(f", {name}" for name in sorted({words[0] for words in gpus}))
+    hardware = f"{count(os.cpu_count() or 0, 'CPU')}, {_memory_gb():.1f} GiB{names}"
+    return {**versions(), **({DRIVER: " and ".join(drivers)} if drivers else {}), HARDWARE: hardware}
+
+
+def differences(pcs: Mapping[str, Has | None]) -> list[str]:
+    """A line for each thing that is of several versions, as `torch 2.13.0 (2 PCs), 2.12.1 (pc3)`.
+
+    Hardware may differ, and a PC without a GPU has no driver.
+    """
+    lines = [f"{pc} did not say what it runs with" for pc, has in pcs.items() if has is None]
+    said = {pc: has for pc, has in pcs.items() if has is not None}
+    for name in dict.fromkeys(name for has in said.values() for name in has if name != HARDWARE):
+        owners: dict[str, list[str]] = {}
+        for pc, has in said.items():
+            if name in has:
+                owners.setdefault(has[name], []).append(pc)
+        if len(owners) > 1:
+            commonest, *others = sorted(owners, key=lambda version: -len(owners[version]))
+            many = len(owners[commonest])
+            first = count(many, "PC") if many > 1 else owners[commonest][0]
+            texts = [f"{commonest} ({first})", *(f"{one} ({', '.join(owners[one])})" for one in others)]
+            lines.append(f"{name} {', '.join(texts)}")
+    return lines
+
+
+def _line(pc: str, has: Has | None) -> str:
+    words = "did not say what it has" if has is None else ", ".join(f"{name} {has[name]}" for name in has)
+    return f"{'pc':<10} {pc}: {words}\n"
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def describe(offered: Cluster) -> str:
     """Time, command, versions, commit and hardware of a run, a line each."""
-    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("command", command("sweeps.run", *sys.argv[1:])),
         *versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),
-        ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {memory_gb:.1f} GiB"),
+        ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {_memory_gb():.1f} GiB"),
         ("cluster", offered.size),
         *[("gpu", line) for line in _gpus()],
     ]

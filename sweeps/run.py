@@ -98,7 +98,7 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
         if address is not None:
             proof.on_every_pc(plan)
         data.prepare(plan.models)
-        environment.note(plan.folder, offered)
+        environment.note(plan.folder, offered, in_cluster=address is not None)
         resume.begin_run(plan, record)
         notice.begin()
         end = engine.fit(plan, record, offered)
