@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from training import raw
+from training import checksums, raw
+from training.checksums import Facts
 from training.raw import Item
 from training.values import UserError
 
@@ -95,15 +96,15 @@ def test_what_was_read_before_ctrl_c_is_remembered(
     items, memory = found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json"
     read: list[Path] = []
 
-    def hashed(path: Path, of_file: Callable[[Path], raw.Facts] = raw._hash) -> raw.Facts:
+    def hashed(path: Path, of_file: Callable[[Path], Facts] = checksums._hash) -> Facts:
         if len(read) == 2:
             raise KeyboardInterrupt
         read.append(path)
         return of_file(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(raw, "READERS", 1)
-        patched.setattr(raw, "_hash", hashed)
+        patched.setattr(checksums, "READERS", 1)
+        patched.setattr(checksums, "_hash", hashed)
         with pytest.raises(KeyboardInterrupt):
             raw.with_checksums(items, memory)
     assert set(json.loads(memory.read_text())) == {str(path) for path in read}
@@ -113,8 +114,8 @@ def test_what_was_read_is_written_down_now_and_then(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembered: list[int] = []
-    monkeypatch.setattr(raw, "REMEMBER_S", -1)
-    monkeypatch.setattr(raw, "_remember", lambda _, facts: remembered.append(len(facts)))
+    monkeypatch.setattr(checksums, "REMEMBER_S", -1)
+    monkeypatch.setattr(checksums, "remember", lambda _, facts: remembered.append(len(facts)))
     raw.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
     assert remembered == [1, 2, 3, 3]
 

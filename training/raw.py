@@ -1,37 +1,18 @@
-"""The raw files of a trainable: which there are, and what they hold, as checksums.
-
-A checksum is remembered with the file's path, size and time of change: gigabytes that did not change are
-not read twice.
-"""
+"""The raw files of a trainable: which there are, and what they hold, as checksums."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import durable
-from training.bar import Bar
+from training import checksums
 from training.values import DATA_DIR_VARIABLE, UserError
 from training.words import count
-
-TICK_S = 2
-"""A file that changed so short a time ago may change again without another time of change."""
-REMEMBER_S = 30
-"""What was read is written down so often: even a power cut loses little of it."""
-READERS = 4
-"""Files that are read at once."""
-
-Facts = tuple[int, int, str]
-"""Size in bytes, time of change in ns, sha256."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
         more = [f"... and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
     return [
-        Item(split, path.relative_to(above).as_posix(), path, _stat(path).st_size, "")
+        Item(split, path.relative_to(above).as_posix(), path, checksums.stat(path).st_size, "")
         for split, paths in files.items()
         if paths
         for above in [_above(paths)]
@@ -105,73 +86,7 @@ def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
         items: raw files.
         memory: file of checksums that are known.
     """
-    known = _read(memory)
-    facts = {item.path: _known(item.path, known) for item in items}
-    facts |= _hashed([path for path, fact in facts.items() if fact is None], memory)
+    facts = checksums.of((item.path for item in items), memory, "Reading raw files")
     return [
-        Item(item.split, item.name, item.path, fact[0], fact[2])
-        for item in items
-        if (fact := facts[item.path]) is not None
+        Item(item.split, item.name, item.path, facts[item.path][0], facts[item.path][2]) for item in items
     ]
-
-
-def _hashed(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
-    """What the files hold; it is remembered, whatever ends the reading."""
-    total = sum(_stat(path).st_size for path in paths)
-    found: dict[Path, Facts] = {}
-    remembered = time.monotonic()
-    with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(READERS) as readers:
-        waiting = {readers.submit(_hash, path): path for path in paths}
-        try:
-            for done in as_completed(waiting):
-                found[waiting[done]] = done.result()
-                bar.add(found[waiting[done]][0])
-                if time.monotonic() - remembered > REMEMBER_S:
-                    _remember(memory, found)
-                    remembered = time.monotonic()
-        finally:  # Ctrl-C, or one that can't be read: those that wait are not read any more
-            readers.shutdown(wait=False, cancel_futures=True)
-            _remember(memory, found)
-    return found
-
-
-def _hash(path: Path) -> Facts:
-    try:
-        before = _stat(path)
-        with path.open("rb") as content:
-            return before.st_size, before.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
-
-
-def _stat(path: Path) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:  # it was there when it was listed
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
-
-
-def _known(path: Path, known: Mapping[str, Sequence[Any]]) -> Facts | None:
-    now = _stat(path)
-    fact = known.get(str(path))
-    if fact is None or tuple(fact[:2]) != (now.st_size, now.st_mtime_ns):
-        return None
-    return now.st_size, now.st_mtime_ns, str(fact[2])
-
-
-def _read(memory: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(memory.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
-    """What else is known stays, also what another process has learned meanwhile, mostly."""
-    old_enough = (time.time() - TICK_S) * 1e9
-    new = {str(path): fact for path, fact in found.items() if fact[1] < old_enough}
-    if new:
-        with contextlib.suppress(OSError):  # a full disk, say: they are read again the next time
-            memory.parent.mkdir(parents=True, exist_ok=True)
-            durable.write(memory, json.dumps({**_read(memory), **new}))
