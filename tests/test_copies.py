@@ -1,0 +1,244 @@
+"""Prepared data on another PC, as two folders: copied whole, gone on with, mended, and refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import fill_up
+from training import copies
+from training.copies import CannotCopy, Original
+from training.prepared import DataSet
+from training.raw import Item
+from training.shards import MANIFEST, Manifest, columns_of, write_shard
+
+PIECE = 5_000
+ROWS = 300
+OLD = (1_000_000_000, 1_000_000_000)
+
+
+class Cut(Exception):
+    """The cable, say."""
+
+
+class Source:
+    """Reads the original in pieces, and counts; in what it gives something may go wrong."""
+
+    def __init__(self, original: Original, folder: Path) -> None:
+        self.folder = folder
+        self.given: dict[str, int] = {}
+        self.cut_after = 10**9
+        self.flips: list[str] = []
+        """Files of which a byte arrives as another, each time that it stands here once."""
+
+    def __call__(self, file: str, offset: int) -> Iterator[memoryview]:
+        content = bytearray((self.folder / file).read_bytes())
+        if file in self.flips:
+            self.flips.remove(file)
+            content[-100] ^= 1
+        for begin in range(offset, len(content), PIECE):
+            piece = memoryview(content)[begin : begin + PIECE]
+            if sum(self.given.values()) + len(piece) > self.cut_after:
+                raise Cut
+            self.given[file] = self.given.get(file, 0) + len(piece)
+            yield piece
+
+
+@pytest.fixture
+def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Original:
+    """A data set of three files on another PC; this one has none."""
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "theirs"))
+    item = Item("train", "a", tmp_path / "raw" / "a", 1, "0")
+    data_set = DataSet("mine", "my_project.mine", {}, (item,), "code")
+    splits, columns = {}, {}
+    for number, split in enumerate(("train", "val")):
+        values = np.random.default_rng(number).integers(0, 255, (ROWS, 100), np.uint8)
+        rows = {"image": values, "label": np.arange(ROWS)}
+        columns = columns_of(rows)
+        count = 2 - number
+        splits[split] = [
+            write_shard(data_set.folder, f"{split}-{n}.parquet", rows, columns) for n in range(count)
+        ]
+    Manifest(columns=columns, splits=splits, fingerprint=data_set.key).write(data_set.folder)
+    for path in data_set.folder.iterdir():
+        os.utime(path, OLD)
+    described = Original.of(data_set)
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "ours"))
+    return described
+
+
+@pytest.fixture
+def source(original: Original) -> Source:
+    """Of the original, whose folder this PC does not see from now on."""
+    hidden = Path(original.folder).with_name("hidden")
+    Path(original.folder).rename(hidden)
+    return Source(original, hidden)
+
+
+def is_whole(original: Original, source: Source) -> bool:
+    here, there = original.target, source.folder
+    assert sorted(path.name for path in here.iterdir()) == sorted(path.name for path in there.iterdir())
+    return all((here / path.name).read_bytes() == path.read_bytes() for path in there.iterdir())
+
+
+def shards_of(original: Original) -> dict[str, int]:
+    return {file.name: file.size_bytes for file in original.files if file.name != MANIFEST}
+
+
+def test_it_is_copied_once_and_then_known(original: Original, source: Source) -> None:
+    assert copies.find(original) is None
+    assert copies.missing_bytes(original) == original.size_bytes
+    told: list[int] = []
+    assert copies.bring(original, source, told.append) == original.target
+    assert is_whole(original, source)
+    assert source.given == shards_of(original)
+    assert sum(told) == sum(source.given.values())
+    assert copies.find(original) == original.target
+    assert copies.missing_bytes(original) == 0
+    copies.bring(original, source)
+    assert source.given == shards_of(original), "nothing is fetched again"
+
+
+def test_what_was_copied_is_not_even_read_again(original: Original, source: Source) -> None:
+    copies.bring(original, source)
+    shard = original.target / "train-0.parquet"
+    content = bytearray(shard.read_bytes())
+    content[-100] ^= 1
+    shard.write_bytes(content)
+    os.utime(shard, ns=(OLD[1] * 10**9, OLD[1] * 10**9))  # as it is known by
+    assert copies.find(original) == original.target
+
+
+def test_one_that_this_pc_sees_in_its_folder_is_used_where_it_lies(original: Original) -> None:
+    assert copies.find(original) == Path(original.folder)
+    assert copies.is_shared(original)
+    assert copies.missing_bytes(original) == 0
+    assert not original.target.exists()
+
+
+def test_a_copy_made_by_hand_in_the_same_place_is_taken_for_its_checksums(
+    original: Original, source: Source
+) -> None:
+    shutil.copytree(source.folder, original.folder)
+    assert copies.find(original) == Path(original.folder)
+    (Path(original.folder) / "val-0.parquet").write_bytes((source.folder / "train-0.parquet").read_bytes())
+    assert copies.find(original) is None
+    assert copies.is_shared(original), "of its size"
+    shutil.rmtree(original.folder)
+    assert not copies.is_shared(original)
+
+
+@pytest.mark.parametrize("cut_after", [1, 2 * PIECE, 40_000, 80_000])
+def test_a_copy_that_is_cut_goes_on_where_it_was(cut_after: int, original: Original, source: Source) -> None:
+    source.cut_after = cut_after
+    with pytest.raises(Cut):
+        copies.bring(original, source)
+    assert copies.find(original) is None
+    assert not (original.target / MANIFEST).exists()
+    there = sum(source.given.values())
+    assert copies.missing_bytes(original) == original.size_bytes - there
+    source.cut_after = 10**9
+    copies.bring(original, source)
+    assert source.given == shards_of(original), "no byte twice"
+    assert is_whole(original, source)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut off", "removed", "manifest"])
+def test_a_copy_that_is_broken_is_mended_file_by_file(
+    damage: str, original: Original, source: Source
+) -> None:
+    copies.bring(original, source)
+    source.given.clear()
+    broken = original.target / (MANIFEST if damage == "manifest" else "train-1.parquet")
+    content = bytearray(broken.read_bytes())
+    content[-100] ^= 1
+    broken.unlink() if damage == "removed" else broken.write_bytes(
+        content if damage in ("flipped", "manifest") else content[:-1]
+    )
+    assert copies.find(original) is None
+    copies.bring(original, source)
+    assert source.given == ({} if damage == "manifest" else {broken.name: broken.stat().st_size})
+    assert is_whole(original, source)
+
+
+def test_a_byte_that_is_flipped_on_the_way_is_fetched_again(original: Original, source: Source) -> None:
+    source.flips = ["val-0.parquet"]
+    copies.bring(original, source)
+    assert source.given["val-0.parquet"] == 2 * shards_of(original)["val-0.parquet"]
+    assert is_whole(original, source)
+
+
+def test_an_original_that_is_damaged_is_named(original: Original, source: Source) -> None:
+    source.flips = ["val-0.parquet"] * 2
+    with pytest.raises(CannotCopy, match=r"val-0.parquet arrived 2 times .*/theirs/mine-\w+, is damaged"):
+        copies.bring(original, source)
+    assert not (original.target / MANIFEST).exists()
+    copies.bring(original, source)
+    assert is_whole(original, source)
+
+
+def test_part_of_another_file_is_no_beginning(original: Original, source: Source) -> None:
+    original.target.mkdir(parents=True)
+    for name, length in (("train-0", PIECE), ("train-1", 10**6)):
+        (original.target / f".{name}.parquet.part").write_bytes(bytes(length))
+    copies.bring(original, source)
+    assert is_whole(original, source)
+
+
+def test_a_disk_without_room_is_told_before_anything_is_copied(
+    original: Original, source: Source, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(small_disk / "ours"))
+    others = fill_up(small_disk, leave=50_000)
+    needed = rf"the disk of {small_disk}/ours has no room: \d+ kB needed, 4\d.* kB free"
+    with pytest.raises(CannotCopy, match=needed):
+        copies.missing_bytes(original)
+    with pytest.raises(CannotCopy, match=needed):
+        copies.bring(original, source)
+    assert source.given == {}
+    others.unlink()
+    copies.bring(original, source)
+    assert is_whole(original, source)
+
+
+def test_a_disk_that_others_fill_meanwhile_is_named(
+    original: Original, source: Source, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(small_disk / "ours"))
+    filled: list[Path] = []
+
+    def told(_: int) -> None:
+        if not filled:
+            filled.append(fill_up(small_disk))
+
+    with pytest.raises(CannotCopy, match=rf"the disk of {small_disk}/ours is full"):
+        copies.bring(original, source, told)
+    assert copies.find(original) is None
+    filled[0].unlink()
+    copies.bring(original, source)
+    assert is_whole(original, source)
+
+
+def test_a_place_that_may_not_be_written_is_named(
+    original: Original, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "file" / "ours"))
+    with pytest.raises(CannotCopy, match=r"/file/ours: Not a directory"):
+        copies.bring(original, source)
+
+
+def test_two_that_want_it_at_once_copy_it_once(original: Original, source: Source) -> None:
+    threads = [threading.Thread(target=copies.bring, args=(original, source)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert source.given == shards_of(original)
+    assert is_whole(original, source)
