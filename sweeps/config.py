@@ -83,6 +83,10 @@ class SweepConfig:
     submit: bool = False
     """With --address: run the sweep on the head of the cluster, as a Ray job that outlives this terminal."""
 
+    data: Literal["copy", "shared"] = "copy"
+    """With --address: how prepared data reaches the PCs: copied to the disk of each, once, or read where it
+    lies, in a folder that all share."""
+
     confirm: int = 0
     """New seeds with which the best trials are trained again when the search has ended; their mean says which
     is the best. 0: none."""
@@ -177,6 +181,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "time_budget_hours",
         "address",
         "submit",
+        "data",
     ),
     "Failures and checkpoints": (
         "max_failures",

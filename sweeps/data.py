@@ -69,13 +69,9 @@ def keys(model: Model) -> dict[str, str]:
     }
 
 
-def folders(models: Sequence[Model]) -> dict[tuple[str, tuple[Knob, ...]], str]:
-    """Trainable and values of its PREPARE_KNOBS to the folder of the data."""
-    return {
-        (model.name, tuple(each.knobs.values())): str(each.folder)
-        for model in models
-        for each in model.prepared
-    }
+def by_knobs(models: Sequence[Model]) -> dict[tuple[str, tuple[Knob, ...]], DataSet]:
+    """Trainable and values of its PREPARE_KNOBS to the data."""
+    return {(model.name, tuple(each.knobs.values())): each for model in models for each in model.prepared}
 
 
 def prepare(models: Sequence[Model]) -> None:

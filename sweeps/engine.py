@@ -14,7 +14,7 @@ from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps import cluster, confirm, data, names_only, placement
+from sweeps import cluster, confirm, names_only, placement, supplying
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -57,7 +57,7 @@ def job_of(plan: Plan) -> Job:
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
-        prepared=data.folders(plan.models),
+        prepared=supplying.of_trials(plan),
     )
 
 

@@ -48,6 +48,8 @@ def check(config: SweepConfig) -> list[str]:
 
 def _faults_of_address(config: SweepConfig) -> list[str]:
     address = config.address or ""
+    if not address and config.data != SweepConfig.data:
+        return ["--data: only with --address; on one PC data is read where it lies"]
     if not config.submit:
         wrong = f"--address {address}: give HOST:6379, or auto (or http://HOST:8265 with --submit)"
         return [wrong] if "://" in address else []

@@ -6,6 +6,7 @@ did; 1, no trial finished; 2, a mistake in what was asked; 130, Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -86,18 +87,19 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from training import imports
 
     with imports.uncollected():
-        from sweeps import cluster, dashboard, data, ending, engine, environment, notify, proof, resume
+        from sweeps import cluster, dashboard, ending, engine, environment, notify, proof, resume, supplying
         from sweeps.loggers._following import following
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan),
         cluster.connect(plan.config, code) as offered,
         following(plan, record),
+        contextlib.ExitStack() as last,
     ):
         print(offered.describe(), flush=True)
         if address is not None:
             proof.on_every_pc(plan)
-        data.prepare(plan.models)
+        last.enter_context(supplying.prepared(plan))
         environment.note(plan.folder, offered, in_cluster=address is not None)
         resume.begin_run(plan, record)
         notice.begin()

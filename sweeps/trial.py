@@ -32,6 +32,7 @@ from ray import tune
 from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
 from sweeps.storage import Storage, StorageError
+from sweeps.supply import Say, Supply
 from training import checkpoints, imports, plugins
 from training.config import CannotTrain, FitConfig, PCUnfit
 from training.values import Knob
@@ -60,14 +61,15 @@ class Job:
     """Times that a trial which raised is tried again."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
-    prepared: Mapping[tuple[str, tuple[Knob, ...]], str] = field(default_factory=dict)
-    """Trainable and values of its PREPARE_KNOBS to the folder of prepared data, which all PCs must see."""
+    prepared: Mapping[tuple[str, tuple[Knob, ...]], Supply] = field(default_factory=dict)
+    """Trainable and values of its PREPARE_KNOBS to how a PC comes by the prepared data."""
 
-    def data_of(self, trainable: str, module: Any, params: Any) -> Path | None:
-        """The folder of the prepared data of these params; None for a trainable that has none."""
+    def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
+        """The folder on this PC of the prepared data of these params, and `say` is told where it had to be
+        copied first; None for a trainable that has none. Raises PCUnfit where this PC can't have it."""
         values = tuple(getattr(params, knob) for knob in getattr(module, "PREPARE_KNOBS", ()))
-        folder = self.prepared.get((trainable, values))
-        return None if folder is None else Path(folder)
+        supply = self.prepared.get((trainable, values))
+        return None if supply is None else supply.here(say)
 
 
 class SweepTrial(tune.Trainable):
@@ -190,7 +192,7 @@ class SweepTrial(tune.Trainable):
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
-        data = self._job.data_of(self._trainable, module, params)
+        data = self._job.data_of(self._trainable, module, params, self._notices.append)
         self._fit = self._fitting.Fit(module, params, self._fit_config, checkpoint, prepared=data)
         step = greenlet.getcurrent().parent
         known = self._fit.last_epoch

@@ -70,7 +70,9 @@ SHARED = (
     *(
         f"training.{name}"
         for name in (
+            "bar",
             "config",
+            "copies",
             "costs",
             "checkpoints",
             "imports",

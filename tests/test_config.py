@@ -40,6 +40,7 @@ CHANGED = SweepConfig(
     max_concurrent=3,
     time_budget_hours=1.5,
     address="10.0.0.1:6379",
+    data="shared",
     max_failures=2,
     checkpoint_epochs=4,
     confirm=2,

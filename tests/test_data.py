@@ -149,7 +149,7 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     config = SweepConfig(trainable="digits_mlp", results_dir=str(tmp_path), gpus_per_trial=0, min_free_gb=0.0)
     plan = make_plan(config)
     assert plan.models[0].prepared == ()
-    assert data.folders(plan.models) == {}
+    assert data.by_knobs(plan.models) == {}
     data.prepare(plan.models)
 
 

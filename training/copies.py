@@ -18,6 +18,7 @@ from typing import Any
 
 from training import checksums, durable, prepared, shards
 from training.checkpoints import disk_is_full
+from training.config import PCUnfit
 from training.prepared import DataSet
 from training.shards import Manifest
 from training.values import UserError
@@ -31,7 +32,7 @@ BLOCK_BYTES = 2**22
 """That are read at once."""
 
 
-class CannotCopy(Exception):
+class CannotCopy(PCUnfit):
     """Why this PC can't have the data, in a line."""
 
 

@@ -1,0 +1,168 @@
+"""Before a sweep starts on a cluster: the data that its trials need is made whole on every PC."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweeps import asking, data
+from sweeps.asking import Node
+from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
+from training import copies
+from training.bar import Bar
+from training.config import PCUnfit
+from training.copies import Original
+from training.values import Knob, UserError
+from training.words import count, duration, size
+
+if TYPE_CHECKING:
+    from sweeps.plan import Plan
+
+READS = 8
+"""Pieces that are read from the disk at a time, for all PCs."""
+LOOK_S = 0.5
+"""Between two looks at how far the PCs are."""
+Raw = tuple[str, str, Mapping[str, Knob]]
+"""A trainable whose data is not prepared: its name, its module path, knobs that stand still."""
+
+
+def of_trials(plan: Plan) -> dict[tuple[str, tuple[Knob, ...]], Supply]:
+    """Trainable and values of its PREPARE_KNOBS to how a PC comes by the data."""
+    sets = data.by_knobs(plan.models)
+    if plan.config.address is None:
+        return {key: Lies(each.folder) for key, each in sets.items()}
+    kind = Copied if plan.config.data == "copy" else Shared
+    return {key: kind(Original.of(each), platform.node()) for key, each in sets.items()}
+
+
+@contextlib.contextmanager
+def prepared(plan: Plan) -> Iterator[None]:
+    """Prepare what is not prepared yet, and make it whole on each PC; then hand it out to those that join.
+
+    Raises:
+        CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
+        UserError: PCs that can't have it, or that lack raw data which is not prepared, and why.
+    """
+    data.prepare(plan.models)
+    if plan.config.address is None:
+        yield
+        return
+    supplies = list(of_trials(plan).values())
+    nodes = [node for node in asking.living() if node.cpus >= plan.config.cpus_per_trial]
+    raw = [
+        (model.name, model.module.__name__, dict(model.space.fixed))
+        for model in plan.models
+        if not model.prepared
+    ]
+    if supplies:
+        print(f"Looking for the prepared data on {count(len(nodes), 'PC')} ...", flush=True)
+    lacking = _looked(nodes, supplies, raw)
+    if not supplies or plan.config.data == "shared":
+        yield
+        return
+    reader = _start_reader(supplies)
+    if lacking:
+        _copy(reader, lacking, supplies)
+    yield
+    del reader  # with which its process ends
+
+
+def _looked(nodes: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw]) -> dict[Node, int]:
+    """PCs to the bytes that they lack.
+
+    Raises:
+        UserError: PCs that can't have them.
+    """
+    answers = asking.answers(asking.begin(nodes, _look, supplies, raw), None)
+    if supplies:
+        _refuse({node: each.fault for node, each in answers.items() if each.is_there})
+    said = {node: each.said for node, each in answers.items() if not each.fault}
+    _refuse({node: fault for node, (_, fault) in said.items()})
+    return {node: missing for node, (missing, _) in said.items() if missing}
+
+
+def _look(supplies: Sequence[Supply], raw: Sequence[Raw]) -> tuple[int, str]:
+    """On a PC: the bytes that it lacks, and why it can't have them or can't train on its own data."""
+    from training import plugins, prepared
+
+    try:
+        for name, path, fixed in raw:
+            module = plugins.load(path)
+            prepared.describe_data(name, module, module.Params(**fixed))
+        missing = 0
+        for supply in supplies:
+            if isinstance(supply, Copied):
+                missing += copies.missing_bytes(supply.original)
+            else:
+                supply.here(print)
+    except (PCUnfit, UserError) as error:
+        return 0, str(error)
+    return missing, ""
+
+
+def _start_reader(supplies: Sequence[Supply]) -> Any:
+    import ray
+
+    folders = [supply.original.folder for supply in supplies if isinstance(supply, Copied)]
+    actor: Any = ray.remote(Reader)
+    return actor.options(
+        name=READER,
+        num_cpus=0,
+        max_concurrency=READS,
+        max_restarts=-1,
+        max_task_retries=-1,
+        scheduling_strategy=asking.on(asking.here()),
+    ).remote(folders)
+
+
+def _copy(reader: Any, lacking: Mapping[Node, int], supplies: Sequence[Supply]) -> None:
+    """To all PCs that lack something, at the same time."""
+    import ray
+
+    asked = asking.begin(list(lacking), _bring, supplies)
+    began = time.monotonic()
+    waiting = list(asked)
+    done = 0
+    with Bar("Copying data", sum(lacking.values()), unit="B") as bar:
+        while waiting:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
+            got = ray.get(reader.got.remote())
+            now = sum(got.values())
+            rate = size(now / (time.monotonic() - began))
+            shares = [f"{n.hostname} {100 * got.get(n.id, 0) // lacking[n]} %" for n in lacking]
+            bar.add(now - done, f"{rate}/s, {', '.join(shares)}")
+            done = now
+    answers = asking.answers(asked, None)
+    _refuse({node: answer.fault or answer.said[2] for node, answer in answers.items() if answer.is_there})
+    for node, answer in answers.items():
+        if not answer.is_there:
+            print(f"data       {node.name} has left meanwhile", flush=True)
+            continue
+        got_bytes, seconds, _ = answer.said
+        rate = size(got_bytes / max(seconds, 1e-3))
+        print(
+            f"data       {size(got_bytes)} copied to {node.name} in {duration(seconds)}, {rate}/s", flush=True
+        )
+
+
+def _bring(supplies: Sequence[Supply]) -> tuple[int, float, str]:
+    """On a PC: bytes that were copied to it, seconds, and why it can't have the others."""
+    began, got = time.monotonic(), 0
+    try:
+        for supply in supplies:
+            if isinstance(supply, Copied):
+                got += supply.bring()
+    except PCUnfit as error:
+        return got, time.monotonic() - began, str(error)
+    return got, time.monotonic() - began, ""
+
+
+def _refuse(faults: Mapping[Node, str]) -> None:
+    """The one place where PCs that can't have the data are refused."""
+    found = {node.name: fault for node, fault in faults.items() if fault}
+    if found:
+        lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(found.items()))
+        raise UserError(f"{count(len(found), 'PC')} of {len(faults)} can't have the data:\n{lines}")
