@@ -18,6 +18,7 @@ from benchmarks import (
     _loaders,
     _measure,
     _plain,
+    cluster,
     data_path,
     digits_cnn,
     fit_overhead,
@@ -296,7 +297,30 @@ def test_what_is_on_by_default_is_among_the_switches() -> None:
         assert model in inner_loop.SWITCHES[without].models
 
 
-@pytest.mark.parametrize("name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop", "search"])
+def test_a_cluster_is_timed_from_the_first_wave_to_the_last_but_one() -> None:
+    """Two slots, a trial every 10 s in each; the first wave and the last do not count."""
+    ends = [100.0, 100.0, 110.0, 110.0, 120.0, 120.0, 200.0, 300.0]
+    assert cluster.trials_per_hour(ends, slots=2) == 3600 * 4 / 20
+
+
+def test_a_cluster_is_compared_with_one_pc_of_the_same_repeat() -> None:
+    rates = {(1, 0): 100.0, (1, 1): 50.0, (1, 2): 80.0, (4, 0): 360.0, (4, 1): 190.0, (4, 2): 320.0}
+    runs = [
+        {"arm": "sleeping", "pcs": pcs, "slots": 16 * pcs, "repeat": repeat, "trials_per_hour": rate,
+         "percent_of_ideal": 90.0}
+        for (pcs, repeat), rate in rates.items()
+    ]  # fmt: skip
+    one, four = cluster.summary(runs)
+    assert (one["efficiency_percent"], four["efficiency_percent"]) == (100.0, 95.0)
+    assert four["trials_per_hour"] == 320.0
+    assert cluster.goals([one, four])[0].line() == "sleeping_efficiency_percent 95.00 (goal >= 90.0) met"
+    assert cluster.goals([])[0].value is None
+    assert "95" in cluster.describe([one, four]).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop", "search", "cluster"]
+)
 def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
     code = (
         f"import sys\nfrom benchmarks.{name} import main\n"

@@ -1,0 +1,191 @@
+"""How a sweep scales with PCs: `python -m benchmarks.cluster`
+
+PCs are network namespaces of this machine (`tests/lab.py`), each with a Ray of its own, joined by a network:
+root, and the programs of the tests of several PCs, are needed. Two kinds of trials, none of them pruned:
+
+  fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
+  sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 2 s, so
+               that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
+
+Trials per hour count from the moment that as many trials as there are slots have ended (all processes are
+warm by then) to the same number of trials before the last end. Efficiency is that rate per slot, as a share
+of the rate per slot of one PC; `of ideal`, for trials that sleep, as a share of what sleeping alone allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _measure
+from benchmarks._measure import Goal
+from tests import lab
+from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes
+
+EPOCHS = 3
+GOAL_PERCENT = 90.0
+ARMS: dict[str, dict[str, Any]] = {
+    "fashion_cnn": {"trainable": "fashion_cnn", "search-space": "benchmarks.cluster_space"},
+    "sleeping": {"trainable": "benchmarks.sleeper", "search-space": "benchmarks.trivial_space"},
+}
+KNOBS = {"fashion_cnn": "rows=2000", "sleeping": "epoch_s={epoch_s}"}
+TOKEN = {"RAY_AUTH_MODE": "token"}
+
+Run = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.waves < 3:
+        parser.error(f"--waves {asked.waves}: at least 3, the first and the last are not counted")
+    if (why := lab.why_not()) is not None:
+        print(f"error: {why}", file=sys.stderr)
+        return 2
+    rounds = {
+        "fashion_cnn": [(pcs, 1) for pcs in asked.pcs],
+        "sleeping": [(pcs, asked.slots) for pcs in asked.sleeping_pcs],
+    }
+    runs: list[Run] = []
+    for repeat in range(asked.repeats):
+        for arm, sizes in rounds.items():
+            for pcs, slots in _measure.in_turn(sizes, repeat):
+                runs.append({"repeat": repeat, **one_sweep(arm, pcs, slots, asked)})
+                print(f"{arm}, repeat {repeat + 1}: {_words(runs[-1])}", flush=True)
+    medians = summary(runs)
+    print(describe(medians), flush=True)
+    _measure.write("cluster", {"runs": runs, "medians": medians}, goals(medians))
+    return 0
+
+
+def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
+    """A sweep on a cluster of its own: so many PCs with so many slots each."""
+    from sweeps.record import Record
+
+    busy, trials = _measure.busy_cores(), asked.waves * pcs * slots
+    with tempfile.TemporaryDirectory(prefix="cluster-") as base:
+        folder = Path(base) / "lab"
+        folder.mkdir()
+        with lab.made(folder, shared=[Path(base)]) as made:
+            address = _start_ray(made.add(pcs), slots)
+            flags = {
+                **ARMS[arm], "params": KNOBS[arm].format(epoch_s=asked.epoch_s), "searcher": "random",
+                "scheduler": "none", "num-trials": trials, "max-epochs": EPOCHS, "cpus-per-trial": 1,
+                "results-dir": base, "name": "sweep", "address": address,
+            }  # fmt: skip
+            words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+            done = made.pcs[0].run(PYTHON, "-m", "sweeps.run", *words, check=False, timeout_s=3600)
+            if done.returncode != 0:
+                raise RuntimeError(done.stdout[-3000:])
+        record = Record.read(Path(base) / "sweep")
+    ends = sorted(trial.end for trial in record.trials if trial.end is not None)
+    per_hour = trials_per_hour(ends, pcs * slots)
+    ideal = 3600 * pcs * slots / (EPOCHS * asked.epoch_s)
+    return {
+        "arm": arm, "pcs": pcs, "slots": pcs * slots, "trials": trials, "trials_per_hour": per_hour,
+        "percent_of_ideal": 100 * per_hour / ideal if arm == "sleeping" else None,
+        "busy_before": round(busy, 2),
+    }  # fmt: skip
+
+
+def trials_per_hour(ends: Sequence[float], slots: int) -> float:
+    """From when each trial ended, in order: warm, and with no slot empty."""
+    first, last = slots - 1, len(ends) - slots - 1
+    return 3600 * (last - first) / (ends[last] - ends[first])
+
+
+def summary(runs: Sequence[Run]) -> list[Run]:
+    """Medians over the repeats; each repeat is compared with its own single PC, under the same load."""
+    rows = []
+    for arm, pcs in dict.fromkeys((run["arm"], run["pcs"]) for run in runs):
+        mine, alone = _of(runs, arm, pcs), _of(runs, arm, 1)
+        shares = [
+            100 * (many["trials_per_hour"] / many["slots"]) / (one["trials_per_hour"] / one["slots"])
+            for many, one in zip(mine, alone, strict=False)
+        ]
+        ideal = [run["percent_of_ideal"] for run in mine if run["percent_of_ideal"] is not None]
+        rows.append(
+            {
+                "arm": arm,
+                "pcs": pcs,
+                "slots": mine[0]["slots"],
+                "trials_per_hour": _measure.median([run["trials_per_hour"] for run in mine]),
+                "efficiency_percent": _measure.median(shares),
+                "percent_of_ideal": _measure.median(ideal),
+            }
+        )
+    return rows
+
+
+def describe(medians: Sequence[Run]) -> str:
+    return _measure.table(
+        ("trials", "PCs", "slots", "trials/h", "efficiency %", "of ideal %"),
+        [
+            (
+                row["arm"],
+                str(row["pcs"]),
+                str(row["slots"]),
+                _measure.number(row["trials_per_hour"], 0),
+                _measure.number(row["efficiency_percent"], 0),
+                _measure.number(row["percent_of_ideal"], 0),
+            )
+            for row in medians
+        ],
+    )
+
+
+def goals(medians: Sequence[Run]) -> list[Goal]:
+    """The largest cluster counts."""
+    sleeping = [row for row in medians if row["arm"] == "sleeping"]
+    value = max(sleeping, key=lambda row: int(row["pcs"]))["efficiency_percent"] if sleeping else None
+    return [Goal("sleeping_efficiency_percent", value, ">=", GOAL_PERCENT)]
+
+
+def _start_ray(pcs: Sequence[lab.PC], slots: int) -> str:
+    """A head and the others; its address."""
+    small = (f"--num-cpus={slots}", "--object-store-memory=100000000", "--disable-usage-stats")
+    head, *others = pcs
+    address = f"{head.address}:6379"
+    for pc in pcs:
+        give_token(pc)
+    head.run(RAY, "start", "--head", "--include-dashboard=false", *small, env=TOKEN, timeout_s=120)
+    for pc in others:
+        pc.run(RAY, "start", f"--address={address}", *small, env=TOKEN, timeout_s=120)
+    lab.wait_until(lambda: len(nodes(head)) == len(pcs), "all PCs", 120)
+    return address
+
+
+def _of(runs: Sequence[Run], arm: str, pcs: int) -> list[Run]:
+    return [run for run in runs if (run["arm"], run["pcs"]) == (arm, pcs)]
+
+
+def _words(run: Run) -> str:
+    return (
+        f"{run['pcs']} PCs, {run['slots']} slots, {run['trials_per_hour']:,.0f} trials/h of {run['trials']} "
+        f"({run['busy_before']:.1f} cores busy before)"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--pcs", type=int, nargs="*", default=[1, 2, 3], help=f"cores here: {cores}")
+    parser.add_argument("--sleeping-pcs", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--slots", type=int, default=16, help="of each PC, for trials that sleep")
+    parser.add_argument("--epoch-s", type=float, default=2.0, help="that a trial sleeps in each epoch")
+    parser.add_argument("--waves", type=int, default=6, help="trials of each slot, 3 at least")
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
