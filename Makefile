@@ -16,7 +16,7 @@ MLFLOW := .venv/.mlflow-installed
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-.PHONY: sweep test test-all bench lint data faces mlflow clean
+.PHONY: sweep test test-all test-slurm bench lint data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
@@ -28,6 +28,11 @@ test: data
 test-all: test
 	$(BIN)/python -m pytest -m slow
 
+# A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server. The last
+# run is kept in tests/slurm.log.
+test-slurm: $(DONE)
+	$(BIN)/python -m pytest -v tests/test_slurm.py | tee tests/slurm.log
+
 # On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
 # with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
 bench: $(DONE)
@@ -37,6 +42,7 @@ bench: $(DONE)
 	$(BIN)/python -m benchmarks.inner_loop
 	$(BIN)/python -m benchmarks.data_path
 	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.cluster
 
 lint: $(DONE)
 	$(BIN)/ruff check .
