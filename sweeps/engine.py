@@ -102,7 +102,7 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
     searcher.slots = placement.slots(plan.config, offered.pcs)
-    watch = _watch(plan.config, offered, searcher)
+    watch = _watch(plan.config, record, offered, phase)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
         plan.config,
@@ -138,7 +138,7 @@ class Watch:
     quarantine: Quarantine
 
 
-def _watch(config: SweepConfig, offered: cluster.Cluster, searcher: RecordSearcher) -> Watch | None:
+def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase) -> Watch | None:
     """None on a PC by itself: it is all there is."""
     if config.address is None:
         return None
@@ -146,13 +146,18 @@ def _watch(config: SweepConfig, offered: cluster.Cluster, searcher: RecordSearch
     roster = Roster(ray.nodes)
 
     def count() -> None:
-        searcher.slots = placement.most(config, roster.pcs, gpus)
+        phase.searcher.slots = placement.most(config, roster.pcs, gpus)
 
-    searcher.is_of_cluster = True
+    def holds_one() -> bool:
+        return placement.most(config, roster.staying, gpus) > 0
+
+    def say(number: int, text: str) -> None:
+        phase.reporter.say(text)
+        record.notice(number, text)
+
+    phase.searcher.is_of_cluster = True
     mover = Mover(roster, count)
-    return Watch(
-        roster, mover, Quarantine(roster, mover, lambda: placement.most(config, roster.staying, gpus) > 0)
-    )
+    return Watch(roster, mover, Quarantine(roster, mover, holds_one, say))
 
 
 def _tuner(

@@ -45,8 +45,8 @@ class PCs(Protocol):
     def moved(self) -> Counter[int]:
         """Times that a trial was taken off a PC."""
 
-    def leave_out(self, trial: Trial, reason: str) -> str | None:
-        """Place nothing more on the PC of a trial; what to say of it, or None: the sweep is to end."""
+    def leave_out(self, trial: Trial, reason: str) -> bool:
+        """Place nothing more on the PC of a trial; False: the sweep is to end."""
 
 
 class RecordKeeper(Callback):
@@ -187,14 +187,9 @@ class RecordKeeper(Callback):
 
     def _goes_on_elsewhere(self, trial: Trial, reason: str) -> bool:
         """Leave out the PC on which a trial can't go on, and begin it again; False: the sweep is to end."""
-        number = trial.config["number"]
-        said = self._pcs.leave_out(trial, reason) if self._pcs else None
-        if said is None or self._begin_again is None or not self._begin_again(number):
+        if self._pcs is None or self._begin_again is None or not self._pcs.leave_out(trial, reason):
             return False
-        if said:
-            self._say(said)
-            self._record.notice(number, said)
-        return True
+        return self._begin_again(trial.config["number"])
 
     def _was_left_behind(self, number: int) -> bool:
         """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""

@@ -13,6 +13,9 @@ from sweeps.moving import Mover
 from sweeps.roster import Roster
 from sweeps.trial import SAVE_FAULT
 
+MOST_UNSAVED = 2
+"""Checkpoints in a row that a PC may fail to write while others write theirs."""
+
 
 class Quarantine(Callback):
     """Decides whether a fault is of a PC, or of what all PCs use.
@@ -21,11 +24,16 @@ class Quarantine(Callback):
     found its checkpoints and data, or wrote a checkpoint.
     """
 
-    def __init__(self, roster: Roster, mover: Mover, holds_one: Callable[[], bool]) -> None:
+    def __init__(
+        self, roster: Roster, mover: Mover, holds_one: Callable[[], bool], say: Callable[[int, str], None]
+    ) -> None:
         self._roster = roster
         self._mover = mover
         self._holds_one = holds_one
+        self._say = say
         self._begun: set[int] = set()
+        self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
+        """Ray's id of a PC to its trials without a checkpoint, and why, since the last one that it wrote."""
         self._in_doubt = ""
         """Who was left out last, while no other has been seen to work since."""
 
@@ -46,35 +54,42 @@ class Quarantine(Callback):
             self._worked(trial)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Who writes a checkpoint works."""
-        saved = trial.latest_checkpoint_result
-        if saved is not None and SAVE_FAULT not in saved.metrics:
-            self._worked(trial)
+        """Who writes a checkpoint works; who did not, again and again, while that one did, can't."""
+        saved, node = trial.latest_checkpoint_result, self._mover.node_of(trial)
+        if saved is None or not node:
+            return
+        if (fault := saved.metrics.get(SAVE_FAULT)) is not None:
+            if fault["is_of_storage"]:
+                self._unsaved.setdefault(node, []).append((trial, fault["reason"]))
+            return
+        self._worked(trial)
+        self._unsaved.pop(node, None)
+        for other, faults in list(self._unsaved.items()):
+            if len(faults) >= MOST_UNSAVED and not self._roster.is_left_out(other):
+                number, reason = faults[-1][0].config["number"], faults[-1][1]
+                if said := self._roster.leave_out(other, f"no checkpoint can be written there: {reason}"):
+                    self._say(number, said)
 
-    def leave_out(self, trial: Trial, reason: str) -> str | None:
-        """Place nothing more on the PC where a trial met a fault; what to say of it.
+    def leave_out(self, trial: Trial, reason: str) -> bool:
+        """Place nothing more on the PC where a trial met a fault.
 
-        None: the sweep is to end, for that PC is the head, or the only one that is left, or the fault is not
+        False: the sweep is to end, for that PC is the head, or the only one that is left, or the fault is not
         of a PC.
         """
         node = self._mover.node_of(trial)
-        if node in self._roster.away and self._roster.is_left_out(node):
-            return ""  # another trial there has said so
+        if self._roster.is_left_out(node):
+            return True  # another trial there has said so
         said = None if self._in_doubt else self._roster.leave_out(node, reason)
         if said is None or not self._holds_one():
-            return None
+            return False
         self._in_doubt = node
-        return said
+        self._say(trial.config["number"], said)
+        return True
 
     @property
     def moved(self) -> Counter[int]:
         """Times that a trial was taken off a PC: no failure of its own."""
         return self._mover.moved
-
-    @property
-    def so_far(self) -> str:
-        """The PCs that are left out, and why; "" where none is."""
-        return "".join(f"; before that {pc}: {why}" for pc, why in self._roster.left_out.items())
 
     def _worked(self, trial: Trial) -> None:
         if (node := self._mover.node_of(trial)) and node not in self._roster.away:

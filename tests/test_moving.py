@@ -44,12 +44,17 @@ class Sweep:
             self.join(pc)
 
     def join(self, pc: PC) -> None:
-        before = len(nodes(self.head))
         if pc in self.rays:  # what a drain leaves of `ray start --block`
             pc.signal(self.rays[pc], signal.SIGTERM)
-            self.rays[pc].wait(timeout=30)
+            self.rays[pc].wait(timeout=60)
         self.rays[pc] = join(pc, self.address, **self.environment)
-        wait_until(lambda: len(nodes(self.head)) > before, f"{pc.name} to join", timeout_s=120)
+
+        def is_there() -> bool:
+            if self.rays[pc].poll() is not None:  # again, as its unit has it
+                self.rays[pc] = join(pc, self.address, **self.environment)
+            return pc.address in nodes(self.head)
+
+        wait_until(is_there, f"{pc.name} to join", timeout_s=240)
 
     def start(self, *more: str) -> None:
         new = [
@@ -76,7 +81,7 @@ class Sweep:
     def on(self, pc: PC) -> list[TrialRow]:
         return [trial for trial in self.live if trial.place["pc"] == pc.name]
 
-    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 90) -> TrialRow:
+    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 240) -> TrialRow:
         def at_work() -> bool:
             assert self.driver is not None
             assert self.driver.poll() is None, self.said.read_text()
@@ -118,7 +123,8 @@ def sweep_on(lab_of: Callable[..., Lab], tmp_path: Path) -> Callable[..., Sweep]
     return new
 
 
-SCHEDULERS = {"none": [], "asha": [3], "hyperband": [3]}
+SCHEDULERS = {"none": (4, []), "asha": (4, [3]), "hyperband": (5, [3])}
+"""To how many trials, and the rungs."""
 
 
 @pytest.mark.slow
@@ -126,7 +132,8 @@ SCHEDULERS = {"none": [], "asha": [3], "hyperband": [3]}
 def test_trials_of_a_pc_that_is_drained_go_on_elsewhere_and_it_may_come_back(
     scheduler: str, sweep_on: Callable[..., Sweep]
 ) -> None:
-    sweep = sweep_on(3, trials=8)
+    trials, rungs = SCHEDULERS[scheduler]
+    sweep = sweep_on(2, trials=trials)
     sweep.set_up(sweep.others)
     sweep.start("--scheduler", scheduler)
     leaver = sweep.others[0]
@@ -135,13 +142,35 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere_and_it_may_come_back(
     said = leaver.run(PYTHON, "-m", "sweeps.pcs", "drain", timeout_s=90).stdout
     print(f"MEASURED drain ({scheduler}): {time.time() - began:.1f} s: {said}")
     assert "raylet" not in leaver.run("ps", "-A").stdout
-    assert len(nodes(sweep.head)) == 2
+    assert nodes(sweep.head) == [sweep.head.address]
     sweep.wait_until_moved(moving, began, f"drain, {scheduler}")
     sweep.join(leaver)
     began = time.time()
     sweep.wait_for_work_on(leaver)
     print(f"MEASURED back ({scheduler}): work after {time.time() - began:.1f} s")
     record = sweep.end()
-    check_whole(record, 8, SCHEDULERS[scheduler], 9, brackets=scheduler == "hyperband")
+    check_whole(record, trials, rungs, 9, brackets=scheduler == "hyperband")
     assert sweep.trained_twice() == 0
     assert not any(trial.notices for trial in record.trials)
+
+
+@pytest.mark.slow
+def test_a_pc_whose_disk_is_full_is_left_out_by_name_and_its_trials_move(
+    sweep_on: Callable[..., Sweep],
+) -> None:
+    sweep = sweep_on(2, trials=4)
+    sweep.set_up(sweep.others)
+    sweep.start("--scheduler", "none", "--checkpoint-epochs", "1", "--keep-checkpoints", "4")
+    (full,) = sweep.others
+    moving = sweep.wait_for_work_on(full)
+    began = time.time()
+    full.run("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(sweep.folder / "checkpoints"))
+    sweep.wait_until_moved(moving, began, "full disk")
+    record = sweep.end()
+    check_whole(record, 4, [], 9)
+    (notice,) = {line for trial in record.trials for line in trial.notices if "trains no more" in line}
+    assert notice.startswith(f"{full.name} ({full.address}) trains no more in this run: no checkpoint can be")
+    assert notice.endswith("the disk is full")
+    assert sweep.said.read_text().count("trains no more") == 1
+    since = record.trials[moving.number].epochs[len(moving.epochs)].time + 60
+    assert not [trial for trial in record.trials if trial.place["pc"] == full.name and trial.start > since]

@@ -1,0 +1,92 @@
+"""Who of a cluster's PCs trains, and which PC a drain means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeps.cluster import PC
+from sweeps.pcs.drain import choose
+from sweeps.roster import LOOK_EVERY_S, Roster
+from training.values import UserError
+
+
+def node(number: int, is_head: bool = False, **more: Any) -> dict[str, Any]:
+    """As Ray lists it."""
+    resources = {"CPU": 2.0, "GPU": 1.0, **({"node:__internal_head__": 1.0} if is_head else {})}
+    return {
+        "NodeID": f"id{number}",
+        "NodeManagerHostname": f"pc{number}",
+        "NodeManagerAddress": f"10.0.0.{number}",
+        "Alive": True,
+        "Resources": resources,
+        **more,
+    }
+
+
+class Cluster:
+    """A cluster that answers as Ray does, and a clock."""
+
+    def __init__(self) -> None:
+        self.nodes = [node(0, is_head=True), node(1), node(2)]
+        self.leaving: dict[str, float] = {}
+        self.now = 0.0
+        self.roster = Roster(lambda: self.nodes, lambda: self.leaving, lambda: self.now)
+
+    def look(self) -> bool:
+        self.now += LOOK_EVERY_S
+        return self.roster.look()
+
+
+def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
+    cluster = Cluster()
+    assert not cluster.look()
+    assert cluster.roster.pcs == [PC(2, 1)] * 3
+    cluster.nodes.append(node(3))
+    assert not cluster.roster.look(), "it was just asked"
+    assert cluster.look()
+    assert len(cluster.roster.pcs) == 4
+    cluster.leaving = {"id1": 17.0}
+    assert cluster.look()
+    assert (len(cluster.roster.pcs), len(cluster.roster.staying)) == (3, 4)
+    cluster.nodes[1]["Alive"], cluster.leaving = False, {}
+    assert cluster.look()
+    assert (len(cluster.roster.pcs), cluster.roster.away) == (3, frozenset())
+
+
+def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
+    cluster = Cluster()
+    assert cluster.roster.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
+    assert cluster.roster.away == {"id2"}
+    cluster.nodes[2] = node(2, NodeID="new")
+    cluster.look()
+    assert cluster.roster.away == {"new"}
+    assert cluster.roster.is_left_out("new")
+    assert len(cluster.roster.staying) == 2
+
+
+def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:
+    roster = Cluster().roster
+    assert roster.leave_out("id0", "no room") is None
+    assert roster.leave_out("", "no room") is None
+    assert not roster.away
+
+
+@pytest.mark.parametrize(("given", "found"), [("pc1", "id1"), ("10.0.0.2", "id2"), (None, "id2")])
+def test_a_drain_finds_the_pc_by_name_by_address_or_as_this_one(given: str | None, found: str) -> None:
+    assert choose([node(0, is_head=True), node(1), node(2)], given, here="id2")["NodeID"] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("pc0", "pc0 is the head, without which the cluster ends"),
+        ("pcl1", "pcl1: no PC of the cluster; there are pc0, pc1, twin, twin.*pc1"),
+        ("twin", r"twin: 2 PCs have that name; give an address of 10\.0\.0\.4, 10\.0\.0\.5"),
+    ],
+)
+def test_a_drain_refuses_the_head_and_who_is_not_one_pc(given: str, why: str) -> None:
+    twins = [node(number, NodeManagerHostname="twin") for number in (4, 5)]
+    with pytest.raises(UserError, match=why):
+        choose([node(0, is_head=True), node(1), *twins], given, here="id1")
