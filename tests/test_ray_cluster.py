@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
 
+from sweeps.pcs import away
 from tests import cluster_of_pcs, lab
 from tests.cluster_of_pcs import CLUSTER_FILE, PYTHON, RAY, nodes, set_up
 from tests.conftest import ROOT
@@ -37,7 +41,27 @@ def test_all_that_starts_a_ray_asks_for_the_token() -> None:
     started = settings["head_start_ray_commands"] + settings["worker_start_ray_commands"]
     started = [command for command in started if "ray start" in command]
     assert len(started) == 2
-    assert all(command.startswith("RAY_AUTH_MODE=token ") for command in started)
+    assert all("RAY_AUTH_MODE=token " in command.partition("ray start")[0] for command in started)
+
+
+def test_the_head_starts_no_ray_on_a_pc_that_was_drained(tmp_path: Path) -> None:
+    """The command that it gives to a PC, with a mark and a `ray` of ours."""
+    command = yaml.safe_load(FILE.read_text())["worker_start_ray_commands"][-1]
+    assert str(away.MARK) in command
+    mark, started, ray = tmp_path / "mark", tmp_path / "started", tmp_path / "ray"
+    ray.write_text(f"#!/bin/sh\ntouch {started}\n")
+    ray.chmod(0o755)
+    line = command.replace(str(away.MARK), str(mark))
+
+    def is_started() -> bool:
+        started.unlink(missing_ok=True)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(["sh", "-c", line], check=True, env={"PATH": path, "RAY_HEAD_IP": "10.0.0.1"})
+        return started.exists()
+
+    assert is_started()
+    mark.touch()
+    assert not is_started()
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import pytest
 from sweeps import comparison, environment, flags, folder, registry, report, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
-from sweeps.pcs import check, down, faults, status
+from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import describe, make_plan
 from tests.searched import peak, searched
@@ -228,6 +228,10 @@ def test_a_command_for_pcs_is_one(name: str, words: str, tmp_path: Path) -> None
         searched(tmp_path, "NAME", peak(0.03), num_trials=1)
         address, shown = status.parse([word.replace("results", str(tmp_path)) for word in arguments])
         assert (address, shown) == ("auto", tmp_path / "NAME")
+    elif name == "drain":
+        assert drain.parse(arguments) == (None, "auto", drain.TIMEOUT_S)
+    elif name == "back":
+        assert not arguments
     else:
         file = check.parse(arguments)[0] if name == "check" else down.parse(arguments)
         assert len(file.pcs) == 4
@@ -235,6 +239,11 @@ def test_a_command_for_pcs_is_one(name: str, words: str, tmp_path: Path) -> None
 
 def test_the_readme_shows_commands_for_pcs() -> None:
     assert {name for name, _ in PCS} == set(COMMANDS_FOR_PCS)
+
+
+def test_the_readme_says_how_long_a_drain_waits() -> None:
+    assert f"`--timeout-s` ({drain.TIMEOUT_S:g})" in README
+    assert f"has not within {drain.GRACE_S:g} s behind the deadline" in README
 
 
 def test_the_readme_shows_what_the_check_prints() -> None:
