@@ -70,10 +70,13 @@ class SweepConfig:
     reduction_factor: int = 3
     """One trial of so many goes on at each rung; the next rung is so many times later."""
 
+    workers_per_trial: int = 1
+    """Workers that train each trial together, on as many GPUs, of one PC or of several."""
     cpus_per_trial: int = 1
-    """CPU cores, and PyTorch threads, of a trial."""
+    """CPU cores, and PyTorch threads, of a trial; of several workers each has so many."""
     gpus_per_trial: float | None = None
-    """GPUs of a trial; 0.5 puts two trials on one (default: 1 where there is a GPU, else 0)."""
+    """GPUs of a trial; 0.5 puts two trials on one; of several workers each has so many, 1 at most (default: 1
+    where there is a GPU, else 0)."""
     max_concurrent: int | None = None
     """Trials at a time (default: as many as the resources hold)."""
     time_budget_hours: float | None = None
@@ -175,6 +178,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Pruning": ("scheduler", "max_epochs", "grace_epochs", "reduction_factor"),
     "Confirmation": ("confirm", "confirm_top"),
     "Resources": (
+        "workers_per_trial",
         "cpus_per_trial",
         "gpus_per_trial",
         "max_concurrent",
@@ -207,6 +211,7 @@ MINIMUM: dict[str, float] = {
     "reduction_factor": 2,
     "confirm": 0,
     "confirm_top": 1,
+    "workers_per_trial": 1,
     "cpus_per_trial": 1,
     "gpus_per_trial": 0,
     "max_concurrent": 1,

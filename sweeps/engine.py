@@ -47,6 +47,7 @@ def job_of(plan: Plan) -> Job:
         mode=config.mode or "max",
         precision=config.precision,
         strategy=config.strategy,
+        num_nodes=config.workers_per_trial,
         compile=config.compile,
         seed=config.seed,
         threads=config.cpus_per_trial,

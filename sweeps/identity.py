@@ -34,7 +34,7 @@ WITHOUT_EFFECT = frozenset(
 )
 """Where a sweep runs, what it keeps there, what its ranges and earlier trials were made of, and what comes
 after the search: its results do not depend on it."""
-SCORING = ("metric", "mode", "precision", "strategy", "compile", "max_epochs")
+SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
 """Settings that decide what a trial scores at an epoch; a learning rate may depend on the last one."""
 NOT_SCORING = ("ray", "optuna")
 """Packages that no score depends on, of those whose versions are noted."""
@@ -65,7 +65,9 @@ def _of(plan: Plan, model: Model) -> str:
 
 def settings(config: SweepConfig) -> dict[str, Any]:
     """The settings that results depend on."""
-    without = OF_ONE_RUN | WITHOUT_EFFECT
+    # Records of older versions do not have it, and were made by one.
+    alone = {"workers_per_trial"} if config.workers_per_trial == 1 else set()
+    without = OF_ONE_RUN | WITHOUT_EFFECT | alone
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in without}
 
 

@@ -40,6 +40,8 @@ class Process:
     is_saved: bool = False
     """Whether a checkpoint of what its trial has trained was written, since it is to go."""
     node: str = ""
+    nodes: frozenset[str] = frozenset()
+    """Where all workers of its trials are."""
     group: Any = None
 
     def locate(self) -> bool:
@@ -47,6 +49,8 @@ class Process:
         if not self.node and ray.wait([self.stands], timeout=0)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
                 self.node, self.group = ray.get(self.stands)
+                held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
+                self.nodes = frozenset({self.node, *held.values()})
         return bool(self.node)
 
     @property
@@ -77,7 +81,7 @@ class Mover(Callback):
             process = self._processes[handle] = Process(handle, handle.stands.remote(), trial)
         process.trial, process.idle_since, process.is_saved = trial, None, False
         process.away_then = self._roster.away
-        if process.node in process.away_then:
+        if process.nodes & process.away_then:
             self._end(process)
 
     def on_trial_result(
@@ -100,12 +104,13 @@ class Mover(Callback):
         if not self._roster.away:
             return
         for process in list(self._processes.values()):
-            if process.locate() and process.node in self._roster.away and self._may_end(process):
+            if process.locate() and process.nodes & self._roster.away and self._may_end(process):
                 self._end(process)
 
     def is_away(self, trial: Trial) -> bool:
         """Whether the PC that a trial trains on is to be left."""
-        return self.node_of(trial) in self._roster.away
+        process = self._of(trial)
+        return process is not None and process.locate() and bool(process.nodes & self._roster.away)
 
     def node_of(self, trial: Trial) -> str:
         """Ray's id of the PC that a trial trains on; "" where that is not known."""
@@ -120,8 +125,9 @@ class Mover(Callback):
             now = time.monotonic()
             process.idle_since = process.idle_since or now
             return now > process.idle_since + IDLE_S
-        is_late = 0 < self._roster.deadlines.get(process.node, 0) < time.time()
-        return process.is_saved or is_late or process.node in process.away_then
+        ends_at = [self._roster.deadlines.get(node, 0) for node in process.nodes]
+        is_late = any(0 < time_s < time.time() for time_s in ends_at)
+        return process.is_saved or is_late or bool(process.nodes & process.away_then)
 
     def _end(self, process: Process) -> None:
         """Give its place back, with which Ray ends it: where Tune keeps it for later, it holds its place."""

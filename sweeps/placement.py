@@ -17,33 +17,51 @@ if TYPE_CHECKING:
 def of_trial(
     config: SweepConfig, pcs: Sequence[PC], away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
-    """The resources of a trial, as Tune asks Ray for them; `away` are PCs that it must not stand on."""
+    """The resources of a trial, as Tune asks Ray for them: a bundle for each worker, all placed or none;
+    `away` are PCs that none must stand on."""
     from sweeps.places import Place
 
-    return Place({"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}, away)
+    bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}
+    return Place([bundle] * config.workers_per_trial, away)
 
 
 def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
-    """Trials that run at a time: a trial stands on one PC, and a share of a GPU on one GPU.
+    """Trials that run at a time: a worker stands on one PC, a share of a GPU on one GPU, the workers of a
+    trial wherever there is room.
 
     Raises:
         UserError: not even one fits.
     """
-    gpus = gpus_per_trial(config, pcs)
+    gpus, workers = gpus_per_trial(config, pcs), config.workers_per_trial
+    if workers > 1 and gpus not in (0, 1):
+        raise UserError(
+            f"--gpus-per-trial {gpus:g}: each of {workers} workers (--workers-per-trial) computes on one GPU "
+            "of its own; give 1, or 0"
+        )
     fitting = most(config, pcs, gpus)
     if fitting < 1:
         here = "; ".join(f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}" for pc in pcs)
+        takes = f"{count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')}"
+        if workers == 1:
+            raise UserError(
+                f"a trial takes {takes} (--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
+            )
         raise UserError(
-            f"a trial takes {count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')} "
-            f"(--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
+            f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial); "
+            f"there is room for {_room(config, pcs, gpus)}: {here}"
         )
     return fitting
 
 
 def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     """Trials that run at a time on these PCs, each with so many GPUs; 0 where none fits."""
-    fitting = sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
+    fitting = _room(config, pcs, gpus) // config.workers_per_trial
     return min(fitting, config.max_concurrent or fitting)
+
+
+def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
+    """Workers that these PCs hold."""
+    return sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
 
 
 def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:

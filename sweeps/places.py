@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ray.tune import PlacementGroupFactory
@@ -21,8 +21,8 @@ class Place(PlacementGroupFactory):
     the same object, which knows who is away now.
     """
 
-    def __init__(self, bundle: Mapping[str, float], away: Callable[[], Collection[str]]) -> None:
-        super().__init__([dict(bundle)])
+    def __init__(self, bundles: Sequence[Mapping[str, float]], away: Callable[[], Collection[str]]) -> None:
+        super().__init__([dict(bundle) for bundle in bundles])
         self._key = next(_COUNTER)
         self._away = away
         _HERE[self._key] = self
@@ -33,7 +33,8 @@ class Place(PlacementGroupFactory):
     def to_placement_group(self) -> PlacementGroup:
         """Ask for one."""
         away = sorted(self._away())
-        where = [{"ray.io/node-id": f"!in({','.join(away)})"}] if away else None
+        elsewhere = [{"ray.io/node-id": f"!in({','.join(away)})"}] * len(self.bundles)
+        where = elsewhere if away else None
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
         return group
 

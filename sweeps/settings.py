@@ -76,6 +76,12 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     if faults:
         reason = "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep."
         raise UserError("\n".join([*faults, reason]))
+    workers, then = now["workers_per_trial"], before.get("workers_per_trial", 1)
+    if workers != then:
+        raise UserError(
+            f"--workers-per-trial {workers}: the sweep began with {then}. Its checkpoints are of so many, "
+            "each with its own part of them: start a new sweep, with --refine to know these trials."
+        )
 
 
 def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> list[str]:

@@ -33,6 +33,8 @@ from sweeps.points import Point
 from sweeps.reasons import failed, first_line, why_diverged
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply
+from sweeps.warm import Warm
+from sweeps.workers import Others
 from training import checkpoints, imports, plugins
 from training.config import CannotTrain, FitConfig, PCUnfit
 from training.values import Knob
@@ -85,8 +87,8 @@ class SweepTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         """Begin the first trial of this process; `job` is shared by all trials."""
         self._job: Job = shared["job"]
-        self._modules: dict[str, tuple[Any, Any]] = {}
-        self._bare: Any = None
+        self._warm = Warm(self._job.trainables)
+        self._others = Others(self._job)
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
         self._next_config: dict[str, Any] | None = config
@@ -121,7 +123,7 @@ class SweepTrial(tune.Trainable):
                 raise
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
-                failure = failed(error)
+                failure = self._others.why(failed(error), error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure["is_user_error"] or self._failures > self._job.max_failures:
@@ -135,8 +137,9 @@ class SweepTrial(tune.Trainable):
         self._save_began = time.perf_counter()
         epoch, is_last = self._reported, bool(self._last_step.get("done"))
         try:
-            self._job.storage.write(self._number, epoch, self._fit.save, self._params, is_last=is_last)
+            self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
         except StorageError as error:  # the one before it stands: the training is worth more
+            self._save_error = error if self._others.is_out_of_step else None
             self._last_step[SAVE_FAULT] = {"reason": str(error), "is_of_storage": True}
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
         except Exception as error:  # a hook of the user's
@@ -162,7 +165,7 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
 
     def _begin(self, config: dict[str, Any]) -> None:
-        self._trainable = config["trainable"]
+        self._config, self._trainable = config, config["trainable"]
         self._params = {**config["fixed"], **config["params"]}
         self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
         self._number = config["number"]
@@ -186,41 +189,27 @@ class SweepTrial(tune.Trainable):
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
-        module = self._import_once()
+        module = self._warm.module(self._trainable)
         params = module.Params(**self._params)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
             start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
         data = self._job.data_of(self._trainable, module, params, self._notices.append)
-        self._fit = self._fitting.Fit(module, params, self._fit_config, checkpoint, prepared=data)
+        gang = self._others.meet(self._config, checkpoint)
+        self._fit = fit = self._warm.fit(
+            module, params, self._fit_config, checkpoint, prepared=data, gang=gang
+        )
+        if others := self._others.are_ready():
+            self._place = {**self._place, "others": others}
         step = greenlet.getcurrent().parent
-        known = self._fit.last_epoch
-        if known is None or (step.switch(known) and not self._fit.has_ended):
-            self._fit.run(lambda epoch: bool(step.switch(epoch)))
+        known = fit.last_epoch
+        if known is None or (step.switch(known) and not fit.has_ended):
+            self._others.train(fit, lambda epoch: bool(step.switch(epoch)))
 
-    def _import_once(self) -> Any:
-        """The trainable's module. What training needs is imported once in the life of this process; here,
-        not in `setup`: a module that can't be imported is a failed trial with its reason, not a process
-        that dies. Each trainable finds the settings of PyTorch as its own import left them."""
-        if self._trainable not in self._modules:
-            with imports.uncollected():
-                self._import()
-        module, settings = self._modules[self._trainable]
-        settings.put_back()
-        return module
-
-    def _import(self) -> None:
-        import training.memory
-        import training.process
-        import training.trainer
-
-        if self._bare is None:
-            self._fitting, self._memory = training.trainer, training.memory
-            self._bare = training.process.Settings.now()
-        self._bare.put_back()
-        module = plugins.load(self._job.trainables[self._trainable])
-        self._modules[self._trainable] = (module, training.process.Settings.now())
+    def _fill(self, folder: Path) -> None:
+        assert self._fit is not None, "Tune saves after a step"
+        self._others.save(self._fit, folder)
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # EarlyStopping, say
@@ -271,8 +260,8 @@ class SweepTrial(tune.Trainable):
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None
-        if self._bare is not None:
-            self._memory.free()
+        self._others.part()
+        self._warm.free()
 
 
 def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, float]:

@@ -130,7 +130,8 @@ def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> N
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     shutil.copy(checkpoint / "weights.pt", partial / "weights.pt")
-    fit = dataclasses.replace(job_of(plan).fit, seed=run.seed)
+    workers = plan.config.workers_per_trial  # again on one PC, where no one has to start them
+    fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
     (partial / export.PARAMS_FILE).write_text(export.params_text(plan, record, run, fit))
     for path in (*partial.iterdir(), partial):
         durable.sync(path)

@@ -61,7 +61,7 @@ def start_head(pc: PC, **more: str) -> str:
         word.partition("=")[0]: word.partition("=")[2] for word in head.split() if word.startswith("RAY_")
     }
     small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
-    pc.run(RAY, "start", "--head", *small, env={**settings, **more}, timeout_s=180)
+    pc.run(RAY, "start", "--head", *small, env={**settings, **more}, timeout_s=240)
     return f"{pc.address}:6379"
 
 

@@ -35,3 +35,29 @@ def test_the_resources_of_a_trial_are_one_bundle() -> None:
     config = flags.parse(["--cpus-per-trial", "2"])
     assert placement.of_trial(config, [PC(16, 2)]).bundles == [{"CPU": 2, "GPU": 1}]
     assert placement.of_trial(config, [PC(16, 0)]).bundles == [{"CPU": 2}]
+
+
+def test_each_worker_of_a_trial_is_a_bundle_of_one_group() -> None:
+    config = flags.parse(["--workers-per-trial", "3"])
+    assert placement.of_trial(config, [PC(4, 1)]).bundles == [{"CPU": 1, "GPU": 1}] * 3
+
+
+def test_workers_of_a_trial_stand_wherever_there_is_room() -> None:
+    config = flags.parse(["--workers-per-trial", "2"])
+    assert placement.slots(config, [PC(1, 0)] * 4) == 2
+    assert placement.slots(config, [PC(1, 0)] * 3) == 1, "half a trial is none"
+    assert placement.slots(config, [PC(8, 1), PC(8, 2), PC(8, 0)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ((), r"--workers-per-trial 4: each takes 1 CPU and 0 GPUs .*; there is room for 3: 2 CPUs.*; 1 CPU"),
+        (("--cpus-per-trial", "2"), "there is room for 1"),
+        (("--gpus-per-trial", "0.5"), r"--gpus-per-trial 0.5: each of 4 workers .* one GPU of its own"),
+    ],
+)
+def test_more_workers_than_there_is_room_for_are_refused(asked: tuple[str, ...], words: str) -> None:
+    config = flags.parse(["--workers-per-trial", "4", *asked])
+    with pytest.raises(UserError, match=words):
+        placement.slots(config, [PC(2, 0), PC(1, 0)])

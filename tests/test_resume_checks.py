@@ -143,6 +143,15 @@ def test_what_the_scores_and_rungs_mean_is_never_changed(fault: str, force: bool
     sweep.refuses(rf"(?s)^{fault}\n.*{reason}", **OTHER[fault], force=force)
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_checkpoints_are_of_so_many_workers(force: bool, sweep: Sweep) -> None:
+    sweep.refuses(
+        r"^--workers-per-trial 2: the sweep began with 1\. Its checkpoints are of so many",
+        workers_per_trial=2,
+        force=force,
+    )
+
+
 def test_another_trainable_is_another_sweep(sweep: Sweep, package: str) -> None:
     sweep.refuses(
         rf"--trainable {package}\.model: the sweep began with tests\.faulty\.toy",

@@ -22,6 +22,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from training import batch_size, compiling, memory, strategy, weights
 from training.config import CannotTrain, FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
+from training.gang import Gang
 from training.prepared import build_data
 from training.profile import Meter
 from training.weights import WEIGHTS_FILE
@@ -53,6 +54,7 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to go on from; None to start.
         prepared: the folder of the prepared data, for a trainable that has its data prepared.
+        gang: of this worker, where others train with it that are there already; they must have met.
 
     Raises:
         CannotTrain: what was asked can't run here.
@@ -66,6 +68,7 @@ class Fit:
         checkpoint: Path | None = None,
         *,
         prepared: Path | None = None,
+        gang: Gang | None = None,
     ) -> None:
         check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.config = config
@@ -78,7 +81,7 @@ class Fit:
         """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
         self.first_epoch = 0
         self.meter = Meter(config.threads)
-        self._checkpoint = checkpoint
+        self._checkpoint, self._gang = checkpoint, gang
         self._written_by = ("single", 1)
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
@@ -135,6 +138,7 @@ class Fit:
             precision=self.choice.precision,  # type: ignore[arg-type]
             strategy=strategy.build(self.choice, self._model),
             num_nodes=self.config.num_nodes,
+            plugins=[self._gang] if self._gang is not None else None,
             **self._batches(),
             callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
             enable_checkpointing=True,  # EpochEnd is the checkpoint callback: no other is added

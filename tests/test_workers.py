@@ -1,0 +1,92 @@
+"""Trials of two workers: the same training as one, pruned, paused, and whole again when a worker is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.record import Record
+from sweeps.rows import TrialRow
+from tests.conftest import Command
+from tests.faulty import pair
+from training.config import FitConfig
+
+EPOCHS = 4
+TOLERANCE = 1e-5
+"""Of a loss: two halves of a batch are summed in another order than the whole."""
+METRICS = ("train_loss", "val_loss", "val_acc")
+TWO = ("--workers-per-trial", "2", "--no-ray-dashboard", "--name", "s")
+PAIR = ("--trainable", "tests.faulty.pair", *TWO)
+FAULTS = (
+    *("--search-space", "tests.faulty.pair_faults", "--searcher", "grid", "--scheduler", "none"),
+    *("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--max-failures", "1"),
+)
+STRATEGIES = ["deepspeed_stage_2", "fsdp", "ddp"]
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def by_fault(
+    request: pytest.FixtureRequest, sweep: Command, tmp_path_factory: pytest.TempPathFactory, attempts: Path
+) -> dict[str, TrialRow]:
+    """Fault to the trial that had it, of a sweep by each strategy."""
+    for file in attempts.iterdir():
+        file.unlink()
+    folder = tmp_path_factory.mktemp("results")
+    strategy = ("--strategy", request.param)
+    done = sweep(*PAIR, *FAULTS, *strategy, "--results-dir", str(folder), timeout_s=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {str(trial.params["fault"]): trial for trial in Record.read(folder / "s").trials}
+
+
+def losses(trial: TrialRow) -> list[dict[str, float]]:
+    return [{name: each.metrics[name] for name in METRICS} for each in trial.epochs.values()]
+
+
+def alone(seed: int, folder: Path) -> list[dict[str, float]]:
+    """The same training in one process, without a sweep."""
+    from training.trainer import Fit
+
+    seen = []
+    config = FitConfig(max_epochs=EPOCHS, metric="val_loss", mode="min", seed=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOY_ATTEMPTS", str(folder))
+        Fit(pair, pair.Params(), config).run(lambda epoch: seen.append(epoch.metrics) is None)
+    return [{name: metrics[name] for name in METRICS} for metrics in seen]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["none", "flaky", "killed", "killed_first"])
+def test_two_workers_train_as_one_whatever_happens_to_one_of_them(
+    fault: str, by_fault: dict[str, TrialRow], tmp_path: Path
+) -> None:
+    trial = by_fault[fault]
+    assert (trial.status, list(trial.epochs)) == ("finished", [1, 2, 3, 4])
+    for one, other in zip(losses(trial), alone(trial.seed, tmp_path), strict=True):
+        assert one == pytest.approx(other, abs=TOLERANCE)
+
+
+@pytest.mark.slow
+def test_a_worker_is_lost_and_no_epoch_of_the_checkpoint_is_trained_again(
+    by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
+    for fault in ("killed", "killed_first", "flaky"):
+        for rank in (0, 1):
+            epochs = [epoch for epoch, _ in pair.begun(attempts, fault, rank)]
+            assert epochs == [1, 2, 3, 3, 4], f"{fault}, worker {rank}"
+
+
+@pytest.mark.slow
+def test_workers_stay_warm_as_long_as_none_is_lost(by_fault: dict[str, TrialRow], attempts: Path) -> None:
+    for rank in (0, 1):
+        quiet = {pid for fault in ("none", "flaky") for _, pid in pair.begun(attempts, fault, rank)}
+        assert len(quiet) == 1, f"worker {rank}: a failure costs no process"
+        killed = {pid for _, pid in pair.begun(attempts, "killed", rank)}
+        assert len(killed) == 2, f"worker {rank}: of a gang that lost one all are begun anew"
+
+
+@pytest.mark.slow
+def test_what_fails_one_worker_fails_the_trial_with_that_reason(by_fault: dict[str, TrialRow]) -> None:
+    trial = by_fault["raises"]
+    assert (trial.status, list(trial.epochs)) == ("failed", [1, 2])
+    assert trial.reason.startswith("RuntimeError: the last worker broke (in another worker, on ")

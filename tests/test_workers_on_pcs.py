@@ -1,0 +1,70 @@
+"""Trials of two workers on PCs of a lab: shards travel, and no trial waits with half of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.config import JOURNAL
+from sweeps.record import Record
+from sweeps.rows import TrialRow
+from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes, start_head
+from tests.conftest import ROOT
+from tests.lab import PC, Lab, wait_until
+
+TOKEN = {"RAY_AUTH_MODE": "token"}
+ENVIRONMENT = {"TOY_ATTEMPTS": "/tmp", "PYTHONPATH": str(ROOT)}
+EPOCHS = 6
+FOLDER = Path("/tmp/results/s")
+
+
+@pytest.fixture
+def pcs(lab_of: Callable[..., Lab]) -> list[PC]:
+    """Four, of one core each: room for two trials. No folder of theirs is shared."""
+    head, *others = pcs = lab_of(4).pcs
+    head.sshd()
+    address = start_head(head, **ENVIRONMENT)
+    for pc in others:
+        give_token(pc)
+        small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+        pc.run(RAY, "start", f"--address={address}", *small, env={**TOKEN, **ENVIRONMENT}, timeout_s=240)
+    wait_until(lambda: len(nodes(head)) == 4, "all to join", timeout_s=240)
+    return pcs
+
+
+def trials(head: PC) -> list[TrialRow]:
+    folder = head.path(FOLDER)
+    return list(Record.read(folder).trials) if (folder / JOURNAL).is_file() else []
+
+
+@pytest.mark.slow
+def test_two_trials_lose_a_worker_each_and_what_is_left_is_room_for_one(pcs: list[PC]) -> None:
+    """Each would hold a core and wait for ever for the other's: they end one after the other."""
+    head = pcs[0]
+    pair = ("--trainable", "tests.faulty.pair", "--search-space", "tests.faulty.pair_rates")
+    sweep = head.start(
+        *(PYTHON, "-m", "sweeps.run", "--address", "auto", *pair, "--workers-per-trial", "2"),
+        *("--precision", "bf16-mixed", "--searcher", "grid", "--scheduler", "none"),
+        *("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--params", "epoch_s=2"),
+        *("--storage", f"sftp://{head.address}/tmp/store", "--min-free-gb", "0"),
+        *("--results-dir", str(FOLDER.parent), "--name", FOLDER.name),
+        env={**TOKEN, **ENVIRONMENT},
+    )
+
+    def both_train() -> bool:
+        assert sweep.poll() is None, sweep.communicate()[0]
+        return [len(trial.epochs) >= 2 for trial in trials(head)] == [True, True]
+
+    wait_until(both_train, "both trials to train", timeout_s=600)
+    gangs = [{trial.place["pc"], *trial.place["others"]} for trial in trials(head)]
+    assert gangs[0].isdisjoint(gangs[1])
+    for gang in gangs:
+        lost = next(pc for pc in pcs[1:] if pc.name in gang)
+        lost.power_cut()
+    said, _ = sweep.communicate(timeout=600)
+    assert sweep.returncode == 0, said
+    for trial in trials(head):
+        assert (trial.status, list(trial.epochs)) == ("finished", list(range(1, EPOCHS + 1)))
+    assert "from its start" not in said, "each goes on from its shards"
