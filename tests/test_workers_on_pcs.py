@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,10 +29,16 @@ def pcs(lab_of: Callable[..., Lab]) -> list[PC]:
     address = start_head(head, **ENVIRONMENT)
     for pc in others:
         give_token(pc)
-        small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
-        pc.run(RAY, "start", f"--address={address}", *small, env={**TOKEN, **ENVIRONMENT}, timeout_s=240)
+        wait_until(functools.partial(joins, pc, address), f"{pc.name} to join", timeout_s=240)
     wait_until(lambda: len(nodes(head)) == 4, "all to join", timeout_s=240)
     return pcs
+
+
+def joins(pc: PC, address: str) -> bool:
+    """Whether it does; Ray gives a start up after 30 s, on a PC that has much to do."""
+    small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    command = (RAY, "start", f"--address={address}", *small)
+    return pc.run(*command, env={**TOKEN, **ENVIRONMENT}, timeout_s=120, check=False).returncode == 0
 
 
 def trials(head: PC) -> list[TrialRow]:
