@@ -76,7 +76,7 @@ class Shared:
 
         if not copies.is_shared(self.original):
             raise PCUnfit(
-                f"{self.original.folder} is not as it is on {self.pc}: share it, or give --data copy"
+                f"{self.original.folder} is not there as on {self.pc}: share it, or give --data copy"
             )
         return Path(self.original.folder)
 

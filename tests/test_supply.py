@@ -35,7 +35,7 @@ class Cluster:
         self.clips = Clips(shared)
         self.clips.add("a", ROWS)
         self.clips.add("v", VAL_ROWS, split="val")
-        self.clips.code("space.py", "from ray import tune\n\nSPACE = {'lr': tune.loguniform(0.001, 0.1)}\n")
+        self.clips.code("space.py", "from ray import tune\n\nSPACE = {'lr': tune.loguniform(1e-9, 1e-8)}\n")
         self.address = start_head(self.head)
         for worker in self.workers:
             give_token(worker)
@@ -89,7 +89,7 @@ def copy_on(pc: PC) -> Path:
 
 def copied(said: str) -> dict[str, float]:
     """PC to megabytes that were copied to it before the sweep."""
-    found = re.findall(r"^data +([\d.]+) MB copied to (pc\d) \(.* in .*/s\)$", said, flags=re.M)
+    found = re.findall(r"^data +([\d.]+) MB copied to (pc\d) \(.* in .*/s$", said, flags=re.M)
     return {pc: float(megabytes) for megabytes, pc in found}
 
 
