@@ -81,7 +81,7 @@ class Sweep:
     def on(self, pc: PC) -> list[TrialRow]:
         return [trial for trial in self.live if trial.place["pc"] == pc.name]
 
-    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 240) -> TrialRow:
+    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 400) -> TrialRow:
         def at_work() -> bool:
             assert self.driver is not None
             assert self.driver.poll() is None, self.said.read_text()
@@ -98,12 +98,12 @@ class Sweep:
             now = Record.read(self.folder).trials[trial.number]
             return now.place["pc"] != trial.place["pc"] and len(now.epochs) > seen
 
-        wait_until(goes_on, f"trial {trial.number} to go on elsewhere", timeout_s=180)
+        wait_until(goes_on, f"trial {trial.number} to go on elsewhere", timeout_s=300)
         print(f"MEASURED {what}: trial {trial.number} went on after {time.time() - since:.1f} s", flush=True)
 
     def end(self) -> Record:
         assert self.driver is not None
-        self.driver.wait(timeout=240)
+        self.driver.wait(timeout=600)
         assert self.driver.returncode == 0, self.said.read_text()
         return Record.read(self.folder)
 

@@ -1,0 +1,116 @@
+"""Whether a fault is of a PC, which is left out, or of what all PCs use, and the sweep ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.quarantine import Quarantine
+from sweeps.roster import Roster
+from sweeps.trial import SAVE_FAULT
+from tests.test_roster import node
+
+FULL = "the disk is full"
+
+
+class Where:
+    """As a Mover answers: here a trial's number says its PC."""
+
+    def __init__(self) -> None:
+        self.moved: Counter[int] = Counter()
+
+    def node_of(self, trial: Any) -> str:
+        return f"id{trial.config['number'] % 10}"
+
+
+class Judged:
+    """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
+
+    def __init__(self, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        self.said: list[str] = []
+        self.roster = Roster(lambda: [node(number, is_head=number == 0) for number in range(4)], dict)
+        where: Any = Where()
+        self.quarantine = Quarantine(
+            self.roster,
+            where,
+            lambda: any(f"id{number}" not in self.roster.away for number in fitting),
+            lambda number, text: self.said.append(f"{number}: {text}"),
+        )
+
+    def meets(self, number: int, reason: str = FULL) -> bool:
+        """A fault; whether the sweep goes on."""
+        return self.quarantine.leave_out(trial(number), reason)
+
+    def begins(self, number: int) -> None:
+        self.quarantine.on_trial_start(0, [], trial(number))
+        self.quarantine.on_trial_result(0, [], trial(number), {"epoch": 1})
+
+    def saves(self, number: int, fault: str = "") -> None:
+        metrics = {SAVE_FAULT: {"reason": fault, "is_of_storage": True}} if fault else {}
+        self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
+
+
+def trial(number: int, saved: Any = None) -> Any:
+    return SimpleNamespace(config={"number": number}, latest_checkpoint_result=saved)
+
+
+def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    assert judged.meets(11), "another trial there"
+    assert judged.said == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
+    assert judged.roster.away == {"id1"}
+
+
+def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    assert not judged.meets(2)
+    assert judged.roster.away == {"id1"}
+
+
+@pytest.mark.parametrize("works", ["begins", "saves"])
+def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str) -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    getattr(judged, works)(3)
+    assert judged.meets(2)
+    assert judged.roster.away == {"id1", "id2"}
+
+
+def test_what_the_pc_that_is_left_out_still_does_proves_nothing() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    judged.begins(21)
+    judged.saves(21)
+    assert not judged.meets(2)
+
+
+def test_the_head_and_the_last_pc_are_never_left_out() -> None:
+    assert not Judged().meets(0)
+    assert not Judged(fitting=(1,)).meets(1)
+
+
+def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:
+    judged = Judged()
+    judged.saves(1, FULL)
+    judged.saves(2)
+    assert not judged.roster.away, "once is no proof"
+    judged.saves(1, FULL)
+    assert not judged.roster.away, "nobody else has written one since"
+    judged.saves(2)
+    assert judged.roster.away == {"id1"}
+    assert judged.said == [
+        f"1: pc1 (10.0.0.1) trains no more in this run: no checkpoint can be written there: {FULL}"
+    ]
+
+
+def test_a_pc_that_writes_again_is_as_good_as_any() -> None:
+    judged = Judged()
+    for fault in (FULL, "", FULL):
+        judged.saves(1, fault)
+        judged.saves(2)
+    assert not judged.roster.away
