@@ -35,6 +35,7 @@ CHANGED = SweepConfig(
     max_epochs=81,
     grace_epochs=2,
     reduction_factor=4,
+    workers_per_trial=2,
     cpus_per_trial=2,
     gpus_per_trial=0.5,
     max_concurrent=3,
