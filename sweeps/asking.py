@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from training.words import GB
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class Node:
     address: str
     cpus: int
     gpus: int
+    memory_gb: float
+    """That Ray gives to trials and tasks."""
 
     @property
     def name(self) -> str:
@@ -44,6 +49,7 @@ def living() -> list[Node]:
             node["NodeManagerAddress"],
             int(node["Resources"].get("CPU", 0)),
             int(node["Resources"].get("GPU", 0)),
+            node["Resources"].get("memory", math.inf) / GB,
         )
         for node in ray.nodes()
         if node["Alive"]

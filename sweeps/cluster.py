@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweeps import asking
+from sweeps.asking import Node
 from sweeps.config import SweepConfig
 from training import ray_settings, ray_token
 from training.values import UserError
-from training.words import count
+from training.words import GB, count
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
@@ -51,12 +54,15 @@ class PC(NamedTuple):
 
     cpus: int
     gpus: int
+    memory_gb: float = math.inf
+    """That Ray gives to trials; inf where it has not been asked."""
 
 
 def offer_of(node: Mapping[str, Any]) -> PC:
     """What a PC offers, as Ray lists it."""
     resources = node["Resources"]
-    return PC(int(resources.get("CPU", 0)), int(resources.get("GPU", 0)))
+    memory_gb = resources.get("memory", math.inf) / GB
+    return PC(int(resources.get("CPU", 0)), int(resources.get("GPU", 0)), memory_gb)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ class Cluster:
     dashboard_url: str | None
     code: tuple[str, ...] = ()
     """Packages and files that were sent to it."""
+    too_small: Mapping[Node, str] = field(default_factory=dict)
+    """Further PCs on which no trial may stand, and why."""
 
     @property
     def size(self) -> str:
@@ -79,6 +87,7 @@ class Cluster:
         lines = [f"ray        {self.size}"]
         if self.code:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
+        lines += [f"left out   {node.name}: {why}" for node, why in self.too_small.items()]
         if self.dashboard_url:
             hint = f" (asks for the token in {ray_token.place()})" if ray_token.is_on() else ""
             lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
@@ -109,11 +118,26 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     with ray_settings.quietly():
         context = _init(config, code)
     try:
-        pcs = tuple(offer_of(node) for node in ray.nodes() if node["Alive"])
+        nodes = asking.living()
+        small = _too_small(config, nodes)
+        pcs = tuple(PC(node.cpus, node.gpus, node.memory_gb) for node in nodes if node not in small)
         sent = tuple(path.name for path in code) if config.address else ()
-        yield Cluster(pcs, context.dashboard_url or None, sent)
+        yield Cluster(pcs, context.dashboard_url or None, sent, small)
     finally:
         ray.shutdown()
+
+
+def _too_small(config: SweepConfig, nodes: Sequence[Node]) -> dict[Node, str]:
+    """PCs whose cards are too small for a trial, and why."""
+    from sweeps import cards, placement
+
+    gpus = placement.gpus_per_trial(config, [PC(node.cpus, node.gpus) for node in nodes])
+    if config.gpu_memory_gb_per_trial and not gpus:
+        raise UserError(
+            f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
+        )
+    needed = cards.needed_bytes(config, gpus)
+    return cards.too_small(needed, cards.of_every_pc(nodes)) if needed else {}
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

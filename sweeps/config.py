@@ -77,6 +77,12 @@ class SweepConfig:
     gpus_per_trial: float | None = None
     """GPUs of a trial; 0.5 puts two trials on one; of several workers each has so many, 1 at most (default: 1
     where there is a GPU, else 0)."""
+    trials_per_gpu: int | None = None
+    """Trials that share a GPU, in place of --gpus-per-trial (default: as that says)."""
+    gpu_memory_gb_per_trial: float | None = None
+    """GPU memory that a trial needs, in GB; PCs with a smaller card get none (default: not looked at)."""
+    memory_gb_per_trial: float | None = None
+    """Main memory that a trial needs, in GB; a PC gets as many as it holds (default: not looked at)."""
     max_concurrent: int | None = None
     """Trials at a time (default: as many as the resources hold)."""
     time_budget_hours: float | None = None
@@ -181,6 +187,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "workers_per_trial",
         "cpus_per_trial",
         "gpus_per_trial",
+        "trials_per_gpu",
+        "gpu_memory_gb_per_trial",
+        "memory_gb_per_trial",
         "max_concurrent",
         "time_budget_hours",
         "address",
@@ -214,6 +223,9 @@ MINIMUM: dict[str, float] = {
     "workers_per_trial": 1,
     "cpus_per_trial": 1,
     "gpus_per_trial": 0,
+    "trials_per_gpu": 1,
+    "gpu_memory_gb_per_trial": 0,
+    "memory_gb_per_trial": 0,
     "max_concurrent": 1,
     "max_failures": 0,
     "checkpoint_epochs": 1,

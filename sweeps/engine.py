@@ -144,7 +144,7 @@ def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase:
     if config.address is None:
         return None
     gpus = placement.gpus_per_trial(config, offered.pcs)
-    roster = Roster(ray.nodes)
+    roster = Roster(ray.nodes, {node.address: why for node, why in offered.too_small.items()})
 
     def count() -> None:
         phase.searcher.slots = placement.most(config, roster.pcs, gpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from sweeps.config import MINIMUM, MOST, SweepConfig, flag
@@ -30,6 +31,9 @@ def check(config: SweepConfig) -> list[str]:
         faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
     elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep: only with --refine")
+    trials, gpus = config.trials_per_gpu, config.gpus_per_trial
+    if trials and gpus is not None and not math.isclose(trials * gpus, 1):
+        faults.append(f"--trials-per-gpu {trials}: that is not --gpus-per-trial {gpus:g}; give one of them")
     faults += _faults_of_address(config)
     faults += _faults_of_names(config)
     if config.force and config.resume is None:

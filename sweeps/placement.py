@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster import PC
 from sweeps.config import SweepConfig
 from training.values import UserError
-from training.words import count
+from training.words import GB, count
 
 if TYPE_CHECKING:
     from ray.tune import PlacementGroupFactory
@@ -22,6 +22,8 @@ def of_trial(
     from sweeps.places import Place
 
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}
+    if memory := _memory_bytes(config):
+        bundle["memory"] = memory
     return Place([bundle] * config.workers_per_trial, away)
 
 
@@ -40,14 +42,16 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
         )
     fitting = most(config, pcs, gpus)
     if fitting < 1:
-        here = "; ".join(f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}" for pc in pcs)
+        memory = config.memory_gb_per_trial
+        here = "; ".join(_offer(pc, with_memory=memory is not None) for pc in pcs)
+        needs = f", {memory:g} GB (--memory-gb-per-trial)" if memory else ""
         takes = f"{count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')}"
         if workers == 1:
             raise UserError(
-                f"a trial takes {takes} (--cpus-per-trial, --gpus-per-trial); no PC has that: {here}"
+                f"a trial takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; no PC has that: {here}"
             )
         raise UserError(
-            f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial); "
+            f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; "
             f"there is room for {_room(config, pcs, gpus)}: {here}"
         )
     return fitting
@@ -61,18 +65,46 @@ def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
 
 def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     """Workers that these PCs hold."""
-    return sum(_fit_on(pc, config.cpus_per_trial, gpus) for pc in pcs)
+    return sum(_fit_on(pc, config, gpus) for pc in pcs)
+
+
+def of_task(config: SweepConfig, pcs: Sequence[PC], away: Collection[str] = ()) -> dict[str, Any]:
+    """What a trial takes, as options of a task by itself."""
+    return {
+        "num_cpus": config.cpus_per_trial,
+        "num_gpus": gpus_per_trial(config, pcs),
+        "memory": _memory_bytes(config) or None,
+        "label_selector": _not_on(away) if away else None,
+    }
 
 
 def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
     """What was asked for, else one GPU where there are any."""
     if config.gpus_per_trial is not None:
         return config.gpus_per_trial
+    if config.trials_per_gpu is not None:
+        return 1 / config.trials_per_gpu
     return float(any(pc.gpus for pc in pcs))
 
 
-def _fit_on(pc: PC, cpus: int, gpus: float) -> int:
-    fitting = pc.cpus // cpus
+def _not_on(away: Collection[str]) -> dict[str, str]:
+    """Says to Ray: on none of these PCs."""
+    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
+
+
+def _memory_bytes(config: SweepConfig) -> int:
+    return int((config.memory_gb_per_trial or 0) * GB)
+
+
+def _offer(pc: PC, *, with_memory: bool) -> str:
+    memory = f", {pc.memory_gb:.3g} GB" if with_memory else ""
+    return f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}{memory}"
+
+
+def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
+    fitting = pc.cpus // config.cpus_per_trial
+    if memory := config.memory_gb_per_trial:
+        fitting = min(fitting, int(min(pc.memory_gb / memory, fitting)))
     if gpus == 0:
         return fitting
     return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))

@@ -7,7 +7,7 @@ this run of the sweep.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweeps import draining
@@ -23,6 +23,7 @@ class Roster:
     def __init__(
         self,
         nodes: Callable[[], Sequence[dict[str, Any]]],
+        left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = draining.leaving,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -31,7 +32,7 @@ class Roster:
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
         """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, str] = dict(left_out or {})
         """Address of each PC that can't train to why."""
         self.away: frozenset[str] = frozenset()
         """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""

@@ -112,10 +112,8 @@ def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) ->
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()
-    task = ray.remote(test_winner).options(
-        num_cpus=plan.config.cpus_per_trial,
-        num_gpus=placement.gpus_per_trial(plan.config, offered.pcs),
-    )
+    away = {node.id for node in offered.too_small}
+    task = ray.remote(test_winner).options(**placement.of_task(plan.config, offered.pcs, away))
     try:
         scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))
     except RayError as error:

@@ -32,7 +32,7 @@ class Cluster:
         self.nodes = [node(0, is_head=True), node(1), node(2)]
         self.leaving: dict[str, float] = {}
         self.now = 0.0
-        self.roster = Roster(lambda: self.nodes, lambda: self.leaving, lambda: self.now)
+        self.roster = Roster(lambda: self.nodes, None, lambda: self.leaving, lambda: self.now)
 
     def look(self) -> bool:
         self.now += LOOK_EVERY_S

@@ -1,0 +1,89 @@
+"""The GPUs of every PC and their memory: a PC whose cards are too small for a trial gets none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps import asking
+from sweeps.asking import Node
+from sweeps.config import SweepConfig
+from training.values import UserError
+from training.words import size
+
+MIB = 2**20
+MOST_S = 60
+"""That a PC may take."""
+ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+"""Not PyTorch: Ray hides all GPUs from a task that takes none."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU."""
+
+    name: str
+    memory_bytes: int
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"{self.name} of {size(self.memory_bytes)}"
+
+
+def of_this_pc() -> list[Card]:
+    """As NVIDIA's driver has them; [] where there is none."""
+    if shutil.which(ASK[0]) is None:
+        return []
+    try:
+        said = subprocess.run(ASK, capture_output=True, text=True, timeout=MOST_S / 2, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = (line.rpartition(",") for line in said.splitlines())
+    return [Card(name.strip(), int(mib) * MIB) for name, _, mib in rows if mib.strip().isdigit()]
+
+
+def of_every_pc(nodes: Sequence[Node]) -> dict[Node, list[Card]]:
+    """As each of them answers; [] of one that does not."""
+    answers = asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
+    return {node: answer.said or [] for node, answer in answers.items()}
+
+
+def needed_bytes(config: SweepConfig, gpus: float) -> float:
+    """Memory that a card must have: of all trials that share it.
+
+    Args:
+        config: of the sweep.
+        gpus: that a trial takes; a share of one, or whole ones.
+    """
+    if config.gpu_memory_gb_per_trial is None or not gpus:
+        return 0
+    return config.gpu_memory_gb_per_trial * 1e9 * (int(1 / gpus + 1e-9) if gpus < 1 else 1)
+
+
+def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node, str]:
+    """PCs on which no trial may stand, and why. Ray gives a trial any card of a PC: the smallest decides.
+
+    Args:
+        needed: bytes that a card must have.
+        cards: of each PC.
+
+    Raises:
+        UserError: no PC is left, and what each has.
+    """
+    faults = {node: fault for node, found in cards.items() if (fault := _fault(needed, found))}
+    if cards and len(faults) == len(cards):
+        lines = "\n".join(f"  {node.name}: {fault}" for node, fault in faults.items())
+        raise UserError(f"--gpu-memory-gb-per-trial: no PC has a GPU of {size(needed)}:\n{lines}")
+    return faults
+
+
+def _fault(needed: float, cards: Sequence[Card]) -> str:
+    if not needed:
+        return ""
+    if not cards:
+        return "no GPU whose memory is known (nvidia-smi lists none)"
+    smallest = min(cards, key=lambda card: card.memory_bytes)
+    return "" if smallest.memory_bytes >= needed else f"its {smallest.words}, and {size(needed)} are needed"

@@ -1,0 +1,114 @@
+"""Cards of several PCs, as their driver would tell of them; and Ray keeps trials off the small ones.
+
+No GPU was asked here: `nvidia-smi` is a program of the test's, which prints what NVIDIA's does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps import cards, flags
+from sweeps.asking import Node
+from sweeps.cards import Card
+from tests.cluster_of_pcs import PYTHON, RAY, give_token
+from tests.lab import Lab
+from training.values import UserError
+
+SAYS = "NVIDIA GeForce RTX 3090, 24576\nNVIDIA GeForce GTX 1070, 8192\n"
+LARGE, SMALL = Card("NVIDIA GeForce RTX 3090", 24576 * 2**20), Card("NVIDIA GeForce GTX 1070", 8192 * 2**20)
+PCS = [Node(str(number), f"pc{number}", f"10.0.0.{number}", 8, 1, 32.0) for number in range(3)]
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that is found as `nvidia-smi`."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "nvidia-smi"
+
+
+def write(program: Path, text: str) -> None:
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+
+
+def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
+    write(driver, f"printf '{SAYS}'")
+    assert cards.of_this_pc() == [LARGE, SMALL]
+    write(driver, "echo 'no devices were found'; exit 6")
+    assert cards.of_this_pc() == []
+    write(driver, "echo 'NVIDIA Odd, [N/A]'")
+    assert cards.of_this_pc() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "needed_gb"),
+    [
+        ("--gpu-memory-gb-per-trial 20", 1, 20),
+        ("--gpu-memory-gb-per-trial 6 --trials-per-gpu 3", 1 / 3, 18),
+        ("--gpu-memory-gb-per-trial 6 --gpus-per-trial 2", 2, 6),
+        ("--gpu-memory-gb-per-trial 6 --gpus-per-trial 0.4", 0.4, 12),
+        ("--trials-per-gpu 3", 1 / 3, 0),
+        ("--gpu-memory-gb-per-trial 6", 0, 0),
+    ],
+)
+def test_a_card_must_hold_all_trials_that_share_it(given: str, gpus: float, needed_gb: float) -> None:
+    assert cards.needed_bytes(flags.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
+
+
+def test_a_pc_is_as_good_as_its_smallest_card() -> None:
+    found = cards.too_small(20e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL], PCS[2]: []})
+    assert found == {
+        PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB, and 20 GB are needed",
+        PCS[2]: "no GPU whose memory is known (nvidia-smi lists none)",
+    }
+    assert cards.too_small(8e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL]}) == {}
+    assert cards.too_small(0, {PCS[2]: []}) == {}
+
+
+def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
+    with pytest.raises(UserError) as told:
+        cards.too_small(30e9, {PCS[0]: [LARGE], PCS[1]: [SMALL]})
+    assert str(told.value) == (
+        "--gpu-memory-gb-per-trial: no PC has a GPU of 30 GB:\n"
+        "  pc0 (10.0.0.0): its NVIDIA GeForce RTX 3090 of 25.8 GB, and 30 GB are needed\n"
+        "  pc1 (10.0.0.1): its NVIDIA GeForce GTX 1070 of 8.59 GB, and 30 GB are needed"
+    )
+
+
+PLACES = """
+import ray
+from sweeps import cards, flags, placement
+from sweeps.cluster import connect
+from ray.util import placement_group_table
+config = flags.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
+with connect(config) as offered:
+    print(offered.describe())
+    away = {node.id for node in offered.too_small}
+    factory = placement.of_trial(config, offered.pcs, lambda: away)
+    groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]
+    ready, waiting = ray.wait([group.ready() for group in groups], num_returns=len(groups), timeout=15)
+    stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]
+    print("ready", len(ready), "waiting", len(waiting), "away", sum(node in away for node in stand))
+"""
+
+
+@pytest.mark.slow
+def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
+    lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Resources called GPU, without a card behind them: it is about where Ray places, not what runs there."""
+    head, worker = lab_of(2).pcs
+    for pc, memory in ((head, 49140), (worker, 8192)):
+        write(pc.path("/tmp/nvidia-smi"), f"echo 'NVIDIA Card, {memory}'")
+    path = {"PATH": f"/tmp:{os.environ['PATH']}"}
+    gpus = ("--num-cpus=4", "--num-gpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    for pc, how in ((head, "--head"), (worker, f"--address={head.address}:6379")):
+        give_token(pc)
+        pc.run(RAY, "start", how, *gpus, env={"RAY_AUTH_MODE": "token", **path}, timeout_s=120)
+    said = head.run(PYTHON, "-c", PLACES, env={"RAY_AUTH_MODE": "token"}, timeout_s=180).stdout
+    assert "left out   pc1 (10.77.0.11): its NVIDIA Card of 8.59 GB, and 40 GB are needed" in said
+    assert "ready 2 waiting 1 away 0" in said, said
