@@ -166,7 +166,7 @@ def _of(runs: Sequence[Run], arm: str, pcs: int) -> list[Run]:
 
 def _words(run: Run) -> str:
     return (
-        f"{run['pcs']} PCs, {run['slots']} slots, {run['trials_per_hour']:,.0f} trials/h of {run['trials']} "
+        f"PCs {run['pcs']}, slots {run['slots']}: {run['trials_per_hour']:,.0f} trials/h of {run['trials']} "
         f"({run['busy_before']:.1f} cores busy before)"
     )
 
