@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -81,14 +81,18 @@ class Sweep:
     def on(self, pc: PC) -> list[TrialRow]:
         return [trial for trial in self.live if trial.place["pc"] == pc.name]
 
-    def wait_for_work_on(self, pc: PC, epochs: int = 1, timeout_s: float = 400) -> TrialRow:
+    def wait_for_work_on(self, pc: PC, but: Collection[int] = ()) -> TrialRow:
+        """A trial that has reported from there, other than those of these numbers."""
+        found: list[TrialRow] = []
+
         def at_work() -> bool:
             assert self.driver is not None
             assert self.driver.poll() is None, self.said.read_text()
-            return any(len(trial.epochs) >= epochs for trial in self.on(pc))
+            found[:] = [trial for trial in self.on(pc) if trial.epochs and trial.number not in but]
+            return bool(found)
 
-        wait_until(at_work, f"work on {pc.name}", timeout_s=timeout_s)
-        return next(trial for trial in self.on(pc) if len(trial.epochs) >= epochs)
+        wait_until(at_work, f"work on {pc.name}", timeout_s=400)
+        return found[0]
 
     def wait_until_moved(self, trial: TrialRow, since: float, what: str) -> None:
         """Log how long a trial took to report from another PC."""
@@ -129,7 +133,7 @@ SCHEDULERS = {"none": (4, []), "asha": (4, [3]), "hyperband": (5, [3])}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_trials_of_a_pc_that_is_drained_go_on_elsewhere_and_it_may_come_back(
+def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     scheduler: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     trials, rungs = SCHEDULERS[scheduler]
@@ -141,17 +145,36 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere_and_it_may_come_back(
     began = time.time()
     said = leaver.run(PYTHON, "-m", "sweeps.pcs", "drain", timeout_s=90).stdout
     print(f"MEASURED drain ({scheduler}): {time.time() - began:.1f} s: {said}")
-    assert "raylet" not in leaver.run("ps", "-A").stdout
+    running = leaver.run("ps", "-A", "-o", "comm=").stdout.split()
+    assert [name for name in running if name == "raylet" or name.startswith("ray::")] == []
     assert nodes(sweep.head) == [sweep.head.address]
     sweep.wait_until_moved(moving, began, f"drain, {scheduler}")
-    sweep.join(leaver)
-    began = time.time()
-    sweep.wait_for_work_on(leaver)
-    print(f"MEASURED back ({scheduler}): work after {time.time() - began:.1f} s")
     record = sweep.end()
     check_whole(record, trials, rungs, 9, brackets=scheduler == "hyperband")
     assert sweep.trained_twice() == 0
     assert not any(trial.notices for trial in record.trials)
+
+
+@pytest.mark.slow
+def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Callable[..., Sweep]) -> None:
+    """The sweep begins on the head alone, whose trials it would take two minutes to train."""
+    sweep = sweep_on(2, trials=28)
+    (late,) = sweep.others
+    sweep.set_up([])
+    sweep.start("--scheduler", "none")
+    sweep.wait_for_work_on(sweep.head)
+    were_there: list[int] = []
+    for what in ("late", "back"):
+        sweep.join(late)
+        began = time.time()
+        sweep.wait_for_work_on(late, but=were_there)
+        print(f"MEASURED {what}: work after {time.time() - began:.1f} s", flush=True)
+        if what == "late":
+            said = sweep.head.run(PYTHON, "-m", "sweeps.pcs", "drain", late.name, timeout_s=90).stdout
+            assert f"{late.name} has left, after" in said
+            were_there = [trial.number for trial in sweep.on(late)]
+    check_whole(sweep.end(), 28, [], 9)
+    assert sweep.trained_twice() == 0
 
 
 @pytest.mark.slow

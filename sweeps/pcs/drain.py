@@ -23,6 +23,8 @@ TIMEOUT_S = 40.0
 GRACE_S = 15.0
 """Behind the deadline: a sweep ends what still trains there only then."""
 SAY_EVERY_S = 5.0
+PROCESSES_S = 15.0
+"""For processes of a Ray that has left; those of another Ray on this PC stay."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ def run(arguments: Sequence[str]) -> int:
         )
         print("Ray gives it nothing new, and ends there when that has ended.")
         return 1
-    print(f"{leaver.name} has left, after {_since(began)}.")
     if leaver.is_here:
+        _outlast_processes()
         away.stop_unit()
+    print(f"{leaver.name} has left, after {_since(began)}.")
     where = "" if leaver.is_here else f", on {leaver.name}"
     print(f"Back{where}: python -m sweeps.pcs back")
     return 0
@@ -172,6 +175,17 @@ def _at_work(leaver: Leaver, address: str) -> str:
         return "something"
     running = (process for pc in seen.pcs if pc.address == leaver.address for process in pc.processes)
     return ", ".join(sorted(f"{process.name} {process.pid}" for process in running))
+
+
+def _outlast_processes() -> None:
+    """The cluster hears that this PC has left some seconds before its last process ends."""
+    ends_at = time.monotonic() + PROCESSES_S
+    while time.monotonic() < ends_at and any(map(_is_rays, _titles())):
+        time.sleep(0.2)
+
+
+def _is_rays(title: str) -> bool:
+    return title.startswith("ray::") or Path(title).name == "raylet"
 
 
 def _titles() -> list[str]:
