@@ -40,6 +40,8 @@ warnings.filterwarnings("ignore", ".*does not have many workers.*")
 warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
 # What a worker logs is averaged over all of them (`mean_over_workers`).
 warnings.filterwarnings("ignore", ".*sync_dist=True.*")
+# Where Slurm is installed: a run without it is meant to be one.
+warnings.filterwarnings("ignore", "The `srun` command is available.*")
 warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")
 # That Lightning and DeepSpeed call what PyTorch will rename is theirs to mend.
 warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
