@@ -180,7 +180,7 @@ def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
     settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
     server.stop()
     server.start()
-    with pytest.raises(StorageError, match=r"takes the key and offers no SFTP: `Subsystem sftp`"):
+    with pytest.raises(StorageError, match=r"takes the key, and offers no SFTP: `Subsystem sftp`"):
         sftp(server, 60.0).make()
 
 

@@ -312,7 +312,7 @@ def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
-    trial = start(_job("tests.faulty.toy", folder=tmp_path), {"fault": "unfit"})
+    trial = start(_job("tests.faulty.unfit", folder=tmp_path), {"fault": "unfit"})
     result = trial.train()
     assert result["done"]
     assert result["unfit"] == "the disk of /prepared is full"

@@ -16,8 +16,6 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from training.config import PCUnfit
-
 METRIC, MODE = "score", "max"
 
 
@@ -28,7 +26,7 @@ class Params:
     fault: str = "none"
     """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), stops
     (early, by itself), cannot_save, killed_in_save (once), killed_at_end (once, in teardown), mute
-    (never logs its metric), cannot_test, unfit (this PC can't train it)."""
+    (never logs its metric), cannot_test."""
     slope: float = 1.0
     """Score gained per epoch."""
     epoch_s: float = 0.0
@@ -88,8 +86,6 @@ def build_model(params: Params) -> Toy:
 
 
 def build_data(params: Params) -> pl.LightningDataModule:
-    if params.fault == "unfit":
-        raise PCUnfit("the disk of /prepared is full")
     rows: DataLoader[Any] = DataLoader(TensorDataset(torch.ones(4, 1)), batch_size=2)
     return pl.LightningDataModule.from_datasets(rows.dataset, test_dataset=rows.dataset, batch_size=2)
 

@@ -1,0 +1,17 @@
+"""The toy, on a PC that can't train it: beside it, for a user's project gets the toy, without our code."""
+
+from __future__ import annotations
+
+import lightning.pytorch as pl
+
+from tests.faulty.toy import METRIC, MODE, Params, build_model
+from tests.faulty.toy import build_data as build_toys_data
+from training.config import PCUnfit
+
+__all__ = ["METRIC", "MODE", "Params", "build_data", "build_model"]
+
+
+def build_data(params: Params) -> pl.LightningDataModule:
+    if params.fault == "unfit":
+        raise PCUnfit("the disk of /prepared is full")
+    return build_toys_data(params)
