@@ -28,10 +28,9 @@ test: data
 test-all: test
 	$(BIN)/python -m pytest -m slow
 
-# A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server. The last
-# run is kept in tests/slurm.log.
+# A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)
-	$(BIN)/python -m pytest -v tests/test_slurm.py >tests/slurm.log; status=$$?; cat tests/slurm.log; exit $$status
+	$(BIN)/python -m pytest -v tests/test_slurm.py
 
 # On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
 # with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
