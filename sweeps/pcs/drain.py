@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps import draining
+from sweeps import asking, draining
 from sweeps.pcs import away, status
 from sweeps.pcs.joined import joined
 from training import flags
@@ -140,9 +140,8 @@ def _keep_away(node: Mapping[str, Any], is_here: bool) -> None:
         away.leave()
         return
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    there = asking.on(node["NodeID"])
     task = ray.remote(away.leave).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
     try:
         ray.get(task.remote(), timeout=20)
