@@ -80,8 +80,9 @@ def test_a_sweep_is_handed_over_through_ssh_and_fetched(pcs: tuple[PC, PC, str])
     ).stdout
     assert "mine" in jobs
     assert TOKEN not in jobs + log + done.stdout
-    logs = head.run("sh", "-c", f"grep -rlF {TOKEN} /tmp/ray || true").stdout
-    assert logs.split() == []
+    assert head.path("/tmp/ray").is_dir()
+    found = head.run("grep", "-rlsF", TOKEN, "/tmp/ray", check=False)  # its status is 1: nothing
+    assert found.stdout == ""
     laptop.signal(tunnel, signal.SIGTERM)
     tunnel.communicate(timeout=30)
 
