@@ -147,7 +147,8 @@ def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase:
     roster = Roster(ray.nodes, {node.address: why for node, why in offered.too_small.items()})
 
     def count() -> None:
-        phase.searcher.slots = placement.most(config, roster.pcs, gpus)
+        # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
+        phase.searcher.slots = max(1, placement.most(config, roster.pcs, gpus))
 
     def holds_one() -> bool:
         return placement.most(config, roster.staying, gpus) > 0
