@@ -262,7 +262,9 @@ class Others:
                 for _ in range(0, max(size, 1), CHUNK_BYTES):
                     chunk = ray.put(content.read(CHUNK_BYTES))
                     for said in [member.take.remote(checkpoint, name, chunk) for member in lacking]:
-                        _said(said)
+                        failure, _ = _said(said)
+                        if failure is not None:
+                            raise WorkerFailed(failure)
 
 
 def give_up(why: str) -> None:
