@@ -166,9 +166,10 @@ class Others:
 
         if not is_echo(failure["reason"]):
             return failure
-        began = time.monotonic()
-        while time.monotonic() - began < LOST_S:
-            for ref in ray.wait(self._asked, num_returns=len(self._asked), timeout=LOOK_S)[0]:
+        waiting, began = list(self._asked), time.monotonic()
+        while waiting and time.monotonic() - began < LOST_S:
+            answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
+            for ref in answered:
                 cause, _ = _said(ref)
                 if cause is not None and not is_echo(cause["reason"]):
                     return dict(cause)
