@@ -150,8 +150,8 @@ def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase:
         # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
         phase.searcher.slots = max(1, placement.most(config, roster.pcs, gpus))
 
-    def holds_one() -> bool:
-        return placement.most(config, roster.staying, gpus) > 0
+    def holds_one(without: str) -> bool:
+        return placement.most(config, roster.staying(without), gpus) > 0
 
     def say(number: int, text: str) -> None:
         phase.reporter.say(text)

@@ -25,7 +25,7 @@ class Quarantine(Callback):
     """
 
     def __init__(
-        self, roster: Roster, mover: Mover, holds_one: Callable[[], bool], say: Callable[[int, str], None]
+        self, roster: Roster, mover: Mover, holds_one: Callable[[str], bool], say: Callable[[int, str], None]
     ) -> None:
         self._roster = roster
         self._mover = mover
@@ -67,8 +67,7 @@ class Quarantine(Callback):
         for other, faults in list(self._unsaved.items()):
             if len(faults) >= MOST_UNSAVED and not self._roster.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
-                if said := self._roster.leave_out(other, f"no checkpoint can be written there: {reason}"):
-                    self._say(number, said)
+                self._goes_without(other, number, f"no checkpoint can be written there: {reason}")
 
     def leave_out(self, trial: Trial, reason: str) -> bool:
         """Place nothing more on the PC where a trial met a fault.
@@ -79,17 +78,22 @@ class Quarantine(Callback):
         node = self._mover.node_of(trial)
         if self._roster.is_left_out(node):
             return True  # another trial there has said so
-        said = None if self._in_doubt else self._roster.leave_out(node, reason)
-        if said is None or not self._holds_one():
+        if self._in_doubt or not self._goes_without(node, trial.config["number"], reason):
             return False
         self._in_doubt = node
-        self._say(trial.config["number"], said)
         return True
 
     @property
     def moved(self) -> Counter[int]:
         """Times that a trial was taken off a PC: no failure of its own."""
         return self._mover.moved
+
+    def _goes_without(self, node: str, number: int, reason: str) -> bool:
+        """Leave a PC out, where the others have room for a trial, and say so."""
+        if not self._holds_one(node) or (said := self._roster.leave_out(node, reason)) is None:
+            return False
+        self._say(number, said)
+        return True
 
     def _worked(self, trial: Trial) -> None:
         if (node := self._mover.node_of(trial)) and node not in self._roster.away:

@@ -54,11 +54,14 @@ class Roster:
         """What those offer that train."""
         return [offer_of(node) for name, node in self._there.items() if name not in self.away]
 
-    @property
-    def staying(self) -> list[PC]:
-        """What those offer that are not left out; those that leave may come back."""
+    def staying(self, without: str = "") -> list[PC]:
+        """What those offer that are not left out, nor the one of this id; those that leave may come back."""
         left_out = self.left_out
-        return [offer_of(node) for node in self._there.values() if _address(node) not in left_out]
+        return [
+            offer_of(node)
+            for name, node in self._there.items()
+            if _address(node) not in left_out and name != without
+        ]
 
     def leave_out(self, node: str, reason: str) -> str | None:
         """Place nothing more on a PC, because of what it can't; None where it is the head, which holds all

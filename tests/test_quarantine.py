@@ -36,7 +36,7 @@ class Judged:
         self.quarantine = Quarantine(
             self.roster,
             where,
-            lambda: any(f"id{number}" not in self.roster.away for number in fitting),
+            lambda but: any(f"id{number}" not in {but, *self.roster.away} for number in fitting),
             lambda number, text: self.said.append(f"{number}: {text}"),
         )
 
@@ -91,7 +91,12 @@ def test_what_the_pc_that_is_left_out_still_does_proves_nothing() -> None:
 
 def test_the_head_and_the_last_pc_are_never_left_out() -> None:
     assert not Judged().meets(0)
-    assert not Judged(fitting=(1,)).meets(1)
+    judged = Judged(fitting=(1,))
+    assert not judged.meets(1)
+    for _ in range(3):
+        judged.saves(1, FULL)
+        judged.saves(2)
+    assert not judged.roster.away, "without it no trial has room"
 
 
 def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:

@@ -49,7 +49,7 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     assert len(cluster.roster.pcs) == 4
     cluster.leaving = {"id1": 17.0}
     assert cluster.look()
-    assert (len(cluster.roster.pcs), len(cluster.roster.staying)) == (3, 4)
+    assert (len(cluster.roster.pcs), len(cluster.roster.staying())) == (3, 4)
     cluster.nodes[1]["Alive"], cluster.leaving = False, {}
     assert cluster.look()
     assert (len(cluster.roster.pcs), cluster.roster.away) == (3, frozenset())
@@ -63,7 +63,7 @@ def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     cluster.look()
     assert cluster.roster.away == {"new"}
     assert cluster.roster.is_left_out("new")
-    assert len(cluster.roster.staying) == 2
+    assert len(cluster.roster.staying()) == 2
 
 
 def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:
