@@ -30,10 +30,11 @@ WITHOUT_EFFECT = frozenset(
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
         *("confirm", "confirm_top", "refine", "refine_keep"),
+        *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial"),
     }
 )
-"""Where a sweep runs, what it keeps there, what its ranges and earlier trials were made of, and what comes
-after the search: its results do not depend on it."""
+"""Where a sweep runs, what it needs and keeps there, what its ranges and earlier trials were made of, and what
+comes after the search: its results do not depend on it."""
 SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
 """Settings that decide what a trial scores at an epoch; a learning rate may depend on the last one."""
 NOT_SCORING = ("ray", "optuna")
