@@ -70,11 +70,13 @@ def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
 
 def of_task(config: SweepConfig, pcs: Sequence[PC], away: Collection[str] = ()) -> dict[str, Any]:
     """What a trial takes, as options of a task by itself."""
+    from sweeps.places import not_on
+
     return {
         "num_cpus": config.cpus_per_trial,
         "num_gpus": gpus_per_trial(config, pcs),
         "memory": _memory_bytes(config) or None,
-        "label_selector": _not_on(away) if away else None,
+        "label_selector": not_on(away) if away else None,
     }
 
 
@@ -85,11 +87,6 @@ def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
     if config.trials_per_gpu is not None:
         return 1 / config.trials_per_gpu
     return float(any(pc.gpus for pc in pcs))
-
-
-def _not_on(away: Collection[str]) -> dict[str, str]:
-    """Says to Ray: on none of these PCs."""
-    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
 
 
 def _memory_bytes(config: SweepConfig) -> int:

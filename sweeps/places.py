@@ -14,6 +14,11 @@ _COUNTER = itertools.count()
 _HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
 
 
+def not_on(away: Collection[str]) -> dict[str, str]:
+    """Says to Ray: on none of these PCs, which are its ids."""
+    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
+
+
 class Place(PlacementGroupFactory):
     """Resources of a trial. All are equal for Tune, whichever PCs are away: processes stay warm.
 
@@ -32,9 +37,8 @@ class Place(PlacementGroupFactory):
 
     def to_placement_group(self) -> PlacementGroup:
         """Ask for one."""
-        away = sorted(self._away())
-        elsewhere = [{"ray.io/node-id": f"!in({','.join(away)})"}] * len(self.bundles)
-        where = elsewhere if away else None
+        away = self._away()
+        where = [not_on(away)] * len(self.bundles) if away else None
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
         return group
 
