@@ -33,8 +33,8 @@ WITHOUT_EFFECT = frozenset(
         *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial"),
     }
 )
-"""Where a sweep runs, what it needs and keeps there, what its ranges and earlier trials were made of, and what
-comes after the search: its results do not depend on it."""
+"""Where a sweep runs, what it needs and keeps there, what its ranges and earlier trials were made of, and
+what comes after the search: its results do not depend on it."""
 SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
 """Settings that decide what a trial scores at an epoch; a learning rate may depend on the last one."""
 NOT_SCORING = ("ray", "optuna")
