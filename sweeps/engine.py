@@ -66,6 +66,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
     end = End(config.time_budget_hours, record.elapsed_s)
+    roster = _roster(config, offered)
     disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, offered.pcs))
     for trial in record.live:
         disk.measure(trial.number)
@@ -74,7 +75,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         searcher = plan.searcher.build(config, plan.space, record)
         searcher.waits = plan.waits(record)
         reporter = SweepReporter(plan, record, disk)
-        _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
+        _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter, roster), end, disk)
     if end.outcome == "finished":
         for number in confirm.give_up_others(record):
             plan.storage.remove(number)
@@ -82,7 +83,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
             searcher = confirm.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
             reporter.say(f"\nConfirming {confirm.describe(config)}")
-            _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
+            _run(plan, record, offered, Phase(searcher, none, reporter, roster), end, disk)
     try:
         write_tables(record, plan.folder)
     except OSError as error:
@@ -97,13 +98,22 @@ class Phase:
     searcher: RecordSearcher
     scheduler: ModuleType
     reporter: SweepReporter
+    roster: Roster | None
+    """Who is left out of the search is left out of the reruns."""
+
+
+def _roster(config: SweepConfig, offered: cluster.Cluster) -> Roster | None:
+    """None on a PC by itself: it is all there is."""
+    if config.address is None:
+        return None
+    return Roster(ray.nodes, {node.address: why for node, why in offered.too_small.items()})
 
 
 def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
     searcher.slots = placement.slots(plan.config, offered.pcs)
-    watch = _watch(plan.config, record, offered, phase)
+    watch = None if phase.roster is None else _watch(plan.config, record, offered, phase, phase.roster)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
         plan.config,
@@ -139,12 +149,10 @@ class Watch:
     quarantine: Quarantine
 
 
-def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase) -> Watch | None:
-    """None on a PC by itself: it is all there is."""
-    if config.address is None:
-        return None
+def _watch(
+    config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase, roster: Roster
+) -> Watch:
     gpus = placement.gpus_per_trial(config, offered.pcs)
-    roster = Roster(ray.nodes, {node.address: why for node, why in offered.too_small.items()})
 
     def count() -> None:
         # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
@@ -157,6 +165,7 @@ def _watch(config: SweepConfig, record: Record, offered: cluster.Cluster, phase:
         phase.reporter.say(text)
         record.notice(number, text)
 
+    count()
     phase.searcher.is_of_cluster = True
     mover = Mover(roster, count)
     return Watch(roster, mover, Quarantine(roster, mover, holds_one, say))
