@@ -66,6 +66,7 @@ def head(
     try:
         for port in ports if with_doors else ports[:1]:
             _wait_for(port)
+        _wait_for_raylet(Path(folder))
         yield Head(*(f"127.0.0.1:{port}" for port in ports[:3]))
     finally:
         os.killpg(started.pid, signal.SIGTERM)
@@ -101,3 +102,12 @@ def _wait_for(port: int) -> None:
                 return
         time.sleep(0.1)
     raise AssertionError(f"no Ray listens on port {port}")
+
+
+def _wait_for_raylet(folder: Path) -> None:
+    """The cluster answers before the PC it starts on is of it."""
+    for _ in range(600):
+        if (folder / "session_latest" / "sockets" / "raylet").exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no raylet started in {folder}")
