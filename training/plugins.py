@@ -126,12 +126,16 @@ def _refuse_other_training() -> None:
 
     Where it has an `__init__.py` it would be in its place on the other PCs, whatever is joined here.
     """
-    for ours in [Path("training/__init__.py"), *sorted((OUR_ROOT / "training").glob("[!_]*.py"))]:
-        name = "training" if ours.stem == "__init__" else f"training.{ours.stem}"
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and not Path(spec.origin).samefile(OUR_ROOT / ours):
-            raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
-        _join_folders()
+    _refuse_other("training", OUR_ROOT / "training" / "__init__.py")
+    _join_folders()
+    for ours in sorted((OUR_ROOT / "training").glob("[!_]*.py")):
+        _refuse_other(f"training.{ours.stem}", ours)
+
+
+def _refuse_other(name: str, ours: Path) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin and not Path(spec.origin).samefile(ours):
+        raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
 
 
 def _no_such(kind: Kind, name: str) -> str:

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -87,7 +88,7 @@ def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:
         yield (f"{name}.__init__" if is_package else name), path
         home = name if is_package else name.rpartition(".")[0]
         with contextlib.suppress(SyntaxError):
-            waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), home)]
+            waiting += [name.rpartition(".")[0], *_imports(path.read_bytes(), home)]
 
 
 def _file_of(name: str, package: str, root: Path) -> Path | None:
@@ -104,17 +105,19 @@ def _file_of(name: str, package: str, root: Path) -> Path | None:
     return None
 
 
-def _imports(tree: ast.AST, home: str) -> Iterator[str]:
+@cache
+def _imports(source: bytes, home: str) -> tuple[str, ...]:
     """Dotted names that a file in the package `home` imports; some are no modules."""
-    for node in ast.walk(tree):
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
             with contextlib.suppress(ImportError):  # relative, beyond the top: it fails when it is run
                 base = importlib.util.resolve_name(relative, home) if node.level else relative
-                yield base
-                yield from (f"{base}.{alias.name}" for alias in node.names)
+                found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(found)
 
 
 def _top(name: str, path: Path) -> Path:
