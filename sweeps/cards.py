@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps import asking
 from sweeps.asking import Node
 from sweeps.config import SweepConfig
 from training.values import UserError
-from training.words import size
+from training.words import GB, size
 
 MIB = 2**20
+LEAST_BYTES = 1
+"""Any card, but one whose memory is known."""
 MOST_S = 60
 """That a PC may take."""
 ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
@@ -52,15 +54,17 @@ def of_every_pc(nodes: Sequence[Node]) -> dict[Node, list[Card]]:
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
-    """Memory that a card must have: of all trials that share it.
+    """Memory that a card must have: of all trials that share it; where that is measured, of one.
 
     Args:
         config: of the sweep.
         gpus: that a trial takes; a share of one, or whole ones.
     """
+    if config.trials_per_gpu == "auto":
+        return (config.gpu_memory_gb_per_trial or 0) * GB or LEAST_BYTES
     if config.gpu_memory_gb_per_trial is None or not gpus:
         return 0
-    return config.gpu_memory_gb_per_trial * 1e9 * (int(1 / gpus + 1e-9) if gpus < 1 else 1)
+    return config.gpu_memory_gb_per_trial * GB * (int(1 / gpus + 1e-9) if gpus < 1 else 1)
 
 
 def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node, str]:
@@ -76,8 +80,15 @@ def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node,
     faults = {node: fault for node, found in cards.items() if (fault := _fault(needed, found))}
     if cards and len(faults) == len(cards):
         lines = "\n".join(f"  {node.name}: {fault}" for node, fault in faults.items())
+        if needed == LEAST_BYTES:
+            raise UserError(f"--trials-per-gpu auto: no PC has a GPU to share:\n{lines}")
         raise UserError(f"--gpu-memory-gb-per-trial: no PC has a GPU of {size(needed)}:\n{lines}")
     return faults
+
+
+def smallest_bytes(cards: Mapping[Node, Sequence[Card]], without: Collection[Node]) -> float:
+    """Memory of the smallest card, but for those of some PCs; 0 where there is none."""
+    return min((card.memory_bytes for node in cards.keys() - without for card in cards[node]), default=0)
 
 
 def _fault(needed: float, cards: Sequence[Card]) -> str:

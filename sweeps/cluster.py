@@ -75,6 +75,8 @@ class Cluster:
     """Packages and files that were sent to it."""
     too_small: Mapping[Node, str] = field(default_factory=dict)
     """Further PCs on which no trial may stand, and why."""
+    card_bytes: float = 0
+    """Memory of the smallest GPU of those where they may; 0 where it was not asked."""
 
     @property
     def size(self) -> str:
@@ -119,16 +121,16 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         context = _init(config, code)
     try:
         nodes = asking.living()
-        small = _too_small(config, nodes)
+        small, card_bytes = _cards(config, nodes)
         pcs = tuple(PC(node.cpus, node.gpus, node.memory_gb) for node in nodes if node not in small)
         sent = tuple(path.name for path in code) if config.address else ()
-        yield Cluster(pcs, context.dashboard_url or None, sent, small)
+        yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes)
     finally:
         ray.shutdown()
 
 
-def _too_small(config: SweepConfig, nodes: Sequence[Node]) -> dict[Node, str]:
-    """PCs whose cards are too small for a trial, and why."""
+def _cards(config: SweepConfig, nodes: Sequence[Node]) -> tuple[dict[Node, str], float]:
+    """PCs whose cards are too small for a trial, and why; and the memory of the smallest of the others."""
     from sweeps import cards, placement
 
     gpus = placement.gpus_per_trial(config, [PC(node.cpus, node.gpus) for node in nodes])
@@ -137,7 +139,11 @@ def _too_small(config: SweepConfig, nodes: Sequence[Node]) -> dict[Node, str]:
             f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
         )
     needed = cards.needed_bytes(config, gpus)
-    return cards.too_small(needed, cards.of_every_pc(nodes)) if needed else {}
+    if not needed:
+        return {}, 0
+    found = cards.of_every_pc(nodes)
+    small = cards.too_small(needed, found)
+    return small, cards.smallest_bytes(found, small)
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

@@ -77,8 +77,9 @@ class SweepConfig:
     gpus_per_trial: float | None = None
     """GPUs of a trial; 0.5 puts two trials on one; of several workers each has so many, 1 at most (default: 1
     where there is a GPU, else 0)."""
-    trials_per_gpu: int | None = None
-    """Trials that share a GPU, in place of --gpus-per-trial (default: as that says)."""
+    trials_per_gpu: int | Literal["auto"] | None = None
+    """Trials that share a GPU, in place of --gpus-per-trial; auto: as many as its memory holds, by what the
+    first trials took (default: as --gpus-per-trial says)."""
     gpu_memory_gb_per_trial: float | None = None
     """GPU memory that a trial needs, in GB; PCs with a smaller card get none (default: not looked at)."""
     memory_gb_per_trial: float | None = None

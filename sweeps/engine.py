@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import ray
 from ray import tune
-from ray.tune import CheckpointConfig, FailureConfig, RunConfig
+from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFactory, RunConfig, Stopper
 from ray.tune.experiment import Trial
+from ray.tune.stopper import CombinedStopper
 
 from sweeps import cluster, confirm, names_only, placement, supplying
 from sweeps.config import SweepConfig
@@ -27,6 +29,7 @@ from sweeps.record import Record
 from sweeps.roster import Roster
 from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
+from sweeps.sharing import Sharing
 from sweeps.stopping import End, stops_on_signals
 from sweeps.storage import StorageError
 from sweeps.tables import write_tables
@@ -35,7 +38,7 @@ from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
 
 MOST_PENDING = 10_000
-"""Trials that Tune may start at a time on a cluster, which grows: the searcher bounds them by its slots."""
+"""Trials that Tune may start at a time where their number grows: the searcher bounds them by its slots."""
 
 
 def job_of(plan: Plan) -> Job:
@@ -112,8 +115,13 @@ def _roster(config: SweepConfig, offered: cluster.Cluster) -> Roster | None:
 def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
-    searcher.slots = placement.slots(plan.config, offered.pcs)
-    watch = None if phase.roster is None else _watch(plan.config, record, offered, phase, phase.roster)
+    sharing = _sharing(plan.config, record, offered, phase)
+    count = _counter(plan.config, offered, phase, sharing)
+    count()
+    if sharing is not None:
+        sharing.changed = count
+    watch = _watch(plan.config, record, offered, phase, count)
+    searcher.may_begin_again = bool(watch or sharing)
     ends_at = getattr(phase.scheduler, "ends_at", None)
     keeper = RecordKeeper(
         plan.config,
@@ -126,9 +134,11 @@ def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end
         ends_at,
         searcher.begin_again,
         watch.quarantine if watch else None,
+        sharing,
     )
-    tuner = _tuner(plan, record, offered, phase, keeper, watch)
-    with _max_pending(searcher.slots if watch is None else MOST_PENDING), stops_on_signals(end, reporter.say):
+    tuner = _tuner(plan, record, offered, phase, keeper, watch, sharing)
+    most_pending = MOST_PENDING if watch or sharing else searcher.slots
+    with _max_pending(most_pending), stops_on_signals(end, reporter.say):
         try:
             with contextlib.closing(keeper):
                 tuner.fit()
@@ -149,14 +159,43 @@ class Watch:
     quarantine: Quarantine
 
 
-def _watch(
-    config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase, roster: Roster
-) -> Watch:
+def _sharing(config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase) -> Sharing | None:
+    """None where it is settled how many trials share a GPU."""
+    if config.trials_per_gpu != "auto":
+        return None
+    first = sum(pc.gpus for pc in offered.pcs)
+    return Sharing(config, record, offered.card_bytes, first, _place_of(config, phase), phase.reporter.say)
+
+
+def _counter(
+    config: SweepConfig, offered: cluster.Cluster, phase: Phase, sharing: Sharing | None
+) -> Callable[[], None]:
+    """Tells the searcher how many trials fit now."""
     gpus = placement.gpus_per_trial(config, offered.pcs)
 
     def count() -> None:
         # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
-        phase.searcher.slots = max(1, placement.most(config, roster.pcs, gpus))
+        pcs = phase.roster.pcs if phase.roster else offered.pcs
+        phase.searcher.slots = max(1, placement.most(config, pcs, sharing.gpus if sharing else gpus))
+
+    return count
+
+
+def _place_of(config: SweepConfig, phase: Phase) -> Callable[[float], PlacementGroupFactory]:
+    """Resources of a trial that takes so many GPUs: never on a PC that is to be left."""
+    roster = phase.roster
+    away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.away
+    return lambda gpus: placement.of_trial(config, gpus, away)
+
+
+def _watch(
+    config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase, count: Callable[[], None]
+) -> Watch | None:
+    """None on a PC by itself."""
+    roster = phase.roster
+    if roster is None:
+        return None
+    gpus = placement.gpus_per_trial(config, offered.pcs)
 
     def holds_one(without: str) -> bool:
         return placement.most(config, roster.staying(without), gpus) > 0
@@ -165,8 +204,6 @@ def _watch(
         phase.reporter.say(text)
         record.notice(number, text)
 
-    count()
-    phase.searcher.is_of_cluster = True
     mover = Mover(roster, count)
     return Watch(roster, mover, Quarantine(roster, mover, holds_one, say))
 
@@ -178,9 +215,16 @@ def _tuner(
     phase: Phase,
     keeper: RecordKeeper,
     watch: Watch | None,
+    sharing: Sharing | None,
 ) -> tune.Tuner:
     config = plan.config
-    resources = placement.of_trial(config, offered.pcs, (lambda: watch.roster.away) if watch else frozenset)
+    resources: Any = _place_of(config, phase)(placement.gpus_per_trial(config, offered.pcs))
+    callbacks: list[Callback] = [keeper, *([watch.quarantine, watch.mover] if watch else [])]
+    stop: Stopper = keeper.end
+    if sharing is not None:
+        resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
+        callbacks.append(sharing)
+        stop = CombinedStopper(keeper.end, sharing)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(plan)), resources),
         tune_config=tune.TuneConfig(
@@ -195,8 +239,8 @@ def _tuner(
             name=str(config.name),
             storage_path="/",
             storage_filesystem=names_only.file_system(),
-            stop=keeper.end,
-            callbacks=[keeper, watch.quarantine, watch.mover] if watch else [keeper],
+            stop=stop,
+            callbacks=callbacks,
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
             # The keeper says who saves at the end; a trial that failed has nothing to save. Tune's own

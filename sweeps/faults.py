@@ -13,7 +13,7 @@ def check(config: SweepConfig) -> list[str]:
     faults = [
         f"{flag(name)} {value}: must be at least {least:g}"
         for name, least in MINIMUM.items()
-        if (value := getattr(config, name)) is not None and value < least
+        if (value := getattr(config, name)) not in (None, "auto") and value < least
     ]
     faults += [
         f"{flag(name)} {value}: must be at most {most:,}"
@@ -31,9 +31,7 @@ def check(config: SweepConfig) -> list[str]:
         faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
     elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep: only with --refine")
-    trials, gpus = config.trials_per_gpu, config.gpus_per_trial
-    if trials and gpus is not None and not math.isclose(trials * gpus, 1):
-        faults.append(f"--trials-per-gpu {trials}: that is not --gpus-per-trial {gpus:g}; give one of them")
+    faults += _faults_of_gpus(config)
     faults += _faults_of_address(config)
     faults += _faults_of_names(config)
     if config.force and config.resume is None:
@@ -48,6 +46,15 @@ def check(config: SweepConfig) -> list[str]:
             "beginning with a letter or a digit"
         )
     return faults
+
+
+def _faults_of_gpus(config: SweepConfig) -> list[str]:
+    trials, gpus, workers = config.trials_per_gpu, config.gpus_per_trial, config.workers_per_trial
+    if trials == "auto" and workers > 1:
+        return [f"--trials-per-gpu auto: each of --workers-per-trial {workers} computes on a GPU of its own"]
+    if not trials or gpus is None or (trials != "auto" and math.isclose(trials * gpus, 1)):
+        return []
+    return [f"--trials-per-gpu {trials}: that is not --gpus-per-trial {gpus:g}; give one of them"]
 
 
 def _faults_of_address(config: SweepConfig) -> list[str]:

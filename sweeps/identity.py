@@ -30,7 +30,7 @@ WITHOUT_EFFECT = frozenset(
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
         *("confirm", "confirm_top", "refine", "refine_keep"),
-        *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial"),
+        *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),
     }
 )
 """Where a sweep runs, what it needs and keeps there, what its ranges and earlier trials were made of, and

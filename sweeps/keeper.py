@@ -49,6 +49,13 @@ class PCs(Protocol):
         """Place nothing more on the PC of a trial; False: the sweep is to end."""
 
 
+class Shares(Protocol):
+    """What the keeper asks of those who give each trial its share of a GPU."""
+
+    def begins_again(self, trial: Trial) -> bool:
+        """Whether a trial that Tune has ended is to begin once more, with another share."""
+
+
 class RecordKeeper(Callback):
     """The record's one writer while trials run; keeps the checkpoints that someone may need."""
 
@@ -64,11 +71,13 @@ class RecordKeeper(Callback):
         ends_at: EndsAt | None = None,
         begin_again: Callable[[int], bool] | None = None,
         pcs: PCs | None = None,
+        shares: Shares | None = None,
     ) -> None:
         self.end = end
         self._ends_at = ends_at
         self._begin_again = begin_again
         self._pcs = pcs
+        self._shares = shares
         self._lost_processes: Counter[int] = Counter()
         self._config = config
         self._record = record
@@ -131,6 +140,8 @@ class RecordKeeper(Callback):
             return
         if not result.get("done") and not self._was_left_behind(number):
             return
+        if self._shares is not None and self._shares.begins_again(trial) and self._begins_again(number):
+            return
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         reason = result.get("reason", "")
@@ -168,7 +179,7 @@ class RecordKeeper(Callback):
         self._lost_processes[number] += trial.run_metadata.num_failures
         lost = self._lost_processes[number] - (self._pcs.moved[number] if self._pcs else 0)
         is_lost = isinstance(_error_of(trial), RayActorError) and lost <= MOST_LOST_PROCESSES
-        if is_lost and self._begin_again is not None and self._begin_again(number):
+        if is_lost and self._begins_again(number):
             return
         reason = f"its process was lost {count(lost, 'time')}, at last: {error.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, error))
@@ -187,9 +198,12 @@ class RecordKeeper(Callback):
 
     def _goes_on_elsewhere(self, trial: Trial, reason: str) -> bool:
         """Leave out the PC on which a trial can't go on, and begin it again; False: the sweep is to end."""
-        if self._pcs is None or self._begin_again is None or not self._pcs.leave_out(trial, reason):
+        if self._pcs is None or not self._pcs.leave_out(trial, reason):
             return False
-        return self._begin_again(trial.config["number"])
+        return self._begins_again(trial.config["number"])
+
+    def _begins_again(self, number: int) -> bool:
+        return self._begin_again is not None and self._begin_again(number)
 
     def _was_left_behind(self, number: int) -> bool:
         """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""

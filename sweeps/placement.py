@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def of_trial(
-    config: SweepConfig, pcs: Sequence[PC], away: Callable[[], Collection[str]] = frozenset
+    config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
-    """The resources of a trial, as Tune asks Ray for them: a bundle for each worker, all placed or none;
-    `away` are PCs that none must stand on."""
+    """The resources of a trial that takes so many GPUs, as Tune asks Ray for them: a bundle for each worker,
+    all placed or none; `away` are PCs that none must stand on."""
     from sweeps.places import Place
 
-    bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus_per_trial(config, pcs)}
+    bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
     if memory := _memory_bytes(config):
         bundle["memory"] = memory
     return Place([bundle] * config.workers_per_trial, away)
@@ -47,8 +47,9 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
         needs = f", {memory:g} GB (--memory-gb-per-trial)" if memory else ""
         takes = f"{count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')}"
         if workers == 1:
+            gpus_flag = "--gpus-per-trial" if config.trials_per_gpu is None else "--trials-per-gpu"
             raise UserError(
-                f"a trial takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; no PC has that: {here}"
+                f"a trial takes {takes} (--cpus-per-trial, {gpus_flag}){needs}; no PC has that: {here}"
             )
         raise UserError(
             f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; "
@@ -81,9 +82,11 @@ def of_task(config: SweepConfig, pcs: Sequence[PC], away: Collection[str] = ()) 
 
 
 def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
-    """What was asked for, else one GPU where there are any."""
+    """What was asked for, else one GPU where there are any; that of the first trials where it is measured."""
     if config.gpus_per_trial is not None:
         return config.gpus_per_trial
+    if config.trials_per_gpu == "auto":
+        return 1.0
     if config.trials_per_gpu is not None:
         return 1 / config.trials_per_gpu
     return float(any(pc.gpus for pc in pcs))

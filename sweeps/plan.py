@@ -206,12 +206,15 @@ def _name(found: Sequence[Model]) -> str:
 def _resources(config: SweepConfig) -> str:
     cpus, workers = count(config.cpus_per_trial, "CPU"), config.workers_per_trial
     of_workers = "" if workers == 1 else f"{workers} workers, each "
+    later = ""
+    if config.trials_per_gpu == "auto":
+        later = "; as many on each GPU as it holds, once the first have shown what they take"
     if config.address is not None:
         gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
-        return f"{of_workers}{cpus}{gpus} a trial, on the Ray cluster at {config.address}"
+        return f"{of_workers}{cpus}{gpus} a trial, on the Ray cluster at {config.address}{later}"
     here = cluster.this_pc()
     return (
         f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
         f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "
-        f"each {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}"
+        f"each {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}{later}"
     )

@@ -80,8 +80,9 @@ class SweepTrial(tune.Trainable):
     Its config is `{"number": int, "trainable": str, "params": {knob: value}, "fixed": {knob: value},
     "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
     `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
-    wrong, `status` ("failed" or "diverged"), `reason` and `traceback`. `notices` are texts for the user.
-    Where this PC can't go on, through no fault of the trial, the last one has `unfit`, which says why.
+    wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are
+    texts for the user. Where this PC can't go on, through no fault of the trial, the last one has `unfit`,
+    which says why.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -122,8 +123,11 @@ class SweepTrial(tune.Trainable):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
+                from training import memory  # PyTorch: not in the driver
+
                 self._failures += 1
                 failure = self._others.why(failed(error), error)
+                failure["is_out_of_memory"] = memory.is_out_of_memory(error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure["is_user_error"] or self._failures > self._job.max_failures:

@@ -31,7 +31,11 @@ OPEN = {"RAY_AUTH_MODE": "disabled"}
 
 @contextlib.contextmanager
 def head(
-    settings: dict[str, str], hidden: Sequence[Path] = (), *, with_doors: bool = False
+    settings: dict[str, str],
+    hidden: Sequence[Path] = (),
+    *,
+    with_doors: bool = False,
+    offers: Sequence[str] = ("--num-cpus=2",),
 ) -> Iterator[Head]:
     """A Ray head, ended by its process group.
 
@@ -39,13 +43,14 @@ def head(
         settings: its environment, beside ours.
         hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
         with_doors: the dashboard, through which jobs come, and the port of Ray Client, too.
+        offers: what it says that it has.
     """
     ports = _free_ports(4)
     folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # a socket's path must be short
     doors = [f"--dashboard-port={ports[1]}", f"--ray-client-server-port={ports[2]}"]
     doors += [f"--dashboard-agent-listen-port={ports[3]}"]  # jobs need it, and its own is fixed
     command = [
-        *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"),
+        *(str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", *offers),
         *("--node-ip-address=127.0.0.1", f"--port={ports[0]}", f"--temp-dir={folder}"),
         *(doors if with_doors else ["--include-dashboard=false"]),
     ]

@@ -88,7 +88,7 @@ config = flags.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-g
 with connect(config) as offered:
     print(offered.describe())
     away = {node.id for node in offered.too_small}
-    factory = placement.of_trial(config, offered.pcs, lambda: away)
+    factory = placement.of_trial(config, 0.5, lambda: away)
     groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]
     ready, waiting = ray.wait([group.ready() for group in groups], num_returns=len(groups), timeout=15)
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]

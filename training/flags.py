@@ -180,7 +180,8 @@ def _escaped(text: str) -> str:
 
 def _metavar(kind: str) -> str:
     if "Literal" in kind:
-        return "{" + ",".join(re.findall(r"'([^']+)'", kind)) + "}"
+        choices = re.findall(r"'([^']+)'", kind)
+        return "{" + ",".join(["N"] * ("int" in kind) + choices) + "}"
     return "N" if "int" in kind else "X" if "float" in kind else "TEXT"
 
 
@@ -194,6 +195,9 @@ def _in_plain_words(message: str, kinds: Mapping[str, Any]) -> str:
     wanted = str(kinds.get(name, "text"))
     if "Literal" in wanted:
         choices = re.findall(r"'([^']+)'", wanted)
+        if "int" in wanted:
+            requirement = f"a whole number, or {', '.join(choices)}"
+            return f"{flag(name)} {given}: must be {requirement}.{nearest(given, choices)}"
         return f"{flag(name)} {given}: must be one of {', '.join(choices)}.{nearest(given, choices)}"
     words = {
         "dict": "name=value",

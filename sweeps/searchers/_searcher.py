@@ -36,8 +36,8 @@ class RecordSearcher(Searcher):
     the results that come in meanwhile."""
     waits: Waits | None = None
     """Of a scheduler that pauses: a trial that waits for others leaves its slot."""
-    is_of_cluster: bool = False
-    """Whether a trial may have to begin again because of its PC, also when no new one is to come."""
+    may_begin_again: bool = False
+    """Whether a trial may have to, because of its PC or its GPU, also when no new one is to come."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class RecordSearcher(Searcher):
         if (begun := self._begin_new()) is not None:
             return _config(self._record, begun.number)
         # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
-        self._has_finished = not ((self.waits or self.is_of_cluster) and self._live)
+        self._has_finished = not ((self.waits or self.may_begin_again) and self._live)
         return Searcher.FINISHED if self._has_finished else None
 
     def _begin_new(self) -> TrialRow | None:
