@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from training.words import GB
-
-
-@dataclass(frozen=True)
-class Node:
-    """A PC of the cluster, as Ray knows it."""
-
-    id: str
-    hostname: str
-    address: str
-    cpus: int
-    gpus: int
-    memory_gb: float
-    """That Ray gives to trials and tasks."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.hostname} ({self.address})"
+from sweeps import nodes
+from sweeps.nodes import Node
 
 
 @dataclass(frozen=True)
@@ -38,24 +20,6 @@ class Answer:
     """False: it has left meanwhile."""
 
 
-def living() -> list[Node]:
-    """The PCs of the cluster that this process is connected to."""
-    import ray
-
-    return [
-        Node(
-            node["NodeID"],
-            node["NodeManagerHostname"],
-            node["NodeManagerAddress"],
-            int(node["Resources"].get("CPU", 0)),
-            int(node["Resources"].get("GPU", 0)),
-            node["Resources"].get("memory", math.inf) / GB,
-        )
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-
-
 def here() -> str:
     """The node on which this process runs."""
     import ray
@@ -63,14 +27,14 @@ def here() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def begin(nodes: Sequence[Node], question: Callable[..., Any], *arguments: Any) -> dict[Any, Node]:
+def begin(of: Sequence[Node], question: Callable[..., Any], *arguments: Any) -> dict[Any, Node]:
     """Run a function on each PC, without any resource; what will be answered, to who does."""
     import ray
 
     task = ray.remote(question)
     return {
         task.options(num_cpus=0, max_retries=0, scheduling_strategy=on(node.id)).remote(*arguments): node
-        for node in nodes
+        for node in of
     }
 
 
@@ -87,7 +51,7 @@ def answers(asked: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, An
 
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
     found = {asked[one]: Answer(fault=f"no answer within {timeout_s:g} s") for one in silent}
-    alive = {node.id for node in living()}
+    alive = {node.id for node in nodes.living()}
     for one in answered:
         try:
             found[asked[one]] = Answer(ray.get(one))

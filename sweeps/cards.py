@@ -1,4 +1,4 @@
-"""The GPUs of every PC and their memory: a PC whose cards are too small for a trial gets none."""
+"""The GPUs of every PC, as their driver has them: a PC whose cards are too small for a trial gets none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps import asking
-from sweeps.asking import Node
 from sweeps.config import SweepConfig
+from sweeps.nodes import Node
 from training.values import UserError
 from training.words import GB, size
 
@@ -18,7 +18,7 @@ LEAST_BYTES = 1
 """Any card, but one whose memory is known."""
 MOST_S = 60
 """That a PC may take."""
-ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+ASK = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
 """Not PyTorch: Ray hides all GPUs from a task that takes none."""
 
 
@@ -27,24 +27,31 @@ class Card:
     """A GPU."""
 
     name: str
-    memory_bytes: int
+    driver: str
+    """Its version."""
+    memory_bytes: int | None
+    """None where it has none of its own."""
 
     @property
     def words(self) -> str:
         """For people."""
-        return f"{self.name} of {size(self.memory_bytes)}"
+        return self.name if self.memory_bytes is None else f"{self.name} of {size(self.memory_bytes)}"
 
 
 def of_this_pc() -> list[Card]:
-    """As NVIDIA's driver has them; [] where there is none."""
+    """All that NVIDIA's driver has; [] where there is none."""
     if shutil.which(ASK[0]) is None:
         return []
     try:
         said = subprocess.run(ASK, capture_output=True, text=True, timeout=MOST_S / 2, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = (line.rpartition(",") for line in said.splitlines())
-    return [Card(name.strip(), int(mib) * MIB) for name, _, mib in rows if mib.strip().isdigit()]
+    rows = (line.rsplit(", ", 2) for line in said.splitlines())
+    return [_card(*row) for row in rows if len(row) == 3]
+
+
+def _card(name: str, driver: str, mib: str) -> Card:
+    return Card(name, driver, int(mib) * MIB if mib.isdigit() else None)
 
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, list[Card]]:
@@ -88,13 +95,15 @@ def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node,
 
 def smallest_bytes(cards: Mapping[Node, Sequence[Card]], without: Collection[Node]) -> float:
     """Memory of the smallest card, but for those of some PCs; 0 where there is none."""
-    return min((card.memory_bytes for node in cards.keys() - without for card in cards[node]), default=0)
+    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node])
+    return min((memory for memory in known if memory is not None), default=0)
 
 
 def _fault(needed: float, cards: Sequence[Card]) -> str:
     if not needed:
         return ""
-    if not cards:
+    known = [(card.memory_bytes, card.words) for card in cards if card.memory_bytes is not None]
+    if not known:
         return "no GPU whose memory is known (nvidia-smi lists none)"
-    smallest = min(cards, key=lambda card: card.memory_bytes)
-    return "" if smallest.memory_bytes >= needed else f"its {smallest.words}, and {size(needed)} are needed"
+    memory_bytes, words = min(known)
+    return "" if memory_bytes >= needed else f"its {words}, and {size(needed)} are needed"

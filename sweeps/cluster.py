@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sweeps import asking
-from sweeps.asking import Node
+from sweeps import nodes
 from sweeps.config import SweepConfig
+from sweeps.nodes import PC, Node
 from training import ray_settings, ray_token
 from training.values import UserError
-from training.words import GB, count
+from training.words import count
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
@@ -47,22 +46,6 @@ ENVIRONMENT = {
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
 """One of these is there where PyTorch may find a GPU: NVIDIA's on Linux, in Windows' Linux and on a
 Jetson, and AMD's."""
-
-
-class PC(NamedTuple):
-    """What a machine offers."""
-
-    cpus: int
-    gpus: int
-    memory_gb: float = math.inf
-    """That Ray gives to trials; inf where it has not been asked."""
-
-
-def offer_of(node: Mapping[str, Any]) -> PC:
-    """What a PC offers, as Ray lists it."""
-    resources = node["Resources"]
-    memory_gb = resources.get("memory", math.inf) / GB
-    return PC(int(resources.get("CPU", 0)), int(resources.get("GPU", 0)), memory_gb)
 
 
 @dataclass(frozen=True)
@@ -120,20 +103,20 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     with ray_settings.quietly():
         context = _init(config, code)
     try:
-        nodes = asking.living()
-        small, card_bytes = _cards(config, nodes)
-        pcs = tuple(PC(node.cpus, node.gpus, node.memory_gb) for node in nodes if node not in small)
+        there = nodes.living()
+        small, card_bytes = _cards(config, there)
+        pcs = tuple(node.offer for node in there if node not in small)
         sent = tuple(path.name for path in code) if config.address else ()
         yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes)
     finally:
         ray.shutdown()
 
 
-def _cards(config: SweepConfig, nodes: Sequence[Node]) -> tuple[dict[Node, str], float]:
+def _cards(config: SweepConfig, there: Sequence[Node]) -> tuple[dict[Node, str], float]:
     """PCs whose cards are too small for a trial, and why; and the memory of the smallest of the others."""
     from sweeps import cards, placement
 
-    gpus = placement.gpus_per_trial(config, [PC(node.cpus, node.gpus) for node in nodes])
+    gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     if config.gpu_memory_gb_per_trial and not gpus:
         raise UserError(
             f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
@@ -141,7 +124,7 @@ def _cards(config: SweepConfig, nodes: Sequence[Node]) -> tuple[dict[Node, str],
     needed = cards.needed_bytes(config, gpus)
     if not needed:
         return {}, 0
-    found = cards.of_every_pc(nodes)
+    found = cards.of_every_pc(there)
     small = cards.too_small(needed, found)
     return small, cards.smallest_bytes(found, small)
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ray
 from ray import tune
 from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFactory, RunConfig, Stopper
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
-from sweeps import cluster, confirm, names_only, placement, supplying
+from sweeps import cluster, confirm, names_only, nodes, placement, supplying
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -109,7 +108,7 @@ def _roster(config: SweepConfig, offered: cluster.Cluster) -> Roster | None:
     """None on a PC by itself: it is all there is."""
     if config.address is None:
         return None
-    return Roster(ray.nodes, {node.address: why for node, why in offered.too_small.items()})
+    return Roster(nodes.living, {node.address: why for node, why in offered.too_small.items()})
 
 
 def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:

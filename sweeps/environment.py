@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sweeps import asking
+from sweeps import asking, cards, nodes
 from sweeps.cluster import Cluster
 from training.words import command, count
 
@@ -36,15 +36,15 @@ def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
 
 def of_every_pc() -> dict[str, Has | None]:
     """What each PC of the cluster runs trials with, asked at the same time; None of one that does not say."""
-    answers = asking.answers(asking.begin(asking.living(), of_this_pc), MOST_S)
+    answers = asking.answers(asking.begin(nodes.living(), of_this_pc), MOST_S)
     return {node.name: answer.said for node, answer in sorted(answers.items(), key=lambda one: one[0].name)}
 
 
 def of_this_pc() -> Has:
     """What this PC runs trials with."""
-    gpus = [line.split(", ") for line in _gpus()]
-    drivers = sorted({words[1] for words in gpus if len(words) > 1})
-    names = "".join(f", {name}" for name in sorted({words[0] for words in gpus}))
+    gpus = cards.of_this_pc()
+    drivers = sorted({card.driver for card in gpus})
+    names = "".join(f", {name}" for name in sorted({card.name for card in gpus}))
     hardware = f"{count(os.cpu_count() or 0, 'CPU')}, {_memory_gb():.1f} GiB{names}"
     return {**versions(), **({DRIVER: " and ".join(drivers)} if drivers else {}), HARDWARE: hardware}
 
@@ -89,7 +89,7 @@ def describe(offered: Cluster) -> str:
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {_memory_gb():.1f} GiB"),
         ("cluster", offered.size),
-        *[("gpu", line) for line in _gpus()],
+        *[("gpu", f"{card.words}, driver {card.driver}") for card in cards.of_this_pc()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
 
@@ -108,17 +108,10 @@ def _version(package: str) -> str:
 
 def _commit() -> str:
     """The git commit of the code that runs, marked when files differ from it."""
-    found = _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40")
-    return found[0] if found else "not a git checkout"
-
-
-def _gpus() -> list[str]:
-    return _output("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
-
-
-def _output(*command: str) -> list[str]:
+    here = str(Path(__file__).parent)
+    asked = ("git", "-C", here, "describe", "--always", "--dirty", "--abbrev=40")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.strip().splitlines()
+        return "not a git checkout"
+    return done.stdout.strip()

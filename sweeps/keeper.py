@@ -45,8 +45,8 @@ class PCs(Protocol):
     def moved(self) -> Counter[int]:
         """Times that a trial was taken off a PC."""
 
-    def leave_out(self, trial: Trial, reason: str) -> bool:
-        """Place nothing more on the PC of a trial; False: the sweep is to end."""
+    def leave_out(self, trial: Trial, reason: str, node: str) -> bool:
+        """Place nothing more on a PC of a trial; False: the sweep is to end."""
 
 
 class Shares(Protocol):
@@ -134,9 +134,9 @@ class RecordKeeper(Callback):
     def _write_end(self, trial: Trial) -> None:
         number, result = trial.config["number"], trial.last_result
         if "unfit" in result:  # not ended: it begins once more, on another PC or in a resume
-            if not self._goes_on_elsewhere(trial, result["unfit"]):
-                where = result["place"]["pc"]
-                self.end.stop("lost", f"trial {number} can't go on on {where}: {result['unfit']}")
+            at = result["at"]
+            if not self._goes_on_elsewhere(trial, result["unfit"], at["node"]):
+                self.end.stop("lost", f"trial {number} can't go on on {at['pc']}: {result['unfit']}")
             return
         if not result.get("done") and not self._was_left_behind(number):
             return
@@ -149,7 +149,7 @@ class RecordKeeper(Callback):
             fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
             if fault["is_of_storage"]:
                 # Not ended: it begins once more, from the checkpoint that it has.
-                if not self._goes_on_elsewhere(trial, fault["reason"]):
+                if not self._goes_on_elsewhere(trial, fault["reason"], fault.get("node", "")):
                     why = f"the weights of trial {number} can't be written: {fault['reason']}"
                     self.end.stop("lost", why)
                 return
@@ -196,9 +196,9 @@ class RecordKeeper(Callback):
         """End a turn that was not ended."""
         self._turn.close()
 
-    def _goes_on_elsewhere(self, trial: Trial, reason: str) -> bool:
+    def _goes_on_elsewhere(self, trial: Trial, reason: str, node: str) -> bool:
         """Leave out the PC on which a trial can't go on, and begin it again; False: the sweep is to end."""
-        if self._pcs is None or not self._pcs.leave_out(trial, reason):
+        if self._pcs is None or not self._pcs.leave_out(trial, reason, node):
             return False
         return self._begins_again(trial.config["number"])
 

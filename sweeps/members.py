@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import greenlet
 import ray
 
-from sweeps.reasons import failed
+from sweeps.reasons import failed, unfit
 from sweeps.warm import Warm
 from training import checkpoints
+from training.config import PCUnfit
 
 if TYPE_CHECKING:
     from sweeps.trial import Job
@@ -53,7 +55,8 @@ class Member:
             file = checkpoint / checkpoints.MANIFEST
             if file.is_file() and file.read_text() == manifest:
                 return False
-            self._make(checkpoint)
+            with _room_in(checkpoint):
+                self._make(checkpoint)
             if self._own is None:
                 raise FileExistsError(f"{checkpoint} is another one on {platform.node()}")
             return True
@@ -65,9 +68,10 @@ class Member:
 
         def take() -> None:
             file = checkpoint / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("ab") as content:
-                content.write(chunk)
+            with _room_in(checkpoint):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("ab") as content:
+                    content.write(chunk)
 
         return self._tried(take)
 
@@ -95,6 +99,12 @@ class Member:
         """Train no more: let Lightning end in order, as it does on all workers."""
         return self._tried(lambda: self._go_on(False))
 
+    def lacks_room(self, folder: Path, size_bytes: int) -> Said:
+        """Why a checkpoint of that size can't be written here; None where it can. It trains on."""
+        if _free_bytes(folder) >= size_bytes:
+            return None, None
+        return None, _of_another(unfit(_full(folder)))
+
     def save(self, folder: Path) -> Said:
         """Write this worker's part of a checkpoint; files, and their sizes, that the first one lacks.
 
@@ -104,8 +114,9 @@ class Member:
         def save() -> dict[str, int]:
             assert self._fit is not None
             self._clear()
-            self._make(folder)
-            self._fit.save(folder)
+            with _room_in(folder):
+                self._make(folder)
+                self._fit.save(folder)
             return {} if self._own is None else files_in(folder)
 
         return self._tried(save)
@@ -158,12 +169,13 @@ class Member:
             return None, does()
         except KeyboardInterrupt:
             raise
+        except PCUnfit as error:
+            failure = unfit(error)
         except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
             failure = failed(error)
-            failure["reason"] = f"{failure['reason']} (in another worker, on {platform.node()})"
         # Behind the except: until there the traceback holds the model, and its memory.
         self.part()  # the others hear of it, and wait no longer
-        return failure, None
+        return _of_another(failure), None
 
     def _make(self, folder: Path) -> None:
         """Make a folder of the first worker's here as well, where it is not the same one."""
@@ -186,3 +198,26 @@ def files_in(folder: Path) -> dict[str, int]:
     """Files of a folder, and their sizes."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {str(file.relative_to(folder)): file.stat().st_size for file in files}
+
+
+def _of_another(failure: dict[str, Any]) -> dict[str, Any]:
+    return {**failure, "reason": f"{failure['reason']} (in another worker, on {platform.node()})"}
+
+
+@contextlib.contextmanager
+def _room_in(folder: Path) -> Iterator[None]:
+    """Where a checkpoint is written: a full disk is this PC's fault."""
+    try:
+        yield
+    except Exception as error:  # a hook of the user's may raise anything
+        if checkpoints.disk_is_full(error, folder):
+            raise _full(folder) from error
+        raise
+
+
+def _full(folder: Path) -> PCUnfit:
+    return PCUnfit(f"the disk of {folder} is full")
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free

@@ -117,6 +117,11 @@ class Mover(Callback):
         process = self._of(trial)
         return process.node if process is not None and process.locate() else ""
 
+    def nodes_of(self, trial: Trial) -> frozenset[str]:
+        """Of all PCs that it trains on."""
+        process = self._of(trial)
+        return process.nodes if process is not None and process.locate() else frozenset()
+
     def _of(self, trial: Trial) -> Process | None:
         return self._processes.get(trial.temporary_state.ray_actor)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.cluster import PC
 from sweeps.config import SweepConfig
+from sweeps.nodes import PC
 from training.values import UserError
 from training.words import GB, count
 

@@ -6,7 +6,7 @@ import platform
 import uuid
 from typing import TYPE_CHECKING
 
-from sweeps import asking
+from sweeps import asking, nodes
 from sweeps.storage import Storage, StorageError, new_name
 from training.values import UserError
 from training.words import count
@@ -51,7 +51,7 @@ def on_every_pc(plan: Plan) -> None:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
-    answers = asking.answers(asking.begin(asking.living(), _fault, storage, name, text), MOST_S)
+    answers = asking.answers(asking.begin(nodes.living(), _fault, storage, name, text), MOST_S)
     faults = {node.name: fault for node, each in answers.items() if (fault := each.fault or each.said)}
     try:
         storage.remove_note(name)

@@ -60,22 +60,23 @@ class Quarantine(Callback):
             return
         if (fault := saved.metrics.get(SAVE_FAULT)) is not None:
             if fault["is_of_storage"]:
-                self._unsaved.setdefault(node, []).append((trial, fault["reason"]))
+                self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
             return
         self._worked(trial)
-        self._unsaved.pop(node, None)
+        for each in self._mover.nodes_of(trial):
+            self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
             if len(faults) >= MOST_UNSAVED and not self._roster.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
                 self._goes_without(other, number, f"no checkpoint can be written there: {reason}")
 
-    def leave_out(self, trial: Trial, reason: str) -> bool:
-        """Place nothing more on the PC where a trial met a fault.
+    def leave_out(self, trial: Trial, reason: str, node: str) -> bool:
+        """Place nothing more on the PC where a trial met a fault; "": that of its first worker.
 
         False: the sweep is to end, for that PC is the head, or the only one that is left, or the fault is not
         of a PC.
         """
-        node = self._mover.node_of(trial)
+        node = node or self._mover.node_of(trial)
         if self._roster.is_left_out(node):
             return True  # another trial there has said so
         if self._in_doubt or not self._goes_without(node, trial.config["number"], reason):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from sweeps import draining
-from sweeps.cluster import PC, offer_of
+from sweeps.nodes import PC, Node
 
 LOOK_EVERY_S = 0.5
 """Two questions to the head, of 4 ms each."""
@@ -22,13 +21,13 @@ class Roster:
 
     def __init__(
         self,
-        nodes: Callable[[], Sequence[dict[str, Any]]],
+        living: Callable[[], Sequence[Node]],
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = draining.leaving,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._nodes, self._leaving, self._clock = nodes, leaving, clock
-        self._there: dict[str, dict[str, Any]] = {}
+        self._living, self._leaving, self._clock = living, leaving, clock
+        self._there: dict[str, Node] = {}
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
         """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
@@ -43,7 +42,7 @@ class Roster:
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
             return False
         before = (self._there.keys(), self.away)
-        self._there = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
+        self._there = {node.id: node for node in self._living()}
         self.deadlines = self._leaving()
         self._looked = self._clock()
         self._count()
@@ -52,40 +51,33 @@ class Roster:
     @property
     def pcs(self) -> list[PC]:
         """What those offer that train."""
-        return [offer_of(node) for name, node in self._there.items() if name not in self.away]
+        return [node.offer for node in self._there.values() if node.id not in self.away]
 
     def staying(self, without: str = "") -> list[PC]:
         """What those offer that are not left out, nor the one of this id; those that leave may come back."""
         left_out = self.left_out
-        return [
-            offer_of(node)
-            for name, node in self._there.items()
-            if _address(node) not in left_out and name != without
-        ]
+        there = self._there.values()
+        return [node.offer for node in there if node.address not in left_out and node.id != without]
 
     def leave_out(self, node: str, reason: str) -> str | None:
         """Place nothing more on a PC, because of what it can't; None where it is the head, which holds all
         together, or of no PC that is known; else what to say of it."""
         pc = self._there.get(node)
-        heads = {_address(pc) for pc in self._there.values() if "node:__internal_head__" in pc["Resources"]}
-        if pc is None or _address(pc) in heads:
+        heads = {pc.address for pc in self._there.values() if pc.is_head}
+        if pc is None or pc.address in heads:
             return None
-        self.left_out.setdefault(_address(pc), reason)
+        self.left_out.setdefault(pc.address, reason)
         self._count()
-        return f"{pc['NodeManagerHostname']} ({_address(pc)}) trains no more in this run: {reason}"
+        return f"{pc.name} trains no more in this run: {reason}"
 
     def is_left_out(self, node: str) -> bool:
         """Whether a PC is left out already."""
-        return node in self._there and _address(self._there[node]) in self.left_out
+        return node in self._there and self._there[node].address in self.left_out
 
     def may_have(self, node: str) -> bool:
         """Whether a PC is there; of one that is not known yet, "", it may be."""
         return not node or node in self._there
 
     def _count(self) -> None:
-        out = {name for name, node in self._there.items() if _address(node) in self.left_out}
+        out = {name for name, node in self._there.items() if node.address in self.left_out}
         self.away = frozenset(out | self.deadlines.keys())
-
-
-def _address(node: dict[str, Any]) -> str:
-    return str(node["NodeManagerAddress"])

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps import asking, data
-from sweeps.asking import Node
+from sweeps import asking, data, nodes
+from sweeps.nodes import Node
 from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
 from training import copies
 from training.bar import Bar
@@ -51,15 +51,15 @@ def prepared(plan: Plan) -> Iterator[None]:
         yield
         return
     supplies = list(of_trials(plan).values())
-    nodes = [node for node in asking.living() if node.cpus >= plan.config.cpus_per_trial]
+    there = [node for node in nodes.living() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.name, model.module.__name__, dict(model.space.fixed))
         for model in plan.models
         if not model.prepared
     ]
     if supplies:
-        print(f"Looking for the prepared data on {count(len(nodes), 'PC')} ...", flush=True)
-    lacking = _looked(nodes, supplies, raw)
+        print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
+    lacking = _looked(there, supplies, raw)
     if not supplies or plan.config.data == "shared":
         yield
         return
@@ -70,13 +70,13 @@ def prepared(plan: Plan) -> Iterator[None]:
     del reader  # with which its process ends
 
 
-def _looked(nodes: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw]) -> dict[Node, int]:
+def _looked(there: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw]) -> dict[Node, int]:
     """PCs to the bytes that they lack.
 
     Raises:
         UserError: PCs that can't have them.
     """
-    answers = asking.answers(asking.begin(nodes, _look, supplies, raw), None)
+    answers = asking.answers(asking.begin(there, _look, supplies, raw), None)
     if supplies:
         _refuse({node: each.fault for node, each in answers.items() if each.is_there})
     said = {node: each.said for node, each in answers.items() if not each.fault}

@@ -30,7 +30,7 @@ import ray
 from ray import tune
 
 from sweeps.points import Point
-from sweeps.reasons import failed, first_line, why_diverged
+from sweeps.reasons import failed, first_line, unfit, why_diverged
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply
 from sweeps.warm import Warm
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 SAVE_FAULT = "save_fault"
 """In the result that Tune keeps with a checkpoint: why it could not be written, as {"reason": str,
-"is_of_storage": bool}. A trial that is done has no next step to tell of it."""
+"is_of_storage": bool}, and with the latter "pc" and "node", name and Ray's id of the PC that could not. A
+trial that is done has no next step to tell of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +82,8 @@ class SweepTrial(tune.Trainable):
     "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
     `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
     wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are
-    texts for the user. Where this PC can't go on, through no fault of the trial, the last one has `unfit`,
-    which says why.
+    texts for the user. Where a PC can't go on, through no fault of the trial, the last one has `unfit`,
+    which says why, and `at`: {"pc": its name, "node": Ray's id of it}, which may be another worker's.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -116,8 +117,7 @@ class SweepTrial(tune.Trainable):
                     raise unsaved
                 return self._with_notices(self._result(self._next_epoch()))
             except (StorageError, PCUnfit) as error:  # not the trial's fault: it goes on elsewhere, or later
-                self._abandon_run()
-                return self._with_notices({"done": True, "unfit": str(error), "place": self._place})
+                failure = unfit(error)
             except CannotTrain as error:
                 failure = failed(error)
             except KeyboardInterrupt:
@@ -130,7 +130,8 @@ class SweepTrial(tune.Trainable):
                 failure["is_out_of_memory"] = memory.is_out_of_memory(error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
-            if failure["is_user_error"] or self._failures > self._job.max_failures:
+            is_last = failure["is_user_error"] or self._failures > self._job.max_failures
+            if "unfit" in failure or is_last:
                 return self._with_notices({**failure, "place": self._place})
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -142,9 +143,10 @@ class SweepTrial(tune.Trainable):
         epoch, is_last = self._reported, bool(self._last_step.get("done"))
         try:
             self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
-        except StorageError as error:  # the one before it stands: the training is worth more
+        except (StorageError, PCUnfit) as error:  # the one before it stands: the training is worth more
             self._save_error = error if self._others.is_out_of_step else None
-            self._last_step[SAVE_FAULT] = {"reason": str(error), "is_of_storage": True}
+            fault = unfit(error)
+            self._last_step[SAVE_FAULT] = {"reason": fault["unfit"], "is_of_storage": True, **fault["at"]}
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
         except Exception as error:  # a hook of the user's
             self._last_step[SAVE_FAULT] = {"reason": first_line(error), "is_of_storage": False}

@@ -26,6 +26,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.members import Member, Said, files_in
+from sweeps.reasons import ElsewhereUnfit, WorkerFailed, error_of
 from training import checkpoints
 
 if TYPE_CHECKING:
@@ -49,14 +50,6 @@ LOOK_S = 1.0
 CHUNK_BYTES = 64 * 2**20
 CHECKPOINT_WEIGHTS = 4
 """Times the weights, about, in a checkpoint: the last and the best ones, two moments of Adam."""
-
-
-class WorkerFailed(Exception):
-    """Another worker than the first has failed: what there is to be said of it."""
-
-    def __init__(self, failure: Mapping[str, Any]) -> None:
-        super().__init__(failure["reason"])
-        self.failure = dict(failure)
 
 
 class Others:
@@ -138,8 +131,12 @@ class Others:
             return
         # Where one of several workers fails in it the others wait there for ever: ask before.
         weights = sum(weight.nbytes for weight in fit.best_weights.values())
-        if shutil.disk_usage(folder).free < max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * weights):
+        needed = max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * weights)
+        if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+        self._ask("lacks_room", *[(folder, needed)] * len(self._members))
+        for fault in filter(None, self._answers()):
+            raise ElsewhereUnfit(fault)
         self.is_out_of_step = True
         self._ask("save", *[(folder,)] * len(self._members))
         fit.save(folder)
@@ -242,6 +239,7 @@ class Others:
         """What came of it.
 
         Raises:
+            ElsewhereUnfit: the PC of one can't train.
             WorkerFailed: one failed.
         """
         self._left.set()
@@ -250,7 +248,7 @@ class Others:
         said = [_said(ref) for ref in asked]
         failures = [failure for failure, _ in said if failure is not None]
         if failures:
-            raise WorkerFailed(failures[0])
+            raise error_of(failures[0])
         return [value for _, value in said]
 
     def _hand_out(self, checkpoint: Path) -> None:
@@ -265,7 +263,7 @@ class Others:
                     for said in [member.take.remote(checkpoint, name, chunk) for member in lacking]:
                         failure, _ = _said(said)
                         if failure is not None:
-                            raise WorkerFailed(failure)
+                            raise error_of(failure)
 
 
 def give_up(why: str) -> None:

@@ -302,6 +302,17 @@ def test_no_module_imports_itself_in_a_ring() -> None:
     assert cycles(ROOT) == []
 
 
+ONE_ROOM = {"ray.nodes()": ["sweeps/nodes.py"], '"nvidia-smi"': ["sweeps/cards.py", "sweeps/pcs/probe.py"]}
+"""What is read in one room. (The probe is sent to PCs that may have nothing of ours.)"""
+
+
+@pytest.mark.parametrize("words", ONE_ROOM)
+def test_what_is_read_in_one_room_is_read_in_no_other(words: str) -> None:
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    found = [str(file.relative_to(ROOT)) for file in files if words in file.read_text()]
+    assert sorted(found) == ONE_ROOM[words]
+
+
 def test_a_ring_of_imports_is_found(tmp_path: Path) -> None:
     files = {
         "sweeps/a.py": "from sweeps.b import x",

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from sweeps import cards, flags
-from sweeps.asking import Node
 from sweeps.cards import Card
+from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.lab import Lab
 from training.values import UserError
 
-SAYS = "NVIDIA GeForce RTX 3090, 24576\nNVIDIA GeForce GTX 1070, 8192\n"
-LARGE, SMALL = Card("NVIDIA GeForce RTX 3090", 24576 * 2**20), Card("NVIDIA GeForce GTX 1070", 8192 * 2**20)
-PCS = [Node(str(number), f"pc{number}", f"10.0.0.{number}", 8, 1, 32.0) for number in range(3)]
+SAYS = "NVIDIA GeForce RTX 3090, 570.86, 24576\nNVIDIA GeForce GTX 1070, 570.86, 8192\n"
+LARGE = Card("NVIDIA GeForce RTX 3090", "570.86", 24576 * 2**20)
+SMALL = Card("NVIDIA GeForce GTX 1070", "570.86", 8192 * 2**20)
+ODD = Card("NVIDIA Odd", "580.65", None)
+PCS = [Node(str(number), f"pc{number}", f"10.0.0.{number}", {"CPU": 8, "GPU": 1}) for number in range(3)]
 
 
 @pytest.fixture
@@ -40,8 +42,8 @@ def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
     assert cards.of_this_pc() == [LARGE, SMALL]
     write(driver, "echo 'no devices were found'; exit 6")
     assert cards.of_this_pc() == []
-    write(driver, "echo 'NVIDIA Odd, [N/A]'")
-    assert cards.of_this_pc() == []
+    write(driver, "echo 'NVIDIA Odd, 580.65, [N/A]'")
+    assert cards.of_this_pc() == [ODD]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_a_card_must_hold_all_trials_that_share_it(given: str, gpus: float, need
 
 
 def test_a_pc_is_as_good_as_its_smallest_card() -> None:
-    found = cards.too_small(20e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL], PCS[2]: []})
+    found = cards.too_small(20e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL], PCS[2]: [ODD]})
     assert found == {
         PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB, and 20 GB are needed",
         PCS[2]: "no GPU whose memory is known (nvidia-smi lists none)",
@@ -103,7 +105,7 @@ def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     """Resources called GPU, without a card behind them: it is about where Ray places, not what runs there."""
     head, worker = lab_of(2).pcs
     for pc, memory in ((head, 49140), (worker, 8192)):
-        write(pc.path("/tmp/nvidia-smi"), f"echo 'NVIDIA Card, {memory}'")
+        write(pc.path("/tmp/nvidia-smi"), f"echo 'NVIDIA Card, 570.86, {memory}'")
     path = {"PATH": f"/tmp:{os.environ['PATH']}"}
     gpus = ("--num-cpus=4", "--num-gpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
     for pc, how in ((head, "--head"), (worker, f"--address={head.address}:6379")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from sweeps import environment
+from sweeps.cluster import Cluster
 from sweeps.environment import differences
 from tests.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.lab import Lab, wait_until
+from tests.test_cards import LARGE, SAYS, SMALL, write
 
 ALIKE = {"python": "3.11.7", "torch": "2.13.0", "hardware": "8 CPUs, 31.2 GiB"}
 
@@ -47,6 +50,17 @@ def test_this_pc_says_what_it_has() -> None:
     has = environment.of_this_pc()
     assert environment.versions().items() <= has.items()
     assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
+
+
+def test_the_cards_and_their_driver_are_those_that_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    write(tmp_path / "nvidia-smi", f"printf '{SAYS}'")
+    has = environment.of_this_pc()
+    assert has["gpu driver"] == "570.86"
+    assert has["hardware"].endswith(f", {SMALL.name}, {LARGE.name}")
+    assert f"gpu        {LARGE.words}, driver 570.86\n" in environment.describe(Cluster((), None))
 
 
 @pytest.mark.slow

@@ -100,11 +100,12 @@ def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, keeping
 
 
 def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:
-    asked = keeping.train(0.5, unfit="sftp://head/srv: No route to host (head) (tried for 5 min)")
+    unfit = "sftp://head/srv: No route to host (head) (tried for 5 min)"
+    asked = keeping.train(0.5, unfit=unfit, at={"pc": "pc1", "node": "id1"})
     assert not asked
     assert keeping.record.trials[0].status == "unfinished"
     assert keeping.end.outcome == "lost"
-    assert keeping.end.error.startswith("trial 0 can't go on on pc0: sftp://head/srv: No route to host")
+    assert keeping.end.error.startswith("trial 0 can't go on on pc1: sftp://head/srv: No route to host")
 
 
 def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> None:

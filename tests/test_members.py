@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from sweeps.members import Member, Said
 from sweeps.storage import Folder
 from sweeps.trial import Job
+from tests.conftest import fill_up
 from training import checkpoints
 from training.config import FitConfig
 from training.gang import Gang
@@ -78,3 +81,21 @@ def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
     assert "(in another worker, on " in failure["reason"]
     answer(member.begin(CONFIG, other.seat, None))
     member.part()
+
+
+def test_a_disk_that_is_full_is_the_fault_of_its_pc(
+    job: Job, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, folder = Member(job), small_disk / "of_the_first" / "epoch_0001"
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        assert answer(member.lacks_room(folder, 1000)) is None
+        assert answer(member.lacks(folder, "manifest"))
+        filled = fill_up(small_disk)
+        assert "is full" in answer(member.lacks_room(folder, 10**6))["unfit"]
+        failure, _ = member.take(folder, "weights.pt", bytes(10**5))
+    finally:
+        ray.shutdown()
+    assert failure is not None
+    assert failure["unfit"] == f"the disk of {folder} is full"
+    filled.unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps import flags, placement
-from sweeps.cluster import PC
+from sweeps.nodes import PC
 from training.values import UserError
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sweeps import cluster, placement, plan
+from sweeps import placement, plan
 from sweeps.config import SweepConfig
+from sweeps.nodes import PC
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha, hyperband
@@ -107,7 +108,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
 def test_as_many_trials_run_at_a_time_as_the_resources_hold(
     changes: dict[str, Any], cpus: int, gpus: int, slots: int
 ) -> None:
-    assert placement.slots(dataclasses.replace(SweepConfig(), **changes), [cluster.PC(cpus, gpus)]) == slots
+    assert placement.slots(dataclasses.replace(SweepConfig(), **changes), [PC(cpus, gpus)]) == slots
 
 
 @pytest.fixture

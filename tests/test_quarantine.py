@@ -25,6 +25,9 @@ class Where:
     def node_of(self, trial: Any) -> str:
         return f"id{trial.config['number'] % 10}"
 
+    def nodes_of(self, trial: Any) -> frozenset[str]:
+        return frozenset({self.node_of(trial)})
+
 
 class Judged:
     """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
@@ -40,16 +43,17 @@ class Judged:
             lambda number, text: self.said.append(f"{number}: {text}"),
         )
 
-    def meets(self, number: int, reason: str = FULL) -> bool:
+    def meets(self, number: int, node: str = "", reason: str = FULL) -> bool:
         """A fault; whether the sweep goes on."""
-        return self.quarantine.leave_out(trial(number), reason)
+        return self.quarantine.leave_out(trial(number), reason, node)
 
     def begins(self, number: int) -> None:
         self.quarantine.on_trial_start(0, [], trial(number))
         self.quarantine.on_trial_result(0, [], trial(number), {"epoch": 1})
 
-    def saves(self, number: int, fault: str = "") -> None:
-        metrics = {SAVE_FAULT: {"reason": fault, "is_of_storage": True}} if fault else {}
+    def saves(self, number: int, fault: str = "", node: str = "") -> None:
+        at = {"node": node or f"id{number % 10}"}
+        metrics = {SAVE_FAULT: {"reason": fault, "is_of_storage": True, **at}} if fault else {}
         self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
 
 
@@ -63,6 +67,18 @@ def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason() -> None:
     assert judged.meets(11), "another trial there"
     assert judged.said == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
     assert judged.roster.away == {"id1"}
+
+
+def test_of_several_workers_the_pc_is_left_out_that_can_not_train() -> None:
+    """A trial with its first worker on pc1, another on pc2."""
+    judged = Judged()
+    assert judged.meets(1, node="id2")
+    assert judged.roster.away == {"id2"}
+    judged = Judged()
+    for _ in range(2):
+        judged.saves(1, FULL, node="id2")
+        judged.saves(3)
+    assert judged.roster.away == {"id2"}
 
 
 def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep() -> None:

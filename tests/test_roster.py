@@ -6,23 +6,17 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import PC
+from sweeps.nodes import HEAD, PC, Node
 from sweeps.pcs.drain import choose
 from sweeps.roster import LOOK_EVERY_S, Roster
 from training.values import UserError
 
 
-def node(number: int, is_head: bool = False, **more: Any) -> dict[str, Any]:
+def node(number: int, is_head: bool = False, **more: Any) -> Node:
     """As Ray lists it."""
-    resources = {"CPU": 2.0, "GPU": 1.0, **({"node:__internal_head__": 1.0} if is_head else {})}
-    return {
-        "NodeID": f"id{number}",
-        "NodeManagerHostname": f"pc{number}",
-        "NodeManagerAddress": f"10.0.0.{number}",
-        "Alive": True,
-        "Resources": resources,
-        **more,
-    }
+    has = {"CPU": 2.0, "GPU": 1.0, **({HEAD: 1.0} if is_head else {})}
+    about = {"id": f"id{number}", "hostname": f"pc{number}", "address": f"10.0.0.{number}", "has": has}
+    return Node(**{**about, **more})
 
 
 class Cluster:
@@ -50,7 +44,8 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     cluster.leaving = {"id1": 17.0}
     assert cluster.look()
     assert (len(cluster.roster.pcs), len(cluster.roster.staying())) == (3, 4)
-    cluster.nodes[1]["Alive"], cluster.leaving = False, {}
+    del cluster.nodes[1]
+    cluster.leaving = {}
     assert cluster.look()
     assert (len(cluster.roster.pcs), cluster.roster.away) == (3, frozenset())
 
@@ -59,7 +54,7 @@ def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     cluster = Cluster()
     assert cluster.roster.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
     assert cluster.roster.away == {"id2"}
-    cluster.nodes[2] = node(2, NodeID="new")
+    cluster.nodes[2] = node(2, id="new")
     cluster.look()
     assert cluster.roster.away == {"new"}
     assert cluster.roster.is_left_out("new")
@@ -75,7 +70,7 @@ def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:
 
 @pytest.mark.parametrize(("given", "found"), [("pc1", "id1"), ("10.0.0.2", "id2"), (None, "id2")])
 def test_a_drain_finds_the_pc_by_name_by_address_or_as_this_one(given: str | None, found: str) -> None:
-    assert choose([node(0, is_head=True), node(1), node(2)], given, here="id2")["NodeID"] == found
+    assert choose([node(0, is_head=True), node(1), node(2)], given, here="id2").id == found
 
 
 @pytest.mark.parametrize(
@@ -87,6 +82,6 @@ def test_a_drain_finds_the_pc_by_name_by_address_or_as_this_one(given: str | Non
     ],
 )
 def test_a_drain_refuses_the_head_and_who_is_not_one_pc(given: str, why: str) -> None:
-    twins = [node(number, NodeManagerHostname="twin") for number in (4, 5)]
+    twins = [node(number, hostname="twin") for number in (4, 5)]
     with pytest.raises(UserError, match=why):
         choose([node(0, is_head=True), node(1), *twins], given, here="id1")

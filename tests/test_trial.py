@@ -316,6 +316,7 @@ def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
     result = trial.train()
     assert result["done"]
     assert result["unfit"] == "the disk of /prepared is full"
+    assert result["at"]["node"] == ray.get_runtime_context().get_node_id()
     assert "status" not in result
     assert _then(trial, {"fault": "none"}).train()["epoch"] == 1, "the process lives on"
 

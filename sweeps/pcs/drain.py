@@ -7,12 +7,12 @@ longer than --timeout-s go on from the checkpoint before. Then Ray ends there.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sweeps import asking, draining
+from sweeps import asking, draining, nodes
+from sweeps.nodes import Node
 from sweeps.pcs import away, status
 from sweeps.pcs.joined import joined
 from training import flags
@@ -31,10 +31,7 @@ PROCESSES_S = 15.0
 class Leaver:
     """A PC that is to leave."""
 
-    node: str
-    """Ray's id."""
-    name: str
-    address: str
+    node: Node
     is_here: bool
     gcs_address: str
 
@@ -47,9 +44,9 @@ def run(arguments: Sequence[str]) -> int:
     """
     pc, address, timeout_s = parse(arguments)
     leaver = find(address, pc)
-    print(f"Draining {leaver.name} ({leaver.address}) ...", flush=True)
+    print(f"Draining {leaver.node.name} ...", flush=True)
     began = time.monotonic()
-    draining.drain(leaver.gcs_address, leaver.node, timeout_s)
+    draining.drain(leaver.gcs_address, leaver.node.id, timeout_s)
     if not _wait(leaver, address, began, timeout_s + GRACE_S):
         print(
             f"After {_since(began)} it is still there: {_at_work(leaver, address) or 'nothing of a sweep'}."
@@ -59,8 +56,8 @@ def run(arguments: Sequence[str]) -> int:
     if leaver.is_here:
         _outlast_processes()
         away.stop_unit()
-    print(f"{leaver.name} has left, after {_since(began)}.")
-    where = "" if leaver.is_here else f", on {leaver.name}"
+    print(f"{leaver.node.hostname} has left, after {_since(began)}.")
+    where = "" if leaver.is_here else f", on {leaver.node.hostname}"
     print(f"Back{where}: python -m sweeps.pcs back")
     return 0
 
@@ -99,61 +96,59 @@ def find(address: str, pc: str | None) -> Leaver:
         UserError: it is none of the cluster, or its head.
     """
     with joined(address) as gcs:
-        import ray
-
-        here = ray.get_runtime_context().get_node_id()
-        node = choose([node for node in ray.nodes() if node["Alive"]], pc, here)
-        _keep_away(node, node["NodeID"] == here)
-    name, ip = node["NodeManagerHostname"], node["NodeManagerAddress"]
-    return Leaver(node["NodeID"], name, ip, node["NodeID"] == here, gcs)
+        here = asking.here()
+        node = choose(nodes.living(), pc, here)
+        _keep_away(node, node.id == here)
+    return Leaver(node, node.id == here, gcs)
 
 
-def choose(nodes: Sequence[Mapping[str, Any]], pc: str | None, here: str) -> Mapping[str, Any]:
+def choose(living: Sequence[Node], pc: str | None, here: str) -> Node:
     """The one that is meant.
 
     Raises:
         UserError: none is, several are, or it is the head.
     """
-    names = {name for node in nodes for name in _names(node)}
-    found = [node for node in nodes if (node["NodeID"] == here if pc is None else pc in _names(node))]
+    names = {name for node in living for name in _names(node)}
+    found = [node for node in living if (node.id == here if pc is None else pc in _names(node))]
     if not found:
-        there = ", ".join(sorted(node["NodeManagerHostname"] for node in nodes))
+        there = ", ".join(sorted(node.hostname for node in living))
         raise UserError(f"{pc}: no PC of the cluster; there are {there}.{nearest(str(pc), sorted(names))}")
     if len(found) > 1:
-        addresses = ", ".join(sorted(node["NodeManagerAddress"] for node in found))
+        addresses = ", ".join(sorted(node.address for node in found))
         raise UserError(f"{pc}: {count(len(found), 'PC')} have that name; give an address of {addresses}")
-    if "node:__internal_head__" in found[0]["Resources"]:
+    if found[0].is_head:
         raise UserError(
-            f"{found[0]['NodeManagerHostname']} is the head, without which the cluster ends: "
+            f"{found[0].hostname} is the head, without which the cluster ends: "
             "give another PC, or end all by `python -m sweeps.pcs down`"
         )
     return found[0]
 
 
-def _names(node: Mapping[str, Any]) -> tuple[str, str]:
-    return node["NodeManagerHostname"], node["NodeManagerAddress"]
+def _names(node: Node) -> tuple[str, str]:
+    return node.hostname, node.address
 
 
-def _keep_away(node: Mapping[str, Any], is_here: bool) -> None:
+def _keep_away(node: Node, is_here: bool) -> None:
     """Leave the mark there, by a small task where it is another PC."""
     if is_here:
         away.leave()
         return
     import ray
 
-    there = asking.on(node["NodeID"])
+    there = asking.on(node.id)
     task = ray.remote(away.leave).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
     try:
         ray.get(task.remote(), timeout=20)
     except ray.exceptions.RayError:
-        name = node["NodeManagerHostname"]
-        print(f"{name} can't be told to stay away: under worker_ips, the head starts Ray there again.")
+        print(
+            f"{node.hostname} can't be told to stay away: under worker_ips, the head starts Ray there again."
+        )
 
 
 def _wait(leaver: Leaver, address: str, began: float, most_s: float) -> bool:
     """Until it has left; False when that takes longer."""
     say_at = began + SAY_EVERY_S
-    while draining.is_there(leaver.gcs_address, leaver.node):
+    while draining.is_there(leaver.gcs_address, leaver.node.id):
         if time.monotonic() > began + most_s:
             return False
         if time.monotonic() > say_at:
@@ -172,7 +167,7 @@ def _at_work(leaver: Leaver, address: str) -> str:
         seen = status.look(address)
     except UserError:  # away from the head nobody can say
         return "something"
-    running = (process for pc in seen.pcs if pc.address == leaver.address for process in pc.processes)
+    running = (process for pc in seen.pcs if pc.address == leaver.node.address for process in pc.processes)
     return ", ".join(sorted(f"{process.name} {process.pid}" for process in running))
 
 

@@ -6,11 +6,13 @@ process trains stands in the record of the sweep alone, for a process trains man
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps import nodes
+from sweeps.nodes import Node
 from sweeps.pcs import waiting
 from sweeps.pcs.joined import joined
 from sweeps.pcs.waiting import Offer
@@ -101,21 +103,19 @@ def look(address: str) -> Seen:
         UserError: none answers, or its dashboard does not.
     """
     with joined(address) as gcs:
-        import ray
         from ray.util import state
         from ray.util.state.exception import RayStateApiException
 
-        nodes = ray.nodes()
+        listed = nodes.listed()
         try:
             actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
             running: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]  # not those of actors
             tasks = state.list_tasks(gcs, filters=running, limit=MOST, detail=True)
             groups = state.list_placement_groups(gcs, limit=MOST, detail=True)
-            heads = {node.node_id for node in state.list_nodes(gcs, limit=MOST) if node.is_head_node}
         except RayStateApiException:
             where = "it answers on the head alone: run this there"
             raise UserError(f"--address {address}: Ray's dashboard does not answer; {where}") from None
-    return _seen(nodes, heads, actors, tasks, groups)
+    return _seen(listed, actors, tasks, groups)
 
 
 def describe(seen: Seen, trials: Mapping[tuple[str, int], str]) -> list[str]:
@@ -164,16 +164,15 @@ def _trials(folder: Path) -> dict[tuple[str, int], str]:
 
 
 def _seen(
-    nodes: Sequence[Mapping[str, Any]],
-    heads: Iterable[str],
+    listed: Sequence[Node],
     actors: Sequence[Any],
     tasks: Sequence[Any],
     groups: Sequence[Any],
 ) -> Seen:
     """What Ray answered, put together."""
-    alive = [node for node in nodes if node["Alive"]]
-    taken: dict[str, dict[str, float]] = {node["NodeID"]: {} for node in alive}
-    processes: dict[str, list[Process]] = {node["NodeID"]: [] for node in alive}
+    alive = [node for node in listed if node.is_alive]
+    taken: dict[str, dict[str, float]] = {node.id: {} for node in alive}
+    processes: dict[str, list[Process]] = {node.id: [] for node in alive}
 
     def take(node: str, resources: waiting.Resources) -> None:
         for name, much in resources.items():
@@ -192,16 +191,16 @@ def _seen(
             take(running.node_id, running.required_resources or {})
     pcs = [
         Use(
-            node["NodeManagerAddress"],
-            node["NodeManagerHostname"],
-            node["NodeID"] in heads,
-            Offer(node["NodeManagerAddress"], node["Resources"], taken[node["NodeID"]]),
-            processes[node["NodeID"]],
+            node.address,
+            node.hostname,
+            node.is_head,
+            Offer(node.address, node.has, taken[node.id]),
+            processes[node.id],
         )
         for node in alive
     ]
     here = {pc.address for pc in pcs}
-    lost = sorted({node["NodeManagerAddress"] for node in nodes} - here)
+    lost = sorted({node.address for node in listed} - here)
     waits = [[bundle["unit_resources"] for bundle in group.bundles] for group in groups if _waits(group)]
     return Seen(sorted(pcs, key=lambda pc: (not pc.is_head, pc.address)), lost, waits)
 
