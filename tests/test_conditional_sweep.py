@@ -12,6 +12,7 @@ from sweeps.record import Record
 from tests.conftest import Command
 
 
+@pytest.mark.slow
 def test_a_trial_trains_with_the_knobs_that_it_has(sweep: Command, tmp_path: Path) -> None:
     folder = tmp_path / "s"
     done = sweep(

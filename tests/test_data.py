@@ -153,6 +153,7 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     data.prepare(plan.models)
 
 
+@pytest.mark.slow
 def test_a_sweep_prepares_each_way_once_before_its_trials(clips: Clips) -> None:
     arguments = (
         *("--trainable", clips.model, "--search-space", f"{clips.package}.space", "--searcher", "grid"),

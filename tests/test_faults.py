@@ -141,6 +141,7 @@ def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *TOY,

@@ -43,6 +43,7 @@ def test_a_wheel_holds_all_that_the_checkout_does(installed: Path) -> None:
         assert ours == {path.relative_to(installed) for path in (installed / package).rglob("*.py")}
 
 
+@pytest.mark.slow
 def test_a_project_is_swept_where_it_lies(installed: Path, home: Path) -> None:
     done = run(installed, home, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr

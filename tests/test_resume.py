@@ -102,11 +102,11 @@ def test_kills_at_random_moments_lose_nothing(
 @pytest.mark.parametrize(
     "pair",
     [
-        pytest.param(
-            ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"), marks=pytest.mark.slow
-        ),
+        ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"),
         # Enough for the model: it is asked from the ninth trial on.
-        ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"),
+        pytest.param(
+            ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"), marks=pytest.mark.slow
+        ),
     ],
     ids=["asha x tpe", "bohb x bohb"],
 )

@@ -187,6 +187,7 @@ def test_two_workers_train_as_one_and_leave_whole_weights(strategy: str, project
     assert_alike(project / "results" / f"two-{strategy}", alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", EACH)
 def test_a_killed_run_goes_on_from_its_shards(strategy: str, project: Path, alone: Path) -> None:
     died = train(project, strategy, f"dead-{strategy}", DIE="1")

@@ -114,6 +114,7 @@ def test_the_folder_tells_how_it_was_made(done: subprocess.CompletedProcess[str]
     assert yaml.safe_load((folder / "sweep.yaml").read_text())["metric"] == "val_acc"
 
 
+@pytest.mark.slow
 def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
     trials: list[dict[str, object]], folder: Path, sweep: Command
 ) -> None:

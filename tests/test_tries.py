@@ -131,6 +131,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert (project / "results/it/best/weights.pt").is_file()
 
 
+@pytest.mark.slow
 def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Path) -> None:
     done = fit(project, "--strategy", "ddp", "--batch-size", "3", "--threads", "1", most_rows=1)
     assert done.returncode == 3
