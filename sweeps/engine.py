@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -86,6 +86,9 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
             reporter = RerunReporter(plan, record, disk)
             reporter.say(f"\nConfirming {confirm.describe(config)}")
             _run(plan, record, offered, Phase(searcher, none, reporter, roster), end, disk)
+    if end.outcome == "finished":
+        with contextlib.suppress(OSError):  # it takes room, and harms nobody
+            plan.storage.tidy()
     try:
         write_tables(record, plan.folder)
     except OSError as error:
@@ -202,8 +205,16 @@ def _watch(
     def say(number: int, text: str) -> None:
         phase.reporter.say(text)
         record.notice(number, text)
+        count()
 
-    mover = Mover(roster, count)
+    def changed(news: Sequence[str]) -> None:
+        for line in news:
+            phase.reporter.say(line)
+        count()
+        if not placement.most(config, roster.pcs, gpus):
+            phase.reporter.say("No trial fits on the PCs that are left: the sweep waits for more")
+
+    mover = Mover(roster, changed)
     return Watch(roster, mover, Quarantine(roster, mover, holds_one, say))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class Process:
 class Mover(Callback):
     """Ends processes that are where they should not be, when the least is lost by it."""
 
-    def __init__(self, roster: Roster, changed: Callable[[], None]) -> None:
+    def __init__(self, roster: Roster, changed: Callable[[Sequence[str]], None]) -> None:
         self.moved: Counter[int] = Counter()
         """Times that a trial was taken off a PC: no failure of its own."""
         self._roster = roster
@@ -98,9 +98,9 @@ class Mover(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look who leaves, and end what can go now."""
-        if self._roster.look():
+        if news := self._roster.look():
             self._processes = {h: p for h, p in self._processes.items() if self._roster.may_have(p.node)}
-            self._changed()
+            self._changed(news)
         if not self._roster.away:
             return
         for process in list(self._processes.values()):

@@ -7,7 +7,7 @@ this run of the sweep.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sweeps import draining
 from sweeps.nodes import PC, Node
@@ -37,16 +37,16 @@ class Roster:
         """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""
         self.look()
 
-    def look(self) -> bool:
-        """Ask the cluster, where it was not just asked; whether something is new."""
+    def look(self) -> list[str]:
+        """Ask the cluster, where it was not just asked; what changed of the PCs, in words."""
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
-            return False
-        before = (self._there.keys(), self.away)
+            return []
+        there, deadlines = self._there, self.deadlines
         self._there = {node.id: node for node in self._living()}
         self.deadlines = self._leaving()
         self._looked = self._clock()
         self._count()
-        return before != (self._there.keys(), self.away)
+        return [*self._changes(there, deadlines)]
 
     @property
     def pcs(self) -> list[PC]:
@@ -77,6 +77,20 @@ class Roster:
     def may_have(self, node: str) -> bool:
         """Whether a PC is there; of one that is not known yet, "", it may be."""
         return not node or node in self._there
+
+    def _changes(self, there: Mapping[str, Node], deadlines: Mapping[str, float]) -> Iterator[str]:
+        """From who was there, and who was to leave when, to now."""
+        for id_, node in there.items():
+            if id_ not in self._there:
+                yield f"{node.name} has left" if id_ in deadlines else f"{node.name} is gone"
+            elif id_ in self.deadlines and id_ not in deadlines:
+                yield f"{node.name} is to leave: its trials go on elsewhere"
+            elif id_ in deadlines and id_ not in self.deadlines:
+                yield f"{node.name} stays"
+        for id_, node in self._there.items():
+            if id_ not in there:
+                out = self.left_out.get(node.address)
+                yield f"{node.name} has joined" + (f", and trains no more in this run: {out}" if out else "")
 
     def _count(self) -> None:
         out = {name for name, node in self._there.items() if node.address in self.left_out}

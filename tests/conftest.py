@@ -20,6 +20,7 @@ from sweeps.record import Record
 from sweeps.rows import TrialRow
 from tests import lab
 from tests.lab import Lab
+from tests.sweep_on_pcs import Sweep
 from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,3 +135,13 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
             return made
 
         yield new
+
+
+@pytest.fixture
+def sweep_on(lab_of: Callable[..., Lab], tmp_path: Path) -> Callable[..., Sweep]:
+    """`sweep_on(3, trials=8, epoch_s=1)`: a lab of three PCs, of which a sweep can be started."""
+
+    def new(pcs: int, trials: int, **knobs: float) -> Sweep:
+        return Sweep(lab_of(pcs, shared=[tmp_path]), tmp_path, trials, **knobs)
+
+    return new

@@ -46,7 +46,7 @@ class Murderer:
             if not self._kill_once():
                 break
             self.kills += 1
-            seen = self.check_nothing_is_lost(seen)
+            seen = check_nothing_is_lost(self.folder, seen)
             self._check_no_ended_trial_trains(seen, again)
         self._leave_debris()
         output = self.folder.parent / "last-run.txt"
@@ -60,7 +60,7 @@ class Murderer:
                 timeout=MOST_RUN_S,
                 check=False,
             )
-        self.check_nothing_is_lost(seen)
+        check_nothing_is_lost(self.folder, seen)
         self._check_no_ended_trial_trains(seen, again)
         return subprocess.CompletedProcess(done.args, done.returncode, output.read_text())
 
@@ -109,20 +109,6 @@ class Murderer:
         print(self.log[-1], flush=True)
         return True
 
-    def check_nothing_is_lost(self, before: dict[int, TrialRow]) -> dict[int, TrialRow]:
-        """Every trial and epoch that was in the record is there as it was; what has ended, for good."""
-        if not (self.folder / JOURNAL).is_file():
-            assert not before
-            return {}
-        now = {trial.number: trial for trial in Record.read(self.folder).trials}
-        for number, old in before.items():
-            new = now[number]
-            assert new.params == old.params
-            assert {epoch: new.epochs[epoch] for epoch in old.epochs} == old.epochs
-            if old.status != "unfinished":
-                assert (new.status, new.epochs, new.end) == (old.status, old.epochs, old.end)
-        return now
-
     def _check_no_ended_trial_trains(self, seen: dict[int, TrialRow], again: Counter[str]) -> None:
         """By the toy's own diary."""
         diary = Path(self.environment["TOY_ATTEMPTS"]) / "epochs"
@@ -134,6 +120,21 @@ class Murderer:
             if trial.status == "unfinished" or slope not in trained:
                 continue
             assert again.setdefault(slope, trained[slope]) == trained[slope], f"trial {trial.number}"
+
+
+def check_nothing_is_lost(folder: Path, before: dict[int, TrialRow]) -> dict[int, TrialRow]:
+    """Every trial and epoch that was in the record is there as it was; what has ended, for good."""
+    if not (folder / JOURNAL).is_file():
+        assert not before
+        return {}
+    now = {trial.number: trial for trial in Record.read(folder).trials}
+    for number, old in before.items():
+        new = now[number]
+        assert new.params == old.params
+        assert {epoch: new.epochs[epoch] for epoch in old.epochs} == old.epochs
+        if old.status != "unfinished":
+            assert (new.status, new.epochs, new.end) == (old.status, old.epochs, old.end)
+    return now
 
 
 def check_whole(

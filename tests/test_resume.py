@@ -18,7 +18,7 @@ from sweeps.record import Record
 from sweeps.rows import TrialRow
 from tests.conftest import ROOT, Command
 from tests.dying import POINTS
-from tests.killing import Murderer, check_whole
+from tests.killing import Murderer, check_nothing_is_lost, check_whole
 from training.costs import COSTS
 
 TOY = (
@@ -147,7 +147,7 @@ def test_a_driver_that_dies_between_any_two_writes_loses_nothing(
         died = subprocess.run(command, cwd=ROOT, env=killer.environment, capture_output=True, text=True)
         assert died.returncode == -signal.SIGKILL, f"{point}: {died.stdout}{died.stderr}"
         print(f"killed when {point}", flush=True)
-        seen = killer.check_nothing_is_lost(seen)
+        seen = check_nothing_is_lost(killer.folder, seen)
     done = killer.run(kills=0)
     assert done.returncode == 0, done.stdout
     record = Record.read(killer.folder)

@@ -28,7 +28,7 @@ class Cluster:
         self.now = 0.0
         self.roster = Roster(lambda: self.nodes, None, lambda: self.leaving, lambda: self.now)
 
-    def look(self) -> bool:
+    def look(self) -> list[str]:
         self.now += LOOK_EVERY_S
         return self.roster.look()
 
@@ -39,15 +39,21 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     assert cluster.roster.pcs == [PC(2, 1)] * 3
     cluster.nodes.append(node(3))
     assert not cluster.roster.look(), "it was just asked"
-    assert cluster.look()
+    assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
     assert len(cluster.roster.pcs) == 4
-    cluster.leaving = {"id1": 17.0}
-    assert cluster.look()
-    assert (len(cluster.roster.pcs), len(cluster.roster.staying())) == (3, 4)
-    del cluster.nodes[1]
+    cluster.leaving = {"id1": 17.0, "id2": 17.0}
+    assert cluster.look() == [
+        f"pc{number} (10.0.0.{number}) is to leave: its trials go on elsewhere" for number in (1, 2)
+    ]
+    assert (len(cluster.roster.pcs), len(cluster.roster.staying())) == (2, 4)
+    del cluster.nodes[1], cluster.nodes[2]
     cluster.leaving = {}
-    assert cluster.look()
-    assert (len(cluster.roster.pcs), cluster.roster.away) == (3, frozenset())
+    assert cluster.look() == [
+        "pc1 (10.0.0.1) has left",
+        "pc2 (10.0.0.2) stays",
+        "pc3 (10.0.0.3) is gone",
+    ]
+    assert (len(cluster.roster.pcs), cluster.roster.away) == (2, frozenset())
 
 
 def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
@@ -55,7 +61,10 @@ def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     assert cluster.roster.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
     assert cluster.roster.away == {"id2"}
     cluster.nodes[2] = node(2, id="new")
-    cluster.look()
+    assert cluster.look() == [
+        "pc2 (10.0.0.2) is gone",
+        "pc2 (10.0.0.2) has joined, and trains no more in this run: no room",
+    ]
     assert cluster.roster.away == {"new"}
     assert cluster.roster.is_left_out("new")
     assert len(cluster.roster.staying()) == 2

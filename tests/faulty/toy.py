@@ -31,6 +31,8 @@ class Params:
     """Score gained per epoch."""
     epoch_s: float = 0.0
     """Seconds an epoch sleeps."""
+    save_s: float = 0.0
+    """Seconds that writing a checkpoint takes."""
 
 
 class Toy(pl.LightningModule):
@@ -65,6 +67,7 @@ class Toy(pl.LightningModule):
             raise OSError("disk quota exceeded")
         if self.params.fault == "killed_in_save" and _is_first(self.params.fault):
             os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.params.save_s)
 
     def on_fit_end(self) -> None:
         if self.params.fault == "killed_at_end" and _is_first(self.params.fault):
