@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweeps import nodes
 from sweeps.nodes import Node
+
+TELL_S = 10.0
+"""Between two lines that say for whom one waits."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,18 @@ def on(node: str) -> Any:
 
 
 def answers(asked: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, Answer]:
-    """What they said; a PC that says nothing in time is at fault."""
+    """What they said; a PC that says nothing in time is at fault. Who is waited for is said."""
     import ray
 
-    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
+    ends_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    silent = list(asked)
+    while silent and (left_s := ends_at - time.monotonic()) > 0:
+        _, silent = ray.wait(silent, num_returns=len(silent), timeout=min(TELL_S, left_s))
+        if silent:
+            print(f"Waiting for {', '.join(sorted(asked[one].name for one in silent))} ...", flush=True)
     found = {asked[one]: Answer(fault=f"no answer within {timeout_s:g} s") for one in silent}
     alive = {node.id for node in nodes.living()}
-    for one in answered:
+    for one in asked.keys() - set(silent):
         try:
             found[asked[one]] = Answer(ray.get(one))
         except ray.exceptions.RayError as error:

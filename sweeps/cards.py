@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweeps import asking
 from sweeps.config import SweepConfig
@@ -58,6 +59,30 @@ def of_every_pc(nodes: Sequence[Node]) -> dict[Node, list[Card]]:
     """As each of them answers; [] of one that does not."""
     answers = asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
     return {node: answer.said or [] for node, answer in answers.items()}
+
+
+class Gate:
+    """Keeps trials off a PC that joins while a sweep runs until its cards are known.
+
+    Args:
+        needed: bytes that a card must have.
+    """
+
+    def __init__(self, needed: float) -> None:
+        self._needed = needed
+        self._asked: dict[str, dict[Any, Node]] = {}
+
+    def __call__(self, node: Node) -> str | None:
+        """Why no trial may stand on a PC; "": any may; None: it has not answered yet."""
+        import ray
+
+        if not self._needed:
+            return ""
+        asked = self._asked.setdefault(node.id, {}) or asking.begin([node], of_this_pc)
+        self._asked[node.id] = asked
+        if not ray.wait(list(asked), timeout=0)[0]:
+            return None
+        return _fault(self._needed, asking.answers(asked, MOST_S)[node].said or [])
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:

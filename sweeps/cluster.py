@@ -17,6 +17,7 @@ from typing import Any
 from sweeps import nodes
 from sweeps.config import SweepConfig
 from sweeps.nodes import PC, Node
+from sweeps.roster import Roster
 from training import ray_settings, ray_token
 from training.values import UserError
 from training.words import count
@@ -60,6 +61,15 @@ class Cluster:
     """Further PCs on which no trial may stand, and why."""
     card_bytes: float = 0
     """Memory of the smallest GPU of those where they may; 0 where it was not asked."""
+    roster: Roster | None = None
+    """Who of its PCs trains, from now on; None of a PC by itself, which is all there is."""
+
+    def nodes(self) -> list[Node]:
+        """Those on which trials may stand, now."""
+        if self.roster is None:
+            return nodes.living()
+        self.roster.look()
+        return self.roster.nodes
 
     @property
     def size(self) -> str:
@@ -104,16 +114,18 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         context = _init(config, code)
     try:
         there = nodes.living()
-        small, card_bytes = _cards(config, there)
+        needed = _needed_bytes(config, there)
+        small, card_bytes = _cards(needed, there)
         pcs = tuple(node.offer for node in there if node not in small)
         sent = tuple(path.name for path in code) if config.address else ()
-        yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes)
+        roster = _roster(small, needed) if config.address else None
+        yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes, roster)
     finally:
         ray.shutdown()
 
 
-def _cards(config: SweepConfig, there: Sequence[Node]) -> tuple[dict[Node, str], float]:
-    """PCs whose cards are too small for a trial, and why; and the memory of the smallest of the others."""
+def _needed_bytes(config: SweepConfig, there: Sequence[Node]) -> float:
+    """Memory that a card must have for trials to stand on it; 0: any."""
     from sweeps import cards, placement
 
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
@@ -121,12 +133,25 @@ def _cards(config: SweepConfig, there: Sequence[Node]) -> tuple[dict[Node, str],
         raise UserError(
             f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
         )
-    needed = cards.needed_bytes(config, gpus)
+    return cards.needed_bytes(config, gpus)
+
+
+def _cards(needed: float, there: Sequence[Node]) -> tuple[dict[Node, str], float]:
+    """PCs whose cards are too small for a trial, and why; and the memory of the smallest of the others."""
+    from sweeps import cards
+
     if not needed:
         return {}, 0
     found = cards.of_every_pc(there)
     small = cards.too_small(needed, found)
     return small, cards.smallest_bytes(found, small)
+
+
+def _roster(small: Mapping[Node, str], needed: float) -> Roster:
+    from sweeps import cards
+
+    left_out = {node.address: why for node, why in small.items()}
+    return Roster(nodes.living, left_out, gate=cards.Gate(needed))
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

@@ -15,7 +15,7 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFa
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
-from sweeps import cluster, confirm, names_only, nodes, placement, supplying
+from sweeps import cluster, confirm, names_only, placement, supplying
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -68,7 +68,6 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
     end = End(config.time_budget_hours, record.elapsed_s)
-    roster = _roster(config, offered)
     disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, offered.pcs))
     for trial in record.live:
         disk.measure(trial.number)
@@ -77,7 +76,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
         searcher = plan.searcher.build(config, plan.space, record)
         searcher.waits = plan.waits(record)
         reporter = SweepReporter(plan, record, disk)
-        _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter, roster), end, disk)
+        _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
     if end.outcome == "finished":
         for number in confirm.give_up_others(record):
             plan.storage.remove(number)
@@ -85,7 +84,7 @@ def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
             searcher = confirm.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
             reporter.say(f"\nConfirming {confirm.describe(config)}")
-            _run(plan, record, offered, Phase(searcher, none, reporter, roster), end, disk)
+            _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
     if end.outcome == "finished":
         with contextlib.suppress(OSError):  # it takes room, and harms nobody
             plan.storage.tidy()
@@ -103,15 +102,6 @@ class Phase:
     searcher: RecordSearcher
     scheduler: ModuleType
     reporter: SweepReporter
-    roster: Roster | None
-    """Who is left out of the search is left out of the reruns."""
-
-
-def _roster(config: SweepConfig, offered: cluster.Cluster) -> Roster | None:
-    """None on a PC by itself: it is all there is."""
-    if config.address is None:
-        return None
-    return Roster(nodes.living, {node.address: why for node, why in offered.too_small.items()})
 
 
 def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
@@ -166,7 +156,7 @@ def _sharing(config: SweepConfig, record: Record, offered: cluster.Cluster, phas
     if config.trials_per_gpu != "auto":
         return None
     first = sum(pc.gpus for pc in offered.pcs)
-    return Sharing(config, record, offered.card_bytes, first, _place_of(config, phase), phase.reporter.say)
+    return Sharing(config, record, offered.card_bytes, first, _place_of(config, offered), phase.reporter.say)
 
 
 def _counter(
@@ -177,15 +167,15 @@ def _counter(
 
     def count() -> None:
         # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
-        pcs = phase.roster.pcs if phase.roster else offered.pcs
+        pcs = offered.roster.pcs if offered.roster else offered.pcs
         phase.searcher.slots = max(1, placement.most(config, pcs, sharing.gpus if sharing else gpus))
 
     return count
 
 
-def _place_of(config: SweepConfig, phase: Phase) -> Callable[[float], PlacementGroupFactory]:
+def _place_of(config: SweepConfig, offered: cluster.Cluster) -> Callable[[float], PlacementGroupFactory]:
     """Resources of a trial that takes so many GPUs: never on a PC that is to be left."""
-    roster = phase.roster
+    roster = offered.roster
     away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.away
     return lambda gpus: placement.of_trial(config, gpus, away)
 
@@ -193,8 +183,8 @@ def _place_of(config: SweepConfig, phase: Phase) -> Callable[[float], PlacementG
 def _watch(
     config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase, count: Callable[[], None]
 ) -> Watch | None:
-    """None on a PC by itself."""
-    roster = phase.roster
+    """None on a PC by itself. Who is left out of the search is left out of the reruns."""
+    roster = offered.roster
     if roster is None:
         return None
     gpus = placement.gpus_per_trial(config, offered.pcs)
@@ -228,7 +218,7 @@ def _tuner(
     sharing: Sharing | None,
 ) -> tune.Tuner:
     config = plan.config
-    resources: Any = _place_of(config, phase)(placement.gpus_per_trial(config, offered.pcs))
+    resources: Any = _place_of(config, offered)(placement.gpus_per_trial(config, offered.pcs))
     callbacks: list[Callback] = [keeper, *([watch.quarantine, watch.mover] if watch else [])]
     stop: Stopper = keeper.end
     if sharing is not None:

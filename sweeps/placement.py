@@ -64,6 +64,11 @@ def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     return min(fitting, config.max_concurrent or fitting)
 
 
+def holds_a_worker(config: SweepConfig, pcs: Sequence[PC]) -> bool:
+    """Whether one of these PCs has room for a trial's worker."""
+    return _room(config, pcs, gpus_per_trial(config, pcs)) > 0
+
+
 def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     """Workers that these PCs hold."""
     return sum(_fit_on(pc, config, gpus) for pc in pcs)

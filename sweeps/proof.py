@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sweeps import asking, nodes
+from sweeps import asking
+from sweeps.nodes import Node
 from sweeps.storage import Storage, StorageError, new_name
 from training.values import UserError
 from training.words import count
@@ -40,8 +42,8 @@ def on_this_pc(plan: Plan) -> None:
         )
 
 
-def on_every_pc(plan: Plan) -> None:
-    """Prove it from each PC of the cluster, by a small task on each at the same time.
+def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
+    """Prove it from each PC on which trials may stand, by a small task on each at the same time.
 
     Raises:
         UserError: the PCs that can't use it, and why.
@@ -51,7 +53,7 @@ def on_every_pc(plan: Plan) -> None:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
-    answers = asking.answers(asking.begin(nodes.living(), _fault, storage, name, text), MOST_S)
+    answers = asking.answers(asking.begin(there, _fault, storage, name, text), MOST_S)
     faults = {node.name: fault for node, each in answers.items() if (fault := each.fault or each.said)}
     try:
         storage.remove_note(name)

@@ -1,7 +1,7 @@
 """The PCs of a cluster while a sweep runs: who is there, who leaves, and who can't train.
 
 A PC that can't is left out by its address, so that it stays out when it joins again; it is not asked again in
-this run of the sweep.
+this run of the sweep. One that joins gets trials once it is known that its cards are large enough.
 """
 
 from __future__ import annotations
@@ -25,33 +25,42 @@ class Roster:
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = draining.leaving,
         clock: Callable[[], float] = time.monotonic,
+        gate: Callable[[Node], str | None] = lambda node: "",
     ) -> None:
-        self._living, self._leaving, self._clock = living, leaving, clock
+        self._living, self._leaving, self._clock, self._gate = living, leaving, clock, gate
         self._there: dict[str, Node] = {}
+        self._at_the_gate: dict[str, Node] = {}
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
         """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
         self.left_out: dict[str, str] = dict(left_out or {})
         """Address of each PC that can't train to why."""
         self.away: frozenset[str] = frozenset()
-        """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""
+        """Ray's ids of the PCs on which nothing is to run: those that leave, those that are left out, and
+        those of which it is not known yet whether they can train."""
         self.look()
 
     def look(self) -> list[str]:
         """Ask the cluster, where it was not just asked; what changed of the PCs, in words."""
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
             return []
-        there, deadlines = self._there, self.deadlines
+        there, deadlines, is_first = self._there, self.deadlines, self._looked is None
         self._there = {node.id: node for node in self._living()}
         self.deadlines = self._leaving()
         self._looked = self._clock()
+        news = [] if is_first else [*self._gone(there, deadlines), *self._joined(there)]
         self._count()
-        return [*self._changes(there, deadlines)]
+        return news
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Those that train."""
+        return [node for node in self._there.values() if node.id not in self.away]
 
     @property
     def pcs(self) -> list[PC]:
-        """What those offer that train."""
-        return [node.offer for node in self._there.values() if node.id not in self.away]
+        """What they offer."""
+        return [node.offer for node in self.nodes]
 
     def staying(self, without: str = "") -> list[PC]:
         """What those offer that are not left out, nor the one of this id; those that leave may come back."""
@@ -78,8 +87,8 @@ class Roster:
         """Whether a PC is there; of one that is not known yet, "", it may be."""
         return not node or node in self._there
 
-    def _changes(self, there: Mapping[str, Node], deadlines: Mapping[str, float]) -> Iterator[str]:
-        """From who was there, and who was to leave when, to now."""
+    def _gone(self, there: Mapping[str, Node], deadlines: Mapping[str, float]) -> Iterator[str]:
+        """Of those that were there, some to leave."""
         for id_, node in there.items():
             if id_ not in self._there:
                 yield f"{node.name} has left" if id_ in deadlines else f"{node.name} is gone"
@@ -87,11 +96,21 @@ class Roster:
                 yield f"{node.name} is to leave: its trials go on elsewhere"
             elif id_ in deadlines and id_ not in self.deadlines:
                 yield f"{node.name} stays"
-        for id_, node in self._there.items():
-            if id_ not in there:
-                out = self.left_out.get(node.address)
-                yield f"{node.name} has joined" + (f", and trains no more in this run: {out}" if out else "")
+
+    def _joined(self, there: Mapping[str, Node]) -> Iterator[str]:
+        """Those that are let in now, or left out."""
+        new = [id_ for id_ in self._there if id_ not in there or id_ in self._at_the_gate]
+        self._at_the_gate = {}
+        for id_ in new:
+            node = self._there[id_]
+            fault = self.left_out.get(node.address) or self._gate(node)
+            if fault is None:
+                self._at_the_gate[id_] = node
+                continue
+            if fault:
+                self.left_out[node.address] = fault
+            yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
 
     def _count(self) -> None:
         out = {name for name, node in self._there.items() if node.address in self.left_out}
-        self.away = frozenset(out | self.deadlines.keys())
+        self.away = frozenset(out | self.deadlines.keys() | self._at_the_gate.keys())

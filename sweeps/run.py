@@ -98,8 +98,8 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     ):
         print(offered.describe(), flush=True)
         if address is not None:
-            proof.on_every_pc(plan)
-        last.enter_context(supplying.prepared(plan))
+            proof.on_every_pc(plan, offered.nodes())
+        last.enter_context(supplying.prepared(plan, offered))
         environment.note(plan.folder, offered, in_cluster=address is not None)
         resume.begin_run(plan, record)
         notice.begin()

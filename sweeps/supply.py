@@ -8,6 +8,7 @@ broken, is when a trial begins there.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
 from collections import deque
@@ -113,21 +114,18 @@ class Copied:
 
         got = told = 0
         told_at = time.monotonic()
-        try:
+        with self._answering():
             reader = ray.get_actor(READER)
 
-            def tell(bytes_: int) -> None:
-                nonlocal got, told, told_at
-                got += bytes_
-                if time.monotonic() - told_at > TELL_S:
-                    reader.note.remote(asking.here(), got - told)
-                    told, told_at = got, time.monotonic()
+        def tell(bytes_: int) -> None:
+            nonlocal got, told, told_at
+            got += bytes_
+            if time.monotonic() - told_at > TELL_S:
+                reader.note.remote(asking.here(), got - told)
+                told, told_at = got, time.monotonic()
 
-            copies.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
-            reader.note.remote(asking.here(), got - told)
-        except (ray.exceptions.RayError, ValueError) as error:  # ValueError: there is no such actor
-            said = str(error).strip().splitlines()[-1]
-            raise PCUnfit(f"{self.pc}, which has the prepared data, does not answer: {said}") from None
+        copies.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
+        reader.note.remote(asking.here(), got - told)
         return got
 
     def _pieces(self, reader: Any, file: str, offset: int) -> Iterator[Any]:
@@ -140,9 +138,24 @@ class Copied:
             length = min(PIECE_BYTES, end - begin)
             ahead.append(reader.read.remote(self.original.folder, file, begin, length))
             if len(ahead) == AHEAD:
-                yield ray.get(ahead.popleft(), timeout=PIECE_S)
+                with self._answering():
+                    piece = ray.get(ahead.popleft(), timeout=PIECE_S)
+                yield piece
         while ahead:
-            yield ray.get(ahead.popleft(), timeout=PIECE_S)
+            with self._answering():
+                piece = ray.get(ahead.popleft(), timeout=PIECE_S)
+            yield piece
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """What that PC does not do is not blamed on the disk of this one: Ray's errors may be OSErrors."""
+        import ray
+
+        try:
+            yield
+        except (ray.exceptions.RayError, ValueError) as error:  # ValueError: there is no such actor
+            said = str(error).strip().splitlines()[-1]
+            raise PCUnfit(f"{self.pc}, which has the prepared data, does not answer: {said}") from None
 
 
 class Reader:

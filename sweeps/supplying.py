@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps import asking, data, nodes
+from sweeps import asking, data
 from sweeps.nodes import Node
 from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
 from training import copies
@@ -19,6 +19,7 @@ from training.values import Knob, UserError
 from training.words import count, duration, size
 
 if TYPE_CHECKING:
+    from sweeps.cluster import Cluster
     from sweeps.plan import Plan
 
 READS = 8
@@ -39,8 +40,9 @@ def of_trials(plan: Plan) -> dict[tuple[str, tuple[Knob, ...]], Supply]:
 
 
 @contextlib.contextmanager
-def prepared(plan: Plan) -> Iterator[None]:
-    """Prepare what is not prepared yet, and make it whole on each PC; then hand it out to those that join.
+def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
+    """Prepare what is not prepared yet, and make it whole on each PC on which trials may stand; then hand it
+    out to those that join.
 
     Raises:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
@@ -51,7 +53,7 @@ def prepared(plan: Plan) -> Iterator[None]:
         yield
         return
     supplies = list(of_trials(plan).values())
-    there = [node for node in nodes.living() if node.offer.cpus >= plan.config.cpus_per_trial]
+    there = [node for node in offered.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.name, model.module.__name__, dict(model.space.fixed))
         for model in plan.models

@@ -112,8 +112,12 @@ def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) ->
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()
-    away = {node.id for node in offered.too_small}
-    task = ray.remote(test_winner).options(**placement.of_task(plan.config, offered.pcs, away))
+    pcs = [node.offer for node in offered.nodes()]
+    if not placement.holds_a_worker(plan.config, pcs):
+        print("The winner could not be tested: no PC that is left has room for it.", flush=True)
+        return {}
+    away = offered.roster.away if offered.roster else ()
+    task = ray.remote(test_winner).options(**placement.of_task(plan.config, pcs, away))
     try:
         scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))
     except RayError as error:

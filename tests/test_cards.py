@@ -15,7 +15,7 @@ from sweeps import cards, flags
 from sweeps.cards import Card
 from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
-from tests.lab import Lab
+from tests.lab import PC, Lab
 from training.values import UserError
 
 SAYS = "NVIDIA GeForce RTX 3090, 570.86, 24576\nNVIDIA GeForce GTX 1070, 570.86, 8192\n"
@@ -82,7 +82,7 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 
 
 PLACES = """
-import ray
+import ray, time
 from sweeps import cards, flags, placement
 from sweeps.cluster import connect
 from ray.util import placement_group_table
@@ -94,7 +94,11 @@ with connect(config) as offered:
     groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]
     ready, waiting = ray.wait([group.ready() for group in groups], num_returns=len(groups), timeout=15)
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]
-    print("ready", len(ready), "waiting", len(waiting), "away", sum(node in away for node in stand))
+    wrong = sum(node in away for node in stand)
+    print("ready", len(ready), "waiting", len(waiting), "away", wrong, flush=True)
+    while not (news := offered.roster.look()):
+        time.sleep(0.2)
+    print(*news, offered.roster.pcs)
 """
 
 
@@ -103,14 +107,27 @@ def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Resources called GPU, without a card behind them: it is about where Ray places, not what runs there."""
-    head, worker = lab_of(2).pcs
-    for pc, memory in ((head, 49140), (worker, 8192)):
+    head, worker, late = lab_of(3).pcs
+    for pc, memory in ((head, 49140), (worker, 8192), (late, 6144)):
         write(pc.path("/tmp/nvidia-smi"), f"echo 'NVIDIA Card, 570.86, {memory}'")
     path = {"PATH": f"/tmp:{os.environ['PATH']}"}
     gpus = ("--num-cpus=4", "--num-gpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
-    for pc, how in ((head, "--head"), (worker, f"--address={head.address}:6379")):
+
+    def start(pc: PC, how: str) -> None:
         give_token(pc)
         pc.run(RAY, "start", how, *gpus, env={"RAY_AUTH_MODE": "token", **path}, timeout_s=120)
-    said = head.run(PYTHON, "-c", PLACES, env={"RAY_AUTH_MODE": "token"}, timeout_s=180).stdout
+
+    start(head, "--head")
+    start(worker, joins := f"--address={head.address}:6379")
+    driver = head.start(PYTHON, "-c", PLACES, env={"RAY_AUTH_MODE": "token"})
+    assert driver.stdout is not None
+    said = ""
+    while "ready " not in said and (line := driver.stdout.readline()):
+        said += line
     assert "left out   pc1 (10.77.0.11): its NVIDIA Card of 8.59 GB, and 40 GB are needed" in said
     assert "ready 2 waiting 1 away 0" in said, said
+    start(late, joins)
+    said, _ = driver.communicate(timeout=120)
+    why = "its NVIDIA Card of 6.44 GB, and 40 GB are needed"
+    assert f"pc2 (10.77.0.12) has joined, and gets no trials in this run: {why} [PC(cpus=4, gpus=1," in said
+    assert said.count("PC(cpus") == 1

@@ -183,6 +183,19 @@ def test_an_original_that_is_damaged_is_named(original: Original, source: Source
     assert is_whole(original, source)
 
 
+def test_the_original_itself_is_never_written(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that all PCs share, in which a file was damaged since."""
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(Path(original.folder).parent))
+    damaged = Path(original.folder) / "val-0.parquet"
+    damaged.write_bytes(content := bytes(damaged.stat().st_size))
+    with pytest.raises(
+        CannotCopy, match=r"/theirs/mine-\w+ is the original, seen from here, and has changed"
+    ):
+        copies.bring(original, Source(original, Path(original.folder)))
+    assert damaged.read_bytes() == content
+    assert (Path(original.folder) / MANIFEST).exists()
+
+
 def test_part_of_another_file_is_no_beginning(original: Original, source: Source) -> None:
     original.target.mkdir(parents=True)
     for name, length in (("train-0", PIECE), ("train-1", 10**6)):

@@ -26,7 +26,14 @@ class Cluster:
         self.nodes = [node(0, is_head=True), node(1), node(2)]
         self.leaving: dict[str, float] = {}
         self.now = 0.0
-        self.roster = Roster(lambda: self.nodes, None, lambda: self.leaving, lambda: self.now)
+        self.faults: dict[str, str | None] = {}
+        self.roster = Roster(
+            lambda: self.nodes,
+            None,
+            lambda: self.leaving,
+            lambda: self.now,
+            lambda node: self.faults.get(node.id, ""),
+        )
 
     def look(self) -> list[str]:
         self.now += LOOK_EVERY_S
@@ -63,11 +70,26 @@ def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     cluster.nodes[2] = node(2, id="new")
     assert cluster.look() == [
         "pc2 (10.0.0.2) is gone",
-        "pc2 (10.0.0.2) has joined, and trains no more in this run: no room",
+        "pc2 (10.0.0.2) has joined, and gets no trials in this run: no room",
     ]
     assert cluster.roster.away == {"new"}
     assert cluster.roster.is_left_out("new")
     assert len(cluster.roster.staying()) == 2
+
+
+def test_a_pc_that_joins_gets_trials_when_it_is_known_that_it_can_train() -> None:
+    cluster = Cluster()
+    cluster.faults = {"id3": None, "id4": "its card is too small"}
+    cluster.nodes += [node(3), node(4)]
+    assert cluster.look() == [
+        "pc4 (10.0.0.4) has joined, and gets no trials in this run: its card is too small"
+    ]
+    assert cluster.roster.away == {"id3", "id4"}
+    assert not cluster.look()
+    cluster.faults["id3"] = ""
+    assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
+    assert cluster.roster.away == {"id4"}
+    assert len(cluster.roster.pcs) == 4
 
 
 def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:

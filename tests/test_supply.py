@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -160,6 +161,35 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
     assert "Looking for the prepared data on 3 PCs ...\n" in said
     assert copied(said) == {}
     assert {trial.status for trial in cluster.record("again").trials} == {"finished"}
+
+
+CUT_OFF = """
+import ray
+from sweeps.supply import READER, Copied, Reader
+from training.config import PCUnfit
+from training.copies import File, Original
+file = File("train-0.parquet", 5, "0", (0, 0, 0, 0))
+with_one = Copied(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+for has_reader in (False, True):
+    if has_reader:
+        reader = ray.remote(Reader).options(name=READER, num_cpus=0).remote(["/nowhere/mine"])
+    try:
+        with_one.bring()
+    except PCUnfit as error:
+        print("said", error)
+"""
+
+
+def test_a_pc_that_does_not_hand_out_its_data_is_blamed_and_not_the_disk_of_this_one(tmp_path: Path) -> None:
+    environment = {**os.environ, "SWEEPS_PREPARED_DIR": str(tmp_path), "RAY_AUTH_MODE": "disabled"}
+    done = subprocess.run(
+        [PYTHON, "-c", CUT_OFF], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith("said")]
+    assert len(said) == 2, done.stderr
+    assert all(line.startswith("said pc7, which has the prepared data, does not answer: ") for line in said)
+    assert said[1].endswith("No such file or directory: '/nowhere/mine/train-0.parquet'")
 
 
 def test_data_that_is_said_to_be_shared_and_is_not_is_refused(cluster: Cluster) -> None:

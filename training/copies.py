@@ -133,7 +133,8 @@ def bring(original: Original, fetch: Fetch, told: Callable[[int], None] = lambda
         told: of each so many bytes that have been written.
 
     Raises:
-        CannotCopy: the disk is full, or what arrives is not what was sent.
+        CannotCopy: the disk is full, what arrives is not what was sent, or the place of the copy is that of
+            the original.
     """
     try:
         with _alone(original):
@@ -149,6 +150,8 @@ def bring(original: Original, fetch: Fetch, told: Callable[[int], None] = lambda
 
 def _copy(original: Original, fetch: Fetch, told: Callable[[int], None]) -> None:
     folder = original.target
+    if any(_is_marked(folder / file.name, file) for file in original.files):
+        raise CannotCopy(f"{folder} is the original, seen from here, and has changed since the sweep began")
     todo = _faulty(folder, original)
     _missing_bytes(todo, folder)
     folder.mkdir(parents=True, exist_ok=True)

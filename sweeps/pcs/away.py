@@ -12,16 +12,20 @@ PC that starts anew has forgotten it."""
 UNIT = "sweeps-pc"
 
 
-def leave() -> bool:
+def leave() -> None:
     """Keep the head, whose `worker_ips` this PC may be under, from starting Ray here again."""
     MARK.touch()
-    return True
+
+
+def stay() -> None:
+    """Take that back."""
+    MARK.unlink(missing_ok=True)
 
 
 def come_back() -> str:
     """Take that back, and start the unit of systemd where there is one; what happens now."""
     was_away = MARK.exists()
-    MARK.unlink(missing_ok=True)
+    stay()
     if _systemctl("is-enabled", "--quiet", UNIT):
         return "It joins now." if _systemctl("restart", UNIT) else f"systemctl --user restart {UNIT} fails."
     if was_away:

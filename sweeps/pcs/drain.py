@@ -7,7 +7,7 @@ longer than --timeout-s go on from the checkpoint before. Then Ray ends there.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ TIMEOUT_S = 40.0
 GRACE_S = 15.0
 """Behind the deadline: a sweep ends what still trains there only then."""
 SAY_EVERY_S = 5.0
+MARK_S = 20.0
+"""For a small task on a PC."""
 PROCESSES_S = 15.0
 """For processes of a Ray that has left; those of another Ray on this PC stay."""
 
@@ -43,10 +45,8 @@ def run(arguments: Sequence[str]) -> int:
         UserError: a flag is wrong, no cluster answers, the PC is none of it or its head.
     """
     pc, address, timeout_s = parse(arguments)
-    leaver = find(address, pc)
-    print(f"Draining {leaver.node.name} ...", flush=True)
     began = time.monotonic()
-    draining.drain(leaver.gcs_address, leaver.node.id, timeout_s)
+    leaver = begin(address, pc, timeout_s)
     if not _wait(leaver, address, began, timeout_s + GRACE_S):
         print(
             f"After {_since(began)} it is still there: {_at_work(leaver, address) or 'nothing of a sweep'}."
@@ -89,16 +89,24 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
     return values.pc, values.address, values.timeout_s
 
 
-def find(address: str, pc: str | None) -> Leaver:
-    """The PC of a cluster that is to leave; where it may, it will not be started again by the head.
+def begin(address: str, pc: str | None, timeout_s: float) -> Leaver:
+    """Begin to drain a PC of a cluster, which the head does not start again.
 
     Raises:
-        UserError: it is none of the cluster, or its head.
+        UserError: it is none of the cluster, or its head, or Ray refuses.
     """
     with joined(address) as gcs:
         here = asking.here()
         node = choose(nodes.living(), pc, here)
-        _keep_away(node, node.id == here)
+        print(f"Draining {node.name} ...", flush=True)
+        if not _done_on(node, away.leave):
+            under = "under worker_ips, the head starts Ray there again"
+            print(f"{node.hostname} can't be told to stay away: {under}.")
+        try:
+            draining.drain(gcs, node.id, timeout_s)
+        except UserError:
+            _done_on(node, away.stay)
+            raise
     return Leaver(node, node.id == here, gcs)
 
 
@@ -128,21 +136,12 @@ def _names(node: Node) -> tuple[str, str]:
     return node.hostname, node.address
 
 
-def _keep_away(node: Node, is_here: bool) -> None:
-    """Leave the mark there, by a small task where it is another PC."""
-    if is_here:
-        away.leave()
-        return
-    import ray
-
-    there = asking.on(node.id)
-    task = ray.remote(away.leave).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-    try:
-        ray.get(task.remote(), timeout=20)
-    except ray.exceptions.RayError:
-        print(
-            f"{node.hostname} can't be told to stay away: under worker_ips, the head starts Ray there again."
-        )
+def _done_on(node: Node, what: Callable[[], None]) -> bool:
+    """Whether it was done there: by a small task, where it is another PC."""
+    if node.id == asking.here():
+        what()
+        return True
+    return not asking.answers(asking.begin([node], what), MARK_S)[node].fault
 
 
 def _wait(leaver: Leaver, address: str, began: float, most_s: float) -> bool:
