@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps import nodes
+from sweeps import nodes, placement
 from sweeps.config import SweepConfig
 from sweeps.nodes import PC, Node
 from sweeps.roster import Roster
@@ -105,7 +105,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         code: packages and single files to send to the PCs of the cluster.
 
     Raises:
-        UserError: no cluster answers at the address, or it does not take the code.
+        UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
     """
     import ray
 
@@ -117,6 +117,8 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         needed = _needed_bytes(config, there)
         small, card_bytes = _cards(needed, there)
         pcs = tuple(node.offer for node in there if node not in small)
+        if small:
+            placement.slots(config, pcs)
         sent = tuple(path.name for path in code) if config.address else ()
         roster = _roster(small, needed) if config.address else None
         yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes, roster)
@@ -125,15 +127,16 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
 
 
 def _needed_bytes(config: SweepConfig, there: Sequence[Node]) -> float:
-    """Memory that a card must have for trials to stand on it; 0: any."""
-    from sweeps import cards, placement
+    """Memory that a card must have for trials to stand on it; 0: any.
 
-    gpus = placement.gpus_per_trial(config, [node.offer for node in there])
-    if config.gpu_memory_gb_per_trial and not gpus:
-        raise UserError(
-            f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
-        )
-    return cards.needed_bytes(config, gpus)
+    Raises:
+        UserError: not even one trial fits on these PCs.
+    """
+    from sweeps import cards
+
+    offers = [node.offer for node in there]
+    placement.slots(config, offers)
+    return cards.needed_bytes(config, placement.gpus_per_trial(config, offers))
 
 
 def _cards(needed: float, there: Sequence[Node]) -> tuple[dict[Node, str], float]:

@@ -40,6 +40,10 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
             f"--gpus-per-trial {gpus:g}: each of {workers} workers (--workers-per-trial) computes on one GPU "
             "of its own; give 1, or 0"
         )
+    if config.gpu_memory_gb_per_trial and not gpus:
+        raise UserError(
+            f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
+        )
     fitting = most(config, pcs, gpus)
     if fitting < 1:
         memory = config.memory_gb_per_trial

@@ -24,6 +24,13 @@ def test_a_trial_that_fits_on_no_pc_is_refused() -> None:
         placement.slots(config, [PC(2, 0), PC(2, 0)])
 
 
+def test_memory_of_a_gpu_is_asked_for_where_there_is_one() -> None:
+    config = flags.parse(["--gpu-memory-gb-per-trial", "8"])
+    assert placement.slots(config, [PC(4, 1)]) == 1
+    with pytest.raises(UserError, match="--gpu-memory-gb-per-trial 8: no trial takes a GPU here"):
+        placement.slots(config, [PC(4, 0)])
+
+
 def test_the_memory_of_a_pc_bounds_its_trials() -> None:
     config = flags.parse(["--memory-gb-per-trial", "6"])
     assert placement.slots(config, [PC(8, 0, 20.0), PC(8, 0, 5.0), PC(1, 0, 64.0)]) == 4

@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_refused(given: str, fault: str) -> None:
 @pytest.mark.parametrize("scheduler", ["none", "bohb"])
 def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
     """One GPU of 8 GB. The first trial has it alone, then makes room; one of the others takes 6 GB."""
-    write(tmp_path / "nvidia-smi", "echo 'Card of a test, 7630'")
+    write(tmp_path / "nvidia-smi", "echo 'Card of a test, 570.86, 7630'")
     settings = {
         **OPEN,
         "PATH": f"{tmp_path}:{os.environ['PATH']}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,8 +48,9 @@ def trials(head: PC) -> list[TrialRow]:
 
 
 @pytest.mark.slow
-def test_two_trials_lose_a_worker_each_and_what_is_left_is_room_for_one(pcs: list[PC]) -> None:
-    """Each would hold a core and wait for ever for the other's: they end one after the other."""
+@pytest.mark.parametrize("lost", ["one of each", "both of one"])
+def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(lost: str, pcs: list[PC]) -> None:
+    """One of each: both trials would hold a core and wait for ever for the other's. They end one by one."""
     head = pcs[0]
     pair = ("--trainable", "tests.faulty.pair", "--search-space", "tests.faulty.pair_rates")
     sweep = head.start(
@@ -67,9 +69,21 @@ def test_two_trials_lose_a_worker_each_and_what_is_left_is_room_for_one(pcs: lis
     wait_until(both_train, "both trials to train", timeout_s=600)
     gangs = [{trial.place["pc"], *trial.place["others"]} for trial in trials(head)]
     assert gangs[0].isdisjoint(gangs[1])
-    for gang in gangs:
-        lost = next(pc for pc in pcs[1:] if pc.name in gang)
-        lost.power_cut()
+    of = [[pc for pc in pcs[1:] if pc.name in gang] for gang in gangs]  # never the head
+    victims = [of[0][0], of[1][0]] if lost == "one of each" else max(of, key=len)
+    assert len(victims) == 2
+    before = [len(trial.epochs) for trial in trials(head)]
+    began = time.time()
+    for pc in victims:
+        pc.power_cut()
+
+    def goes_on() -> bool:
+        is_hit = [any(pc in victims for pc in pcs_of) for pcs_of in of]
+        now = [len(trial.epochs) for trial in trials(head)]
+        return any(is_hit[n] and now[n] > before[n] + 1 for n in range(2))  # one may have been on its way
+
+    wait_until(goes_on, "a trial that lost a worker to go on", timeout_s=400)
+    print(f"MEASURED {lost} lost: work on it went on after {time.time() - began:.1f} s", flush=True)
     said, _ = sweep.communicate(timeout=600)
     assert sweep.returncode == 0, said
     for trial in trials(head):
