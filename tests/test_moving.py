@@ -47,6 +47,24 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
 
 
 @pytest.mark.slow
+def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Callable[..., Sweep]) -> None:
+    sweep = sweep_on(2, trials=2, epoch_s=6)
+    sweep.set_up(sweep.others)
+    sweep.start("--scheduler", "none", *EACH_EPOCH)
+    (leaver,) = sweep.others
+    moving = sweep.wait_for_work_on(leaver)
+    began = time.time()
+    said = sweep.head.run(PYTHON, "-m", "sweeps.pcs", "drain", leaver.name, "--timeout-s", "1", timeout_s=90)
+    assert f"{leaver.name} has left, after" in said.stdout
+    print(f"MEASURED drain --timeout-s 1: {time.time() - began:.1f} s", flush=True)
+    sweep.wait_until_moved(moving, began, "drain --timeout-s 1")
+    check_whole(sweep.end(), 2, [], 9)
+    assert sweep.trained_twice() == 0, "what was given up was no whole epoch"
+    for what in ("is to leave", "has left"):
+        assert f"{leaver.name} ({leaver.address}) {what}" in sweep.said.read_text()
+
+
+@pytest.mark.slow
 def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Callable[..., Sweep]) -> None:
     """The sweep begins on the head alone, whose trials it would take two minutes to train."""
     sweep = sweep_on(2, trials=28, epoch_s=0.5)
