@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster_of_pcs import PYTHON, nodes
 from tests.killing import check_whole
-from tests.sweep_on_pcs import Sweep
+from tests.sweep_on_pcs import EACH_EPOCH, Sweep
 
 SCHEDULERS = {
     "none": ("random", 4, []),
@@ -92,9 +92,7 @@ def test_a_pc_whose_disk_is_full_is_left_out_by_name_and_its_trials_move(
 ) -> None:
     sweep = sweep_on(2, trials=4, epoch_s=0.5)
     sweep.set_up(sweep.others)
-    sweep.start(
-        "--scheduler", "none", "--searcher", "random", "--checkpoint-epochs", "1", "--keep-checkpoints", "4"
-    )
+    sweep.start("--scheduler", "none", *EACH_EPOCH, "--keep-checkpoints", "4")
     (full,) = sweep.others
     moving = sweep.wait_for_work_on(full)
     began = time.time()

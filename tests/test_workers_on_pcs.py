@@ -26,7 +26,7 @@ FOLDER = Path("/tmp/results/s")
 def pcs(lab_of: Callable[..., Lab]) -> list[PC]:
     """Four, of one core each: room for two trials. No folder of theirs is shared."""
     head, *others = pcs = lab_of(4).pcs
-    head.sshd()
+    head.sshd("Subsystem=sftp internal-sftp")
     address = start_head(head, **ENVIRONMENT)
     for pc in others:
         give_token(pc)
