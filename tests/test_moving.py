@@ -26,7 +26,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     scheduler: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     searcher, trials, rungs = SCHEDULERS[scheduler]
-    sweep = sweep_on(2, trials=trials, epoch_s=0.5)
+    sweep = sweep_on(2, trials=trials, epoch_s=2)  # it leaves before the rung, where its trial may end
     sweep.set_up(sweep.others)
     judge = "hyperband" if scheduler == "bohb" else scheduler
     sweep.start("--scheduler", judge, "--searcher", searcher)
