@@ -56,8 +56,11 @@ def answers(asked: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, An
 
     ends_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
     silent = list(asked)
-    while silent and (left_s := ends_at - time.monotonic()) > 0:
+    while silent:
+        left_s = max(0.0, ends_at - time.monotonic())
         _, silent = ray.wait(silent, num_returns=len(silent), timeout=min(TELL_S, left_s))
+        if left_s <= TELL_S:
+            break
         if silent:
             print(f"Waiting for {', '.join(sorted(asked[one].name for one in silent))} ...", flush=True)
     found = {asked[one]: Answer(fault=f"no answer within {timeout_s:g} s") for one in silent}

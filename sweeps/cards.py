@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweeps import asking
+from sweeps.asking import Answer
 from sweeps.config import SweepConfig
 from sweeps.nodes import Node
 from training.values import UserError
@@ -55,10 +57,9 @@ def _card(name: str, driver: str, mib: str) -> Card:
     return Card(name, driver, int(mib) * MIB if mib.isdigit() else None)
 
 
-def of_every_pc(nodes: Sequence[Node]) -> dict[Node, list[Card]]:
-    """As each of them answers; [] of one that does not."""
-    answers = asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
-    return {node: answer.said or [] for node, answer in answers.items()}
+def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
+    """A list of cards from each of them."""
+    return asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
 
 
 class Gate:
@@ -70,7 +71,7 @@ class Gate:
 
     def __init__(self, needed: float) -> None:
         self._needed = needed
-        self._asked: dict[str, dict[Any, Node]] = {}
+        self._asked: dict[str, tuple[float, dict[Any, Node]]] = {}
 
     def __call__(self, node: Node) -> str | None:
         """Why no trial may stand on a PC; "": any may; None: it has not answered yet."""
@@ -78,11 +79,13 @@ class Gate:
 
         if not self._needed:
             return ""
-        asked = self._asked.setdefault(node.id, {}) or asking.begin([node], of_this_pc)
-        self._asked[node.id] = asked
-        if not ray.wait(list(asked), timeout=0)[0]:
-            return None
-        return _fault(self._needed, asking.answers(asked, MOST_S)[node].said or [])
+        if node.id not in self._asked:
+            self._asked[node.id] = time.monotonic(), asking.begin([node], of_this_pc)
+        since, asked = self._asked[node.id]
+        if ray.wait(list(asked), timeout=0)[0]:
+            return _fault(self._needed, asking.answers(asked, MOST_S)[node])
+        is_late = time.monotonic() > since + MOST_S
+        return _fault(self._needed, Answer(fault=f"no answer within {MOST_S:g} s")) if is_late else None
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
@@ -99,12 +102,12 @@ def needed_bytes(config: SweepConfig, gpus: float) -> float:
     return config.gpu_memory_gb_per_trial * GB * (int(1 / gpus + 1e-9) if gpus < 1 else 1)
 
 
-def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node, str]:
+def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
     """PCs on which no trial may stand, and why. Ray gives a trial any card of a PC: the smallest decides.
 
     Args:
         needed: bytes that a card must have.
-        cards: of each PC.
+        cards: what each PC answers.
 
     Raises:
         UserError: no PC is left, and what each has.
@@ -118,16 +121,18 @@ def too_small(needed: float, cards: Mapping[Node, Sequence[Card]]) -> dict[Node,
     return faults
 
 
-def smallest_bytes(cards: Mapping[Node, Sequence[Card]], without: Collection[Node]) -> float:
+def smallest_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
     """Memory of the smallest card, but for those of some PCs; 0 where there is none."""
-    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node])
+    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node].said or ())
     return min((memory for memory in known if memory is not None), default=0)
 
 
-def _fault(needed: float, cards: Sequence[Card]) -> str:
+def _fault(needed: float, answer: Answer) -> str:
     if not needed:
         return ""
-    known = [(card.memory_bytes, card.words) for card in cards if card.memory_bytes is not None]
+    if answer.fault:
+        return f"it does not say which GPUs it has: {answer.fault}"
+    known = [(card.memory_bytes, card.words) for card in answer.said if card.memory_bytes is not None]
     if not known:
         return "no GPU whose memory is known (nvidia-smi lists none)"
     memory_bytes, words = min(known)

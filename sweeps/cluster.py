@@ -120,7 +120,9 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         if small:
             placement.slots(config, pcs)
         sent = tuple(path.name for path in code) if config.address else ()
-        roster = _roster(small, needed) if config.address else None
+        if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
+            needed = max(needed, card_bytes)
+        roster = _roster(there, small, needed) if config.address else None
         yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes, roster)
     finally:
         ray.shutdown()
@@ -150,11 +152,11 @@ def _cards(needed: float, there: Sequence[Node]) -> tuple[dict[Node, str], float
     return small, cards.smallest_bytes(found, small)
 
 
-def _roster(small: Mapping[Node, str], needed: float) -> Roster:
+def _roster(there: Sequence[Node], small: Mapping[Node, str], needed: float) -> Roster:
     from sweeps import cards
 
     left_out = {node.address: why for node, why in small.items()}
-    return Roster(nodes.living, left_out, gate=cards.Gate(needed))
+    return Roster(nodes.living, left_out, gate=cards.Gate(needed), there=there)
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

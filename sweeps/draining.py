@@ -33,14 +33,18 @@ def drain(gcs_address: str, node: str, timeout_s: float) -> None:
     """Begin to drain a PC, never the head: Ray takes that too, and no program can join any more.
 
     Raises:
-        UserError: this Ray can't, or it refuses.
+        UserError: this Ray can't, it refuses, or it does not answer.
     """
+    from ray.exceptions import RayError
+
     try:
         client = _client(gcs_address)
         deadline_ms = int((time.time() + timeout_s) * 1000)
         is_accepted, why = client.drain_node(node, PREEMPTION, "asked to leave", deadline_ms)
     except (ImportError, AttributeError, TypeError) as error:
         raise UserError(f"this Ray can't drain a PC ({error}): end Ray there, `ray stop`") from None
+    except RayError as error:
+        raise UserError(f"the head does not answer: {str(error).strip().splitlines()[-1]}") from None
     if not is_accepted:
         raise UserError(f"Ray refuses to drain it: {why}")
 

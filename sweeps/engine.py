@@ -176,7 +176,7 @@ def _counter(
 def _place_of(config: SweepConfig, offered: cluster.Cluster) -> Callable[[float], PlacementGroupFactory]:
     """Resources of a trial that takes so many GPUs: never on a PC that is to be left."""
     roster = offered.roster
-    away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.away
+    away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.closed
     return lambda gpus: placement.of_trial(config, gpus, away)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sweeps import asking, cards, nodes
+from sweeps import asking, cards
 from sweeps.cluster import Cluster
+from sweeps.nodes import Node
 from training.words import command, count
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
@@ -26,7 +27,7 @@ Has = Mapping[str, str]
 
 def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
     """Add this run to the environment.txt of a sweep; where PCs of a cluster differ, say so."""
-    pcs = of_every_pc() if in_cluster else {}
+    pcs = of_every_pc(offered.nodes()) if in_cluster else {}
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score otherwise there:", flush=True)
         print("".join(f"             {line}\n" for line in different), flush=True)
@@ -34,9 +35,9 @@ def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
         file.write(describe(offered) + "".join(_line(pc, has) for pc, has in pcs.items()) + "\n")
 
 
-def of_every_pc() -> dict[str, Has | None]:
-    """What each PC of the cluster runs trials with, asked at the same time; None of one that does not say."""
-    answers = asking.answers(asking.begin(nodes.living(), of_this_pc), MOST_S)
+def of_every_pc(there: Sequence[Node]) -> dict[str, Has | None]:
+    """What each PC runs trials with, asked at the same time; None of one that does not say."""
+    answers = asking.answers(asking.begin(there, of_this_pc), MOST_S)
     return {node.name: answer.said for node, answer in sorted(answers.items(), key=lambda one: one[0].name)}
 
 

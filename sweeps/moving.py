@@ -98,7 +98,7 @@ class Mover(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look who leaves, and end what can go now."""
-        if news := self._roster.look():
+        if news := self._roster.news():
             self._processes = {h: p for h, p in self._processes.items() if self._roster.may_have(p.node)}
             self._changed(news)
         if not self._roster.away:

@@ -68,9 +68,9 @@ def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     return min(fitting, config.max_concurrent or fitting)
 
 
-def holds_a_worker(config: SweepConfig, pcs: Sequence[PC]) -> bool:
-    """Whether one of these PCs has room for a trial's worker."""
-    return _room(config, pcs, gpus_per_trial(config, pcs)) > 0
+def holds_a_worker(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> bool:
+    """Whether one of these PCs has room for a trial's worker, with so many GPUs."""
+    return _room(config, pcs, gpus) > 0
 
 
 def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
@@ -78,13 +78,13 @@ def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
     return sum(_fit_on(pc, config, gpus) for pc in pcs)
 
 
-def of_task(config: SweepConfig, pcs: Sequence[PC], away: Collection[str] = ()) -> dict[str, Any]:
-    """What a trial takes, as options of a task by itself."""
+def of_task(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
+    """What a worker takes, with so many GPUs, as options of a task by itself that runs on no PC of `away`."""
     from sweeps.places import not_on
 
     return {
         "num_cpus": config.cpus_per_trial,
-        "num_gpus": gpus_per_trial(config, pcs),
+        "num_gpus": gpus,
         "memory": _memory_bytes(config) or None,
         "label_selector": not_on(away) if away else None,
     }

@@ -26,36 +26,48 @@ class Roster:
         leaving: Callable[[], dict[str, float]] = draining.leaving,
         clock: Callable[[], float] = time.monotonic,
         gate: Callable[[Node], str | None] = lambda node: "",
+        there: Sequence[Node] | None = None,
     ) -> None:
         self._living, self._leaving, self._clock, self._gate = living, leaving, clock, gate
-        self._there: dict[str, Node] = {}
-        self._at_the_gate: dict[str, Node] = {}
+        self._there = {node.id: node for node in (living() if there is None else there)}
+        self._let_in = {node.address for node in self._there.values()}
+        self._at_the_gate: frozenset[str] = frozenset()
+        self._news: list[str] = []
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
         """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
         self.left_out: dict[str, str] = dict(left_out or {})
         """Address of each PC that can't train to why."""
         self.away: frozenset[str] = frozenset()
-        """Ray's ids of the PCs on which nothing is to run: those that leave, those that are left out, and
-        those of which it is not known yet whether they can train."""
+        """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""
         self.look()
 
-    def look(self) -> list[str]:
-        """Ask the cluster, where it was not just asked; what changed of the PCs, in words."""
+    @property
+    def closed(self) -> frozenset[str]:
+        """Ray's ids of the PCs on which nothing is to begin: those, and who joined and is not let in yet."""
+        return self.away | self._at_the_gate
+
+    def look(self) -> None:
+        """Ask the cluster, where it was not just asked."""
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
-            return []
-        there, deadlines, is_first = self._there, self.deadlines, self._looked is None
+            return
+        there, deadlines = self._there, self.deadlines
+        self.deadlines = self._leaving()  # first: who ends between the two questions has left
         self._there = {node.id: node for node in self._living()}
-        self.deadlines = self._leaving()
         self._looked = self._clock()
-        news = [] if is_first else [*self._gone(there, deadlines), *self._joined(there)]
+        self._news += [*self._gone(there, deadlines), *self._joined(there)]
         self._count()
-        return news
+
+    def news(self) -> list[str]:
+        """Look; what changed of the PCs since this was asked, in words."""
+        self.look()
+        told, self._news = self._news, []
+        return told
 
     @property
     def nodes(self) -> list[Node]:
         """Those that train."""
-        return [node for node in self._there.values() if node.id not in self.away]
+        return [node for node in self._there.values() if node.id not in self.closed]
 
     @property
     def pcs(self) -> list[PC]:
@@ -91,26 +103,30 @@ class Roster:
         """Of those that were there, some to leave."""
         for id_, node in there.items():
             if id_ not in self._there:
-                yield f"{node.name} has left" if id_ in deadlines else f"{node.name} is gone"
+                is_asked_to = id_ in deadlines or id_ in self.deadlines
+                yield f"{node.name} has left" if is_asked_to else f"{node.name} is gone"
             elif id_ in self.deadlines and id_ not in deadlines:
                 yield f"{node.name} is to leave: its trials go on elsewhere"
             elif id_ in deadlines and id_ not in self.deadlines:
                 yield f"{node.name} stays"
 
     def _joined(self, there: Mapping[str, Node]) -> Iterator[str]:
-        """Those that are let in now, or left out."""
-        new = [id_ for id_ in self._there if id_ not in there or id_ in self._at_the_gate]
-        self._at_the_gate = {}
-        for id_ in new:
-            node = self._there[id_]
-            fault = self.left_out.get(node.address) or self._gate(node)
+        """Those that are let in now, or left out. Who was let in before only starts anew."""
+        waiting = set()
+        for id_, node in self._there.items():
+            if id_ in there and id_ not in self._at_the_gate:
+                continue
+            is_known = node.address in self._let_in
+            fault = self.left_out.get(node.address) or ("" if is_known else self._gate(node))
             if fault is None:
-                self._at_the_gate[id_] = node
+                waiting.add(id_)
                 continue
             if fault:
                 self.left_out[node.address] = fault
+            self._let_in.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
+        self._at_the_gate = frozenset(waiting)
 
     def _count(self) -> None:
         out = {name for name, node in self._there.items() if node.address in self.left_out}
-        self.away = frozenset(out | self.deadlines.keys() | self._at_the_gate.keys())
+        self.away = frozenset(out | self.deadlines.keys())

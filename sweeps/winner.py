@@ -112,12 +112,12 @@ def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) ->
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()
-    pcs = [node.offer for node in offered.nodes()]
-    if not placement.holds_a_worker(plan.config, pcs):
+    gpus = placement.gpus_per_trial(plan.config, offered.pcs)
+    if not placement.holds_a_worker(plan.config, [node.offer for node in offered.nodes()], gpus):
         print("The winner could not be tested: no PC that is left has room for it.", flush=True)
         return {}
-    away = offered.roster.away if offered.roster else ()
-    task = ray.remote(test_winner).options(**placement.of_task(plan.config, pcs, away))
+    closed = offered.roster.closed if offered.roster else ()
+    task = ray.remote(test_winner).options(**placement.of_task(plan.config, gpus, closed))
     try:
         scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))
     except RayError as error:

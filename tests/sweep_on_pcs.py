@@ -136,5 +136,12 @@ class Sweep:
 
     def trained_twice(self) -> int:
         """Epochs that were trained more than once, by the toy's own diary."""
-        diary = Path(self.environment["TOY_ATTEMPTS"]) / "epochs"
+        return self._twice("epochs")
+
+    def begun_twice(self) -> int:
+        """Epochs that were begun more than once."""
+        return self._twice("begun")
+
+    def _twice(self, what: str) -> int:
+        diary = Path(self.environment["TOY_ATTEMPTS"]) / what
         return sum(times - 1 for times in Counter(diary.read_text().splitlines()).values())

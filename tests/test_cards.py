@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweeps import cards, flags
+from sweeps.asking import Answer
 from sweeps.cards import Card
 from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
@@ -61,19 +63,31 @@ def test_a_card_must_hold_all_trials_that_share_it(given: str, gpus: float, need
     assert cards.needed_bytes(flags.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
 
 
+def said(*cards: Any) -> dict[Node, Answer]:
+    """What the PCs answer, one after the other."""
+    return {pc: Answer(each) for pc, each in zip(PCS, cards, strict=False)}
+
+
+def test_a_pc_that_does_not_say_what_it_has_is_not_blamed_for_its_card() -> None:
+    answers = {**said([LARGE]), PCS[1]: Answer(fault="no answer within 60 s")}
+    why = "it does not say which GPUs it has: no answer within 60 s"
+    assert cards.too_small(8e9, answers) == {PCS[1]: why}
+    assert cards.smallest_bytes(answers, []) == LARGE.memory_bytes
+
+
 def test_a_pc_is_as_good_as_its_smallest_card() -> None:
-    found = cards.too_small(20e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL], PCS[2]: [ODD]})
+    found = cards.too_small(20e9, said([LARGE], [LARGE, SMALL], [ODD]))
     assert found == {
         PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB, and 20 GB are needed",
         PCS[2]: "no GPU whose memory is known (nvidia-smi lists none)",
     }
-    assert cards.too_small(8e9, {PCS[0]: [LARGE], PCS[1]: [LARGE, SMALL]}) == {}
-    assert cards.too_small(0, {PCS[2]: []}) == {}
+    assert cards.too_small(8e9, said([LARGE], [LARGE, SMALL])) == {}
+    assert cards.too_small(0, said([])) == {}
 
 
 def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
     with pytest.raises(UserError) as told:
-        cards.too_small(30e9, {PCS[0]: [LARGE], PCS[1]: [SMALL]})
+        cards.too_small(30e9, said([LARGE], [SMALL]))
     assert str(told.value) == (
         "--gpu-memory-gb-per-trial: no PC has a GPU of 30 GB:\n"
         "  pc0 (10.0.0.0): its NVIDIA GeForce RTX 3090 of 25.8 GB, and 30 GB are needed\n"
@@ -96,7 +110,7 @@ with connect(config) as offered:
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]
     wrong = sum(node in away for node in stand)
     print("ready", len(ready), "waiting", len(waiting), "away", wrong, flush=True)
-    while not (news := offered.roster.look()):
+    while not (news := offered.roster.news()):
         time.sleep(0.2)
     print(*news, offered.roster.pcs)
 """

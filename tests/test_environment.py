@@ -73,15 +73,15 @@ def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     other = tmp_path / "METADATA"
     other.write_text(re.sub(r"(?m)^Version: .*$", "Version: 2.9.9", Path(file).read_text(), count=1))
     odd.run("mount", "--bind", str(other), file)
-    address = start_head(head)
+    env = {"TOY_ATTEMPTS": str(tmp_path)}
+    address = start_head(head, **env)
     give_token(odd)
     token = {"RAY_AUTH_MODE": "token"}
     small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
-    odd.run(RAY, "start", f"--address={address}", *small, env=token)
+    odd.run(RAY, "start", f"--address={address}", *small, env={**token, **env})
     wait_until(lambda: len(nodes(head)) == 2, "both PCs", 120)
     flags = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
     where = ("--address", address, "--results-dir", str(tmp_path), "--name", "mixed", "--max-epochs", "3")
-    env = {"TOY_ATTEMPTS": str(tmp_path)}
     done = head.run(PYTHON, "-m", "sweeps.run", *flags, *where, check=False, timeout_s=400, env=env)
     assert done.returncode == 0, done.stdout
     ours = importlib.metadata.version("greenlet")

@@ -48,7 +48,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
 
 @pytest.mark.slow
 def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Callable[..., Sweep]) -> None:
-    sweep = sweep_on(2, trials=2, epoch_s=6)
+    sweep = sweep_on(2, trials=2, epoch_s=8)
     sweep.set_up(sweep.others)
     sweep.start("--scheduler", "none", *EACH_EPOCH)
     (leaver,) = sweep.others
@@ -59,7 +59,7 @@ def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Calla
     print(f"MEASURED drain --timeout-s 1: {time.time() - began:.1f} s", flush=True)
     sweep.wait_until_moved(moving, began, "drain --timeout-s 1")
     check_whole(sweep.end(), 2, [], 9)
-    assert sweep.trained_twice() == 0, "what was given up was no whole epoch"
+    assert (sweep.begun_twice(), sweep.trained_twice()) == (1, 0)
     for what in ("is to leave", "has left"):
         assert f"{leaver.name} ({leaver.address}) {what}" in sweep.said.read_text()
 

@@ -35,7 +35,7 @@ def test_the_memory_of_a_pc_bounds_its_trials() -> None:
     config = flags.parse(["--memory-gb-per-trial", "6"])
     assert placement.slots(config, [PC(8, 0, 20.0), PC(8, 0, 5.0), PC(1, 0, 64.0)]) == 4
     assert placement.of_trial(config, 0).bundles == [{"CPU": 1, "memory": 6e9}]
-    assert placement.of_task(config, [PC(8, 0, 20.0)])["memory"] == 6_000_000_000
+    assert placement.of_task(config, 0)["memory"] == 6_000_000_000
     named = r"6 GB \(--memory-gb-per-trial\); no PC has that: 8 CPUs, 0 GPUs, 5 GB"
     with pytest.raises(UserError, match=named):
         placement.slots(config, [PC(8, 0, 5.0)])
@@ -51,9 +51,7 @@ def test_trials_share_a_gpu() -> None:
 
 def test_pcs_that_may_have_no_trial_are_named_to_ray() -> None:
     config = flags.parse([])
-    assert placement.of_task(config, [PC(2, 0)], {"b2", "a1"})["label_selector"] == {
-        "ray.io/node-id": "!in(a1,b2)"
-    }
+    assert placement.of_task(config, 0, {"b2", "a1"})["label_selector"] == {"ray.io/node-id": "!in(a1,b2)"}
 
 
 def test_a_gpu_is_taken_where_there_is_one() -> None:

@@ -37,7 +37,7 @@ class Cluster:
 
     def look(self) -> list[str]:
         self.now += LOOK_EVERY_S
-        return self.roster.look()
+        return self.roster.news()
 
 
 def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
@@ -45,7 +45,7 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     assert not cluster.look()
     assert cluster.roster.pcs == [PC(2, 1)] * 3
     cluster.nodes.append(node(3))
-    assert not cluster.roster.look(), "it was just asked"
+    assert not cluster.roster.news(), "it was just asked"
     assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
     assert len(cluster.roster.pcs) == 4
     cluster.leaving = {"id1": 17.0, "id2": 17.0}
@@ -84,12 +84,35 @@ def test_a_pc_that_joins_gets_trials_when_it_is_known_that_it_can_train() -> Non
     assert cluster.look() == [
         "pc4 (10.0.0.4) has joined, and gets no trials in this run: its card is too small"
     ]
-    assert cluster.roster.away == {"id3", "id4"}
+    assert (cluster.roster.closed, cluster.roster.away) == ({"id3", "id4"}, {"id4"})
     assert not cluster.look()
     cluster.faults["id3"] = ""
     assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
-    assert cluster.roster.away == {"id4"}
+    assert cluster.roster.closed == {"id4"}
     assert len(cluster.roster.pcs) == 4
+
+
+def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
+    cluster = Cluster()
+    cluster.faults = {"new": None}
+    cluster.nodes[2] = node(2, id="new")
+    assert cluster.look() == ["pc2 (10.0.0.2) is gone", "pc2 (10.0.0.2) has joined"]
+    assert not cluster.roster.closed
+
+
+def test_a_pc_that_joins_while_the_others_are_asked_passes_the_gate_too() -> None:
+    there = [node(0, is_head=True)]
+    roster = Roster(lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small", there=there)
+    assert roster.closed == {"id1"}
+    assert roster.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
+
+
+def test_a_pc_that_ends_while_the_cluster_is_asked_has_left() -> None:
+    cluster = Cluster()
+    cluster.leaving = {"id1": 17.0}
+    assert len(cluster.look()) == 1
+    del cluster.nodes[1]  # and still listed as one that leaves
+    assert cluster.look() == ["pc1 (10.0.0.1) has left"]
 
 
 def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:

@@ -20,6 +20,7 @@ from training.values import UserError, nearest
 from training.words import count, duration
 
 TIMEOUT_S = 40.0
+MOST_TIMEOUT_S = 86400
 GRACE_S = 15.0
 """Behind the deadline: a sweep ends what still trains there only then."""
 SAY_EVERY_S = 5.0
@@ -45,8 +46,8 @@ def run(arguments: Sequence[str]) -> int:
         UserError: a flag is wrong, no cluster answers, the PC is none of it or its head.
     """
     pc, address, timeout_s = parse(arguments)
-    began = time.monotonic()
     leaver = begin(address, pc, timeout_s)
+    began = time.monotonic()
     if not _wait(leaver, address, began, timeout_s + GRACE_S):
         print(
             f"After {_since(began)} it is still there: {_at_work(leaver, address) or 'nothing of a sweep'}."
@@ -84,8 +85,8 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
     flags.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
     types = {"address": str, "timeout_s": float}
     values = parser.values_of(list(arguments), types, "; give one PC, by its name or address")
-    if not values.timeout_s > 0:
-        raise UserError(f"--timeout-s {values.timeout_s:g}: must be above 0")
+    if not 0 < values.timeout_s <= MOST_TIMEOUT_S:
+        raise UserError(f"--timeout-s {values.timeout_s:g}: must be above 0, and {MOST_TIMEOUT_S} at most")
     return values.pc, values.address, values.timeout_s
 
 
@@ -104,7 +105,7 @@ def begin(address: str, pc: str | None, timeout_s: float) -> Leaver:
             print(f"{node.hostname} can't be told to stay away: {under}.")
         try:
             draining.drain(gcs, node.id, timeout_s)
-        except UserError:
+        except BaseException:  # Ctrl-C, too: it was not drained
             _done_on(node, away.stay)
             raise
     return Leaver(node, node.id == here, gcs)

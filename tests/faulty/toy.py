@@ -47,6 +47,7 @@ class Toy(pl.LightningModule):
         return ((self.weight - batch[0].mean()) ** 2).sum()
 
     def on_train_epoch_start(self) -> None:
+        _note("begun", f"{self.params.slope} {self.current_epoch + 1}")
         time.sleep(self.params.epoch_s)
         if self.current_epoch == 1:
             _go_wrong(self.params.fault)
