@@ -28,8 +28,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     searcher, trials, rungs = SCHEDULERS[scheduler]
     sweep = sweep_on(2, trials=trials, epoch_s=2)  # it leaves before the rung, where its trial may end
     sweep.set_up(sweep.others)
-    judge = "hyperband" if scheduler == "bohb" else scheduler
-    sweep.start("--scheduler", judge, "--searcher", searcher)
+    sweep.start("--scheduler", scheduler, "--searcher", searcher)
     leaver = sweep.others[0]
     moving = sweep.wait_for_work_on(leaver)
     began = time.time()
@@ -41,7 +40,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     assert nodes(sweep.head) == [sweep.head.address]
     sweep.wait_until_moved(moving, began, f"drain, {scheduler}")
     record = sweep.end()
-    check_whole(record, trials, rungs, 9, brackets=judge == "hyperband")
+    check_whole(record, trials, rungs, 9, brackets=scheduler in ("hyperband", "bohb"))
     assert sweep.trained_twice() == 0
     assert not any(trial.notices for trial in record.trials)
 
