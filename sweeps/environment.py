@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sweeps import asking, cards
+from sweeps import asking, cards, clocks
 from sweeps.cluster import Cluster
 from sweeps.nodes import Node
 from training.words import command, count
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
-DRIVER, HARDWARE = "gpu driver", "hardware"
+DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"
 MOST_S = 120
 """That a PC may take to say what it has."""
 
 Has = Mapping[str, str]
-"""What a PC runs trials with: `python`, the packages, DRIVER, each with its version; and HARDWARE."""
+"""What a PC runs trials with: `python`, the packages, DRIVER, each with its version; HARDWARE; where its clock
+is wrong, CLOCK."""
 
 
 def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
@@ -31,14 +32,35 @@ def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score otherwise there:", flush=True)
         print("".join(f"             {line}\n" for line in different), flush=True)
+    for pc, has in pcs.items():
+        if has and CLOCK in has:
+            print(f"warning    the clock of {pc} is {has[CLOCK]}: timedatectl set-ntp true\n", flush=True)
     with (folder / "environment.txt").open("a", encoding="utf-8") as file:
         file.write(describe(offered) + "".join(_line(pc, has) for pc, has in pcs.items()) + "\n")
 
 
 def of_every_pc(there: Sequence[Node]) -> dict[str, Has | None]:
     """What each PC runs trials with, asked at the same time; None of one that does not say."""
-    answers = asking.answers(asking.begin(there, of_this_pc), MOST_S)
-    return {node.name: answer.said for node, answer in sorted(answers.items(), key=lambda one: one[0].name)}
+    before = time.time()
+    answers = asking.answers(asking.begin(there, _at_this_time), MOST_S)
+    between = (before, time.time())
+    return {node.name: _with_clock(answers[node].said, between) for node in sorted(answers, key=_by_name)}
+
+
+def _by_name(node: Node) -> str:
+    return node.name
+
+
+def _at_this_time() -> tuple[Has, float]:
+    return of_this_pc(), time.time()
+
+
+def _with_clock(said: tuple[Has, float] | None, asked_between: tuple[float, float]) -> Has | None:
+    if said is None:
+        return None
+    has, clock = said
+    fault = clocks.fault(clocks.skew(clock, asked_between))
+    return {**has, CLOCK: fault} if fault else has
 
 
 def of_this_pc() -> Has:
@@ -53,11 +75,11 @@ def of_this_pc() -> Has:
 def differences(pcs: Mapping[str, Has | None]) -> list[str]:
     """A line for each thing that is of several versions, as `torch 2.13.0 (2 PCs), 2.12.1 (pc3)`.
 
-    Hardware may differ, and a PC without a GPU has no driver.
+    Hardware may differ, and a PC without a GPU has no driver; of clocks more is said elsewhere.
     """
     lines = [f"{pc} did not say what it runs with" for pc, has in pcs.items() if has is None]
     said = {pc: has for pc, has in pcs.items() if has is not None}
-    for name in dict.fromkeys(name for has in said.values() for name in has if name != HARDWARE):
+    for name in dict.fromkeys(name for has in said.values() for name in has if name not in (HARDWARE, CLOCK)):
         owners: dict[str, list[str]] = {}
         for pc, has in said.items():
             if name in has:

@@ -14,7 +14,7 @@ from sweeps import environment
 from sweeps.cluster import Cluster
 from sweeps.environment import differences
 from tests.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
-from tests.lab import Lab, wait_until
+from tests.lab import ROOT, Lab, wait_until
 from tests.test_cards import LARGE, SAYS, SMALL, write
 
 ALIKE = {"python": "3.11.7", "torch": "2.13.0", "hardware": "8 CPUs, 31.2 GiB"}
@@ -67,6 +67,7 @@ def test_the_cards_and_their_driver_are_those_that_it_lists(
 def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     lab_of: Callable[..., Lab], tmp_path: Path
 ) -> None:
+    """And one whose clock is wrong."""
     head, odd = lab_of(2, shared=[tmp_path]).pcs
     metadata = importlib.metadata.files("greenlet") or []
     file = next(str(one.locate()) for one in metadata if one.name == "METADATA")
@@ -78,7 +79,8 @@ def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     give_token(odd)
     token = {"RAY_AUTH_MODE": "token"}
     small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
-    odd.run(RAY, "start", f"--address={address}", *small, env={**token, **env})
+    clock = {"PYTHONPATH": str(ROOT / "tests" / "faulty" / "clock")}
+    odd.run(RAY, "start", f"--address={address}", *small, env={**token, **env, **clock})
     wait_until(lambda: len(nodes(head)) == 2, "both PCs", 120)
     flags = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
     where = ("--address", address, "--results-dir", str(tmp_path), "--name", "mixed", "--max-epochs", "3")
@@ -87,6 +89,8 @@ def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     ours = importlib.metadata.version("greenlet")
     said = f"greenlet {ours} (pc0 ({head.address})), 2.9.9 (pc1 ({odd.address}))"
     assert done.stdout.count("warning    PCs differ") == 1
+    wrong = rf"warning    the clock of pc1 \({odd.address}\) is 1 min \d+ s ahead of this PC: timedatectl"
+    assert re.search(wrong, done.stdout)
     assert said in done.stdout.partition("trials 0/")[0]
     text = (tmp_path / "mixed" / "environment.txt").read_text()
     lines = [line for line in text.splitlines() if line.startswith("pc         ")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import comparison, environment, flags, folder, registry, report, results, resume
+from sweeps import clocks, comparison, environment, flags, folder, registry, report, results, resume
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.pcs import check, down, drain, faults, status
@@ -262,7 +262,7 @@ def test_the_readme_says_what_is_compared_and_how_much_is_needed() -> None:
     chapter = README[README.index("## Your PCs") :]
     assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
     assert f"under {faults.MIN_DISK_GB} GB of disk or {faults.MIN_MEMORY_GB} GB of memory" in chapter
-    assert f"a clock that is {faults.MAX_SKEW_S:g} s off" in chapter
+    assert f"a clock that is {clocks.MAX_SKEW_S:g} s off" in chapter
 
 
 if __name__ == "__main__":

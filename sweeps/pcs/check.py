@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeps import clocks
 from sweeps.environment import versions
 from sweeps.pcs import cluster_file, faults, ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
@@ -156,7 +157,7 @@ def _cells(said: Mapping[str, Any], asked_between: tuple[float, float]) -> dict[
         "gpu": _in_short(said["gpus"]),
         "disk": size(min(said["disks"].values())),
         "memory": size(said["memory"]),
-        "clock": f"{faults.skew(said['clock'], asked_between):+.1f} s",
+        "clock": f"{clocks.skew(said['clock'], asked_between):+.1f} s",
         "ports": "Ray runs" if any(said["ports"].values()) else "ok",
         "storage": "ok",
     }

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sweeps import clocks
 from sweeps.pcs.cluster_file import PYTHON
-from training.words import GB, duration, size
+from training.words import GB, size
 
 MIN_DISK_GB = 5
 """Free, for Ray's logs and spilled objects and for the packages."""
 MIN_MEMORY_GB = 2
 """Free, for Ray's own processes (under 1 GB) and a trial."""
-MAX_SKEW_S = 2.0
-"""Times of trials on several PCs are compared, and tokens and certificates have hours."""
 OF_RAY = ("gcs_server", "raylet")
 
 
@@ -46,7 +45,7 @@ def find(
         *_of_versions(said, here),
         *_of_gpus(said),
         *_of_space(said),
-        *_of_the_clock(skew(said["clock"], asked_between)),
+        *_of_the_clock(clocks.skew(said["clock"], asked_between)),
         *_of_ports(said),
         *(
             [
@@ -58,12 +57,6 @@ def find(
             else []
         ),
     ]
-
-
-def skew(clock: float, asked_between: tuple[float, float]) -> float:
-    """Seconds by which a clock is ahead (or behind: negative), at the least."""
-    before, after = asked_between
-    return max(0.0, clock - after) or min(0.0, clock - before)
 
 
 def _of_versions(said: Mapping[str, Any], here: Mapping[str, str]) -> list[Fault]:
@@ -107,10 +100,8 @@ def _of_space(said: Mapping[str, Any]) -> list[Fault]:
 
 
 def _of_the_clock(seconds: float) -> list[Fault]:
-    if abs(seconds) <= MAX_SKEW_S:
-        return []
-    reason = f"{duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this PC"
-    return [Fault("clock", reason, "timedatectl set-ntp true, on both")]
+    reason = clocks.fault(seconds)
+    return [Fault("clock", reason, "timedatectl set-ntp true, on both")] if reason else []
 
 
 def _of_ports(said: Mapping[str, Any]) -> list[Fault]:
