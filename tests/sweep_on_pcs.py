@@ -19,6 +19,8 @@ TOY = (
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
     *("--max-epochs", "9", "--min-free-gb", "0"),
 )
+A_PLACE_FREE = ("--max-concurrent", "2")
+"""On three PCs: a trial that is to go on elsewhere waits for no other one."""
 EACH_EPOCH = ("--searcher", "random", "--checkpoint-epochs", "1")
 """At its end, a checkpoint."""
 
@@ -81,18 +83,23 @@ class Sweep:
     def on(self, pc: PC) -> list[TrialRow]:
         return [trial for trial in self.live if trial.place["pc"] == pc.name]
 
-    def wait_for_work_on(self, pc: PC, but: Collection[int] = ()) -> TrialRow:
-        """A trial that has reported from there, other than those of these numbers."""
+    def wait_for_work_on(self, *pcs: PC, but: Collection[int] = ()) -> TrialRow:
+        """A trial that has reported from one of them, other than those of these numbers."""
         found: list[TrialRow] = []
 
-        def at_work() -> bool:
+        def is_there() -> bool:
             assert self.driver is not None
             assert self.driver.poll() is None, self.said.read_text()
-            found[:] = [trial for trial in self.on(pc) if trial.epochs and trial.number not in but]
+            at_work = [trial for pc in pcs for trial in self.on(pc)]
+            found[:] = [trial for trial in at_work if trial.epochs and trial.number not in but]
             return bool(found)
 
-        wait_until(at_work, f"work on {pc.name}", timeout_s=400)
+        wait_until(is_there, f"work on {' or '.join(pc.name for pc in pcs)}", timeout_s=400)
         return found[0]
+
+    def pc_of(self, trial: TrialRow) -> PC:
+        """Where it trains."""
+        return next(pc for pc in (self.head, *self.others) if pc.name == trial.place["pc"])
 
     def wait_until_moved(self, trial: TrialRow, since: float, what: str) -> None:
         """Log how long a trial took to report from another PC."""

@@ -14,7 +14,7 @@ import pytest
 from tests.cluster_of_pcs import nodes
 from tests.killing import check_nothing_is_lost, check_whole
 from tests.lab import wait_until
-from tests.sweep_on_pcs import EACH_EPOCH, Sweep
+from tests.sweep_on_pcs import A_PLACE_FREE, EACH_EPOCH, Sweep
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +28,9 @@ def half_written(sweep: Sweep) -> list[Path]:
 def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=6, epoch_s=2)
     sweep.set_up(sweep.others)
-    sweep.start("--scheduler", scheduler, *EACH_EPOCH)
-    victim = sweep.others[0]
-    lost = sweep.wait_for_work_on(victim)
+    sweep.start("--scheduler", scheduler, *EACH_EPOCH, *A_PLACE_FREE)
+    lost = sweep.wait_for_work_on(*sweep.others)
+    victim = sweep.pc_of(lost)
     before = sweep.trials_by_number()
     began = time.time()
     victim.power_cut()
@@ -44,11 +44,11 @@ def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Call
 
 
 def test_the_power_of_a_pc_is_cut_while_it_writes_a_checkpoint(sweep_on: Callable[..., Sweep]) -> None:
-    sweep = sweep_on(2, trials=4, epoch_s=1, save_s=2)
+    sweep = sweep_on(3, trials=4, epoch_s=1, save_s=2)
     sweep.set_up(sweep.others)
-    sweep.start("--scheduler", "none", *EACH_EPOCH)
-    (victim,) = sweep.others
-    lost = sweep.wait_for_work_on(victim)
+    sweep.start("--scheduler", "none", *EACH_EPOCH, *A_PLACE_FREE)
+    lost = sweep.wait_for_work_on(*sweep.others)
+    victim = sweep.pc_of(lost)
     folder = f"trial_{lost.number:04d}"
     wait_until(lambda: any(part.parent.name == folder for part in half_written(sweep)), "a checkpoint", 60)
     began = time.time()
@@ -81,7 +81,7 @@ def test_a_cable_that_is_out_for_5_s_costs_nothing_but_the_time(sweep_on: Callab
 def test_a_pc_whose_cable_is_out_for_2_minutes_works_again_when_it_is_back(
     sweep_on: Callable[..., Sweep],
 ) -> None:
-    sweep = sweep_on(2, trials=16, epoch_s=2)
+    sweep = sweep_on(2, trials=56, epoch_s=0.5)
     sweep.set_up(sweep.others)
     sweep.start("--scheduler", "none", *EACH_EPOCH)
     (victim,) = sweep.others
@@ -96,7 +96,7 @@ def test_a_pc_whose_cable_is_out_for_2_minutes_works_again_when_it_is_back(
     sweep.join(victim)
     sweep.wait_for_work_on(victim, but=were_there)
     print(f"MEASURED cable back after 120 s: it works after {time.time() - restored:.1f} s", flush=True)
-    check_whole(sweep.end(), 16, [], 9)
+    check_whole(sweep.end(), 56, [], 9)
     report_trained_twice(sweep, at_most=1)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster_of_pcs import PYTHON, nodes
 from tests.killing import check_whole
-from tests.sweep_on_pcs import EACH_EPOCH, Sweep
+from tests.sweep_on_pcs import A_PLACE_FREE, EACH_EPOCH, Sweep
 
 SCHEDULERS = {
     "none": ("random", 4, []),
@@ -26,18 +26,18 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     scheduler: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     searcher, trials, rungs = SCHEDULERS[scheduler]
-    sweep = sweep_on(2, trials=trials, epoch_s=2)  # it leaves before the rung, where its trial may end
+    sweep = sweep_on(3, trials=trials, epoch_s=2)  # it leaves before the rung, where its trial may end
     sweep.set_up(sweep.others)
-    sweep.start("--scheduler", scheduler, "--searcher", searcher)
-    leaver = sweep.others[0]
-    moving = sweep.wait_for_work_on(leaver)
+    sweep.start("--scheduler", scheduler, "--searcher", searcher, *A_PLACE_FREE)
+    moving = sweep.wait_for_work_on(*sweep.others)
+    leaver = sweep.pc_of(moving)
     began = time.time()
     said = leaver.run(PYTHON, "-m", "sweeps.pcs", "drain", timeout_s=90).stdout
     print(f"MEASURED drain ({scheduler}): {time.time() - began:.1f} s: {said}")
     running = [line.split() for line in leaver.run("ps", "-A", "-o", "stat=,comm=").stdout.splitlines()]
     alive = [name for state, name, *_ in running if not state.startswith("Z")]  # `ray start` buries it later
     assert [name for name in alive if name == "raylet" or name.startswith("ray::")] == []
-    assert nodes(sweep.head) == [sweep.head.address]
+    assert leaver.address not in nodes(sweep.head)
     sweep.wait_until_moved(moving, began, f"drain, {scheduler}")
     record = sweep.end()
     check_whole(record, trials, rungs, 9, brackets=scheduler in ("hyperband", "bohb"))
@@ -47,11 +47,11 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
 
 @pytest.mark.slow
 def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Callable[..., Sweep]) -> None:
-    sweep = sweep_on(2, trials=2, epoch_s=8)
+    sweep = sweep_on(3, trials=2, epoch_s=8)
     sweep.set_up(sweep.others)
     sweep.start("--scheduler", "none", *EACH_EPOCH)
-    (leaver,) = sweep.others
-    moving = sweep.wait_for_work_on(leaver)
+    moving = sweep.wait_for_work_on(*sweep.others)
+    leaver = sweep.pc_of(moving)
     began = time.time()
     said = sweep.head.run(PYTHON, "-m", "sweeps.pcs", "drain", leaver.name, "--timeout-s", "1", timeout_s=90)
     assert f"{leaver.name} has left, after" in said.stdout
