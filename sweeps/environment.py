@@ -22,7 +22,7 @@ MOST_S = 120
 """That a PC may take to say what it has."""
 
 Has = Mapping[str, str]
-"""What a PC runs trials with: `python`, the packages, DRIVER, each with its version; HARDWARE; a wrong CLOCK."""
+"""What a PC runs trials with: Python, packages, DRIVER, each with its version; HARDWARE; a wrong CLOCK."""
 
 
 def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
