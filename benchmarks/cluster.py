@@ -4,12 +4,12 @@ PCs are network namespaces of this machine (`tests/lab.py`), each with a Ray of 
 root, and the programs of the tests of several PCs, are needed. Two kinds of trials, none of them pruned:
 
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
-  sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 2 s, so
+  sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
                that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
 
-Trials per hour count from the moment that as many trials as there are slots have ended (all processes are
-warm by then) to the same number of trials before the last end. Efficiency is that rate per slot, as a share
-of the rate per slot of one PC; `of ideal`, for trials that sleep, as a share of what sleeping alone allows.
+Trials per hour count from the moment that each process has ended a trial (all are warm) to when the first of
+them has ended its last one. Efficiency is that rate per slot, as a share of the rate per slot of one PC;
+`of ideal`, for trials that sleep, as a share of what sleeping alone allows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,8 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
             if done.returncode != 0:
                 raise RuntimeError(done.stdout[-3000:])
         record = Record.read(Path(base) / "sweep")
-    ends = sorted(trial.end for trial in record.trials if trial.end is not None)
-    per_hour = trials_per_hour(ends, pcs * slots)
+    ended = [((t.place["pc"], t.place["pid"]), t.end) for t in record.trials if t.end is not None]
+    per_hour = trials_per_hour(ended, pcs * slots)
     ideal = 3600 * pcs * slots / (EPOCHS * asked.epoch_s)
     return {
         "arm": arm, "pcs": pcs, "slots": pcs * slots, "trials": trials, "trials_per_hour": per_hour,
@@ -93,10 +93,20 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
     }  # fmt: skip
 
 
-def trials_per_hour(ends: Sequence[float], slots: int) -> float:
-    """From when each trial ended, in order: warm, and with no slot empty."""
-    first, last = slots - 1, len(ends) - slots - 1
-    return 3600 * (last - first) / (ends[last] - ends[first])
+def trials_per_hour(ended: Sequence[tuple[Hashable, float]], slots: int) -> float:
+    """From the process of each trial and when it ended: while all slots are warm, and none is empty.
+
+    Raises:
+        RuntimeError: there was no such time.
+    """
+    of: dict[Hashable, list[float]] = {}
+    for process, end in sorted(ended, key=lambda one: one[1]):
+        of.setdefault(process, []).append(end)
+    first, last = max(ends[0] for ends in of.values()), min(ends[-1] for ends in of.values())
+    count = sum(first < end <= last for _, end in ended)
+    if len(of) < slots or not count:
+        raise RuntimeError(f"all {slots} processes were never at work together: give more --waves")
+    return 3600 * count / (last - first)
 
 
 def summary(runs: Sequence[Run]) -> list[Run]:
@@ -181,8 +191,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pcs", type=int, nargs="*", default=[1, 2, 3], help=f"cores here: {cores}")
     parser.add_argument("--sleeping-pcs", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--slots", type=int, default=16, help="of each PC, for trials that sleep")
-    parser.add_argument("--epoch-s", type=float, default=2.0, help="that a trial sleeps in each epoch")
-    parser.add_argument("--waves", type=int, default=6, help="trials of each slot, 3 at least")
+    parser.add_argument("--epoch-s", type=float, default=15.0, help="that a trial sleeps in each epoch")
+    parser.add_argument("--waves", type=int, default=5, help="trials of each slot, 3 at least")
     parser.add_argument("--repeats", type=int, default=3)
     return parser
 

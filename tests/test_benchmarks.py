@@ -297,10 +297,13 @@ def test_what_is_on_by_default_is_among_the_switches() -> None:
         assert model in inner_loop.SWITCHES[without].models
 
 
-def test_a_cluster_is_timed_from_the_first_wave_to_the_last_but_one() -> None:
-    """Two slots, a trial every 10 s in each; the first wave and the last do not count."""
-    ends = [100.0, 100.0, 110.0, 110.0, 120.0, 120.0, 200.0, 300.0]
-    assert cluster.trials_per_hour(ends, slots=2) == 3600 * 4 / 20
+def test_a_cluster_is_timed_while_all_its_processes_are_at_work() -> None:
+    """Two slots, a trial every 10 s in each, of which one starts late, and one ends early."""
+    early, late = [100.0, 110.0, 120.0, 130.0, 140.0], [117.0, 127.0, 137.0, 147.0]
+    ended = [*(("early", end) for end in early), *(("late", end) for end in late)]
+    assert cluster.trials_per_hour(ended, slots=2) == 3600 * 5 / (140 - 117)
+    with pytest.raises(RuntimeError, match="all 3 processes were never at work together: give more --waves"):
+        cluster.trials_per_hour(ended, slots=3)
 
 
 def test_a_cluster_is_compared_with_one_pc_of_the_same_repeat() -> None:
