@@ -40,8 +40,8 @@ def write(laptop: PC, head: PC, workers: Sequence[PC]) -> Path:
 
 
 def set_up(pc: PC) -> None:
-    """SSH, and the packages that `make` would load down: no cable of the lab leads to where they are."""
-    pc.sshd()
+    """SSH with SFTP, and the packages that `make` would load down: no cable leads to where they are."""
+    pc.sshd("Subsystem=sftp internal-sftp")
     venv = HOME / "sweeps" / ".venv"
     pc.run("sh", "-c", f"mkdir -p {venv} && ln -s {VENV}/* {venv} && touch {venv}/.installed")
 

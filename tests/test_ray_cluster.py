@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from sweeps.pcs import away
+from sweeps.record import Record
 from tests import cluster_of_pcs, lab
 from tests.cluster_of_pcs import CLUSTER_FILE, PYTHON, RAY, nodes, set_up
 from tests.conftest import ROOT
@@ -96,6 +97,44 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     ended = laptop.run(PYTHON, "-m", "sweeps.pcs", "down", str(CLUSTER_FILE), timeout_s=120).stdout
     assert ended.splitlines()[-1] == "Ray has ended on 2 PCs."
     assert "raylet" not in worker.run("ps", "-A").stdout
+
+
+@pytest.mark.slow
+def test_the_words_of_the_readme_lead_from_four_machines_to_a_sweep_on_all_of_them(
+    lab_of: Callable[..., Lab],
+) -> None:
+    """As they stand there, but for the addresses, the user and what the cluster file is called."""
+    *machines, laptop = lab_of(5).pcs
+    for machine in machines:
+        set_up(machine)
+        machine.run("sh", "-c", "rm ~/.ssh/id_ed25519* ~/.ssh/known_hosts")
+    cluster_of_pcs.write(laptop, machines[0], machines[1:])
+    laptop.path("~/.ray/auth_token").unlink()
+    laptop.run("sh", "-c", "ssh-keygen -y -f ~/.ssh/id_ed25519 > ~/.ssh/id_ed25519.pub")
+
+    readme = (ROOT / "README.md").read_text()
+    chapter = readme[readme.index("## Your PCs") :].replace("192.168.1.", lab.NET).replace("me@", "root@")
+    _, keys, cluster, sweep = re.findall(r"```\n(.*?)```", chapter, re.S)[:4]
+    check, up, _, down = cluster.replace("pcs check", f"pcs check {CLUSTER_FILE}").splitlines()
+    run, status = sweep.replace("/home/me", str(lab.HOME)).splitlines()
+
+    laptop.run("bash", "-ec", keys, timeout_s=120)
+    checked = laptop.run("sh", "-c", check, timeout_s=120).stdout
+    assert "FAULT" not in checked
+    laptop.run("sh", "-c", up.replace("ray_cluster.yaml", str(CLUSTER_FILE)), timeout_s=240)
+    everyone = [machine.address for machine in machines]
+    lab.wait_until(lambda: nodes(machines[0]) == everyone, "the workers", timeout_s=180)
+    small = f"cd ~/sweeps && {run} --num-trials 8 --max-epochs 9 --min-free-gb 0 --name all"
+    said = machines[0].run("bash", "-ec", small, timeout_s=400).stdout
+    record = Record.read(machines[0].path("~/sweeps/results/all"))
+    assert {trial.status for trial in record.trials} <= {"finished", "pruned"}, said
+    assert len({trial.place["pc"] for trial in record.trials}) > 2  # one that is free early may take two
+    assert "4 PCs" in said
+    assert list(machines[0].path("~/checkpoints/all").glob("trial_*/epoch_*.tar")), "the winner's"
+    line = f"cd ~/sweeps && {status.replace('results/NAME', 'results/all')}"
+    assert machines[3].address in machines[0].run("bash", "-ec", line, timeout_s=120).stdout
+    ended = laptop.run("sh", "-c", down.replace("pcs down", f"pcs down {CLUSTER_FILE}"), timeout_s=120).stdout
+    assert "Ray has ended on 4 PCs." in ended
 
 
 def _attached(laptop: PC, command: str) -> str:
