@@ -1,9 +1,9 @@
 """PCs on one machine: each with its own network, processes, folders, name, and a cable to one switch.
 
 A PC is a process in namespaces of its own (net, pid, mount, uts, ipc): own address, home, /tmp, /var/tmp,
-/run and /dev/shm. It sees this project and the Python that runs the tests. No cable leads out, and each lab has a
-switch of its own, so that two labs may use the same addresses at a time. A lab is gone with the process that
-made it, however that ended: every PC reads from a pipe that nobody else holds, and is gone, with all its
+/run and /dev/shm. It sees this project and the Python that runs the tests. No cable leads out, and each lab
+has a switch of its own, so that two labs may use the same addresses at a time. A lab is gone with the process
+that made it, however that ended: every PC reads from a pipe that nobody else holds, and is gone, with all its
 processes, when that is closed.
 """
 
