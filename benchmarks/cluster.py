@@ -6,6 +6,7 @@ root, and the programs of the tests of several PCs, are needed. Two kinds of tri
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
   sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
                that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
+               (a process takes 0.32 GB: with less than 30 GB of memory, give fewer --slots)
 
 Trials per hour count from the moment that each process has ended a trial (all are warm) to when the first of
 them has ended its last one. Efficiency is that rate per slot, as a share of the rate per slot of one PC;
