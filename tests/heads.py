@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 import shlex
 import shutil
@@ -26,6 +27,7 @@ class Head(NamedTuple):
     client: str
 
 
+PORTS = range(12_000, 20_000)
 OPEN = {"RAY_AUTH_MODE": "disabled"}
 
 
@@ -93,11 +95,15 @@ def with_token(path: Path) -> dict[str, str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Below those that the kernel gives: a Ray that another test starts meanwhile takes one of these."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"fewer than {count} ports are free")
 
 
 def _wait_for(port: int) -> None:

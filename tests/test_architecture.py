@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -194,8 +195,18 @@ def modules(root: Path) -> dict[str, ast.Module]:
         for path in sorted((root / package).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found[name] = ast.parse(path.read_text(), str(path))
+            found[name] = parsed(path)
     return found
+
+
+def parsed(path: Path) -> ast.Module:
+    """A module's syntax tree. Where the collector runs meanwhile, Python before 3.11.8 may raise SystemError
+    (python/cpython#106905)."""
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(), str(path))
+    finally:
+        gc.enable()
 
 
 def imported(module: str, tree: ast.Module, nodes: Iterator[ast.AST], root: Path) -> list[str]:

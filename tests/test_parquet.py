@@ -424,7 +424,8 @@ def test_a_shard_that_was_cut_off_is_named(tmp_path: Path) -> None:
 
 def replace(folder: Path, content: bytes) -> None:
     """The only shard's content, of whatever size, with a manifest that knows its size."""
-    (folder / "train-00000.parquet").write_bytes(content)
+    (folder / "new").write_bytes(content)
+    (folder / "new").rename(folder / "train-00000.parquet")  # who has mapped the old one still reads that
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["splits"]["train"][0]["size_bytes"] = len(content)
     (folder / "manifest.json").write_text(json.dumps(manifest))
