@@ -164,8 +164,7 @@ def test_a_job_that_is_requeued_goes_on_exactly(bed: Bed) -> None:
 
 @pytest.mark.slow
 def test_a_job_whose_time_is_up_puts_itself_back_into_the_queue(bed: Bed) -> None:
-    """Slurm looks at the time every half minute, and sends the signal up to a minute early: after 140 to 200 s,
-    of 240 that the sweep takes at least."""
+    """Slurm sends the signal up to a minute early: after 140 to 200 s, where the sweep takes 240 and more."""
     limit = ("--nodes=2", "--time=5", "--signal=B:USR1@100")
     job = bed.submit(*SHORT, "--num-trials", "24", "--params", "epoch_s=4", sbatch=limit)
     bed.wait_for_epochs(job, 4)
