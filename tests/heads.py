@@ -27,7 +27,8 @@ class Head(NamedTuple):
     client: str
 
 
-PORTS = range(12_000, 20_000)
+PORTS = range(20_000, 32_000)
+"""Above those that Ray keeps for its workers, below those that the kernel gives to who asks for any."""
 OPEN = {"RAY_AUTH_MODE": "disabled"}
 
 
@@ -95,7 +96,7 @@ def with_token(path: Path) -> dict[str, str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives: a Ray that another test starts meanwhile takes one of these."""
+    """A Ray that another test starts meanwhile takes one that the kernel gives."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
