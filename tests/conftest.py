@@ -23,6 +23,7 @@ from tests.lab import Lab
 from tests.sweep_on_pcs import Sweep
 from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 
+MODE = "RAY_AUTH_MODE"
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -120,6 +121,18 @@ def _mounted(tmp_path: Path, size: str) -> Iterator[Path]:
         pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def who_asks_for_a_token() -> Iterator[None]:
+    """What a command settles for its own process does not outlive the test that called it here: a Ray that a
+    later test starts would ask for a token, which this process, having read it before, does not show."""
+    before = os.environ.get(MODE)
+    yield
+    if before is None:
+        os.environ.pop(MODE, None)
+    else:
+        os.environ[MODE] = before
 
 
 @pytest.fixture(scope="module")
