@@ -8,8 +8,8 @@ root, and the programs of the tests of several PCs, are needed. Two kinds of tri
                that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
                (a process takes 0.32 GB: with less than 30 GB of memory, give fewer --slots)
 
-Trials per hour count from the moment that each process has ended a trial (all are warm) to when the first of
-them has ended its last one. Efficiency is that rate per slot, as a share of the rate per slot of one PC;
+Trials per hour are those of each process, from one end of a trial to another, added up; they count from the
+moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the rate per slot of one PC;
 `of ideal`, for trials that sleep, as a share of what sleeping alone allows.
 """
 
@@ -95,19 +95,20 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
 
 
 def trials_per_hour(ended: Sequence[tuple[Hashable, float]], slots: int) -> float:
-    """From the process of each trial and when it ended: while all slots are warm, and none is empty.
+    """From the process of each trial and when it ended, once all are warm. Each by itself: where they end
+    together, wave by wave, a time for all would begin behind one wave and end before another.
 
     Raises:
-        RuntimeError: there was no such time.
+        RuntimeError: one ended fewer than two trials in that time.
     """
     of: dict[Hashable, list[float]] = {}
     for process, end in sorted(ended, key=lambda one: one[1]):
         of.setdefault(process, []).append(end)
-    first, last = max(ends[0] for ends in of.values()), min(ends[-1] for ends in of.values())
-    count = sum(first < end <= last for _, end in ended)
-    if len(of) < slots or not count:
-        raise RuntimeError(f"all {slots} processes were never at work together: give more --waves")
-    return 3600 * count / (last - first)
+    warm = max(ends[0] for ends in of.values())
+    counted = [[end for end in ends if end >= warm] for ends in of.values()]
+    if len(of) < slots or min(map(len, counted)) < 2:
+        raise RuntimeError(f"not all of {slots} processes trained on when all were warm: give more --waves")
+    return sum(3600 * (len(ends) - 1) / (ends[-1] - ends[0]) for ends in counted)
 
 
 def summary(runs: Sequence[Run]) -> list[Run]:

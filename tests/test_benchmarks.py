@@ -297,12 +297,16 @@ def test_what_is_on_by_default_is_among_the_switches() -> None:
         assert model in inner_loop.SWITCHES[without].models
 
 
-def test_a_cluster_is_timed_while_all_its_processes_are_at_work() -> None:
-    """Two slots, a trial every 10 s in each, of which one starts late, and one ends early."""
+def test_a_cluster_is_timed_process_by_process_once_all_are_warm() -> None:
+    """Two slots, a trial every 10 s in each, of which one starts late; together or not."""
     early, late = [100.0, 110.0, 120.0, 130.0, 140.0], [117.0, 127.0, 137.0, 147.0]
     ended = [*(("early", end) for end in early), *(("late", end) for end in late)]
-    assert cluster.trials_per_hour(ended, slots=2) == 3600 * 5 / (140 - 117)
-    with pytest.raises(RuntimeError, match="all 3 processes were never at work together: give more --waves"):
+    assert cluster.trials_per_hour(ended, slots=2) == pytest.approx(720)
+    waves = [
+        (process, end) for process in range(8) for end in (10.0 + process / 100, 20.0, 30.0 - process / 100)
+    ]
+    assert cluster.trials_per_hour(waves, slots=8) == pytest.approx(8 * 360, rel=0.01)
+    with pytest.raises(RuntimeError, match=r"not all of 3 processes trained on .* give more --waves"):
         cluster.trials_per_hour(ended, slots=3)
 
 
