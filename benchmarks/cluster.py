@@ -9,8 +9,8 @@ root, and the programs of the tests of several PCs, are needed. Two kinds of tri
                (a process takes 0.32 GB: with less than 30 GB of memory, give fewer --slots)
 
 Trials per hour are those of each process, from one end of a trial to another, added up; they count from the
-moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the rate per slot of one PC;
-`of ideal`, for trials that sleep, as a share of what sleeping alone allows.
+moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the
+rate per slot of one PC; `of ideal`, for trials that sleep, as a share of what sleeping alone allows.
 """
 
 from __future__ import annotations
