@@ -113,50 +113,34 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     with ray_settings.quietly():
         context = _init(config, code)
     try:
-        there = nodes.living()
-        needed = _needed_bytes(config, there)
-        small, card_bytes = _cards(needed, there)
-        pcs = tuple(node.offer for node in there if node not in small)
-        if small:
-            placement.slots(config, pcs)
-        sent = tuple(path.name for path in code) if config.address else ()
-        if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
-            needed = max(needed, card_bytes)
-        roster = _roster(there, small, needed) if config.address else None
-        yield Cluster(pcs, context.dashboard_url or None, sent, small, card_bytes, roster)
+        yield _joined(config, code, context.dashboard_url or None)
     finally:
         ray.shutdown()
 
 
-def _needed_bytes(config: SweepConfig, there: Sequence[Node]) -> float:
-    """Memory that a card must have for trials to stand on it; 0: any.
+def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None) -> Cluster:
+    """Who is there, and on whom trials may stand.
 
     Raises:
-        UserError: not even one trial fits on these PCs.
+        UserError: not even one trial fits.
     """
     from sweeps import cards
 
-    offers = [node.offer for node in there]
-    placement.slots(config, offers)
-    return cards.needed_bytes(config, placement.gpus_per_trial(config, offers))
-
-
-def _cards(needed: float, there: Sequence[Node]) -> tuple[dict[Node, str], float]:
-    """PCs whose cards are too small for a trial, and why; and the memory of the smallest of the others."""
-    from sweeps import cards
-
-    if not needed:
-        return {}, 0
-    found = cards.of_every_pc(there)
+    there = nodes.living()
+    gpus = placement.gpus_per_trial(config, [node.offer for node in there])
+    needed = cards.needed_bytes(config, gpus)
+    found = cards.of_every_pc(there) if needed else {}
     small = cards.too_small(needed, found)
-    return small, cards.smallest_bytes(found, small)
-
-
-def _roster(there: Sequence[Node], small: Mapping[Node, str], needed: float) -> Roster:
-    from sweeps import cards
-
+    card_bytes = cards.smallest_bytes(found, small)
+    pcs = tuple(node.offer for node in there if node not in small)
+    placement.slots(config, pcs)
+    if config.address is None:
+        return Cluster(pcs, dashboard_url, (), small, card_bytes)
+    if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
+        needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
-    return Roster(nodes.living, left_out, gate=cards.Gate(needed), there=there)
+    roster = Roster(there, nodes.living, left_out, gate=cards.Gate(needed))
+    return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, roster)
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

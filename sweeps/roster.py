@@ -17,19 +17,19 @@ LOOK_EVERY_S = 0.5
 
 
 class Roster:
-    """What is known of the PCs; `look` renews it."""
+    """What is known of the PCs, first of those that are `there`; `look` renews it."""
 
     def __init__(
         self,
+        there: Sequence[Node],
         living: Callable[[], Sequence[Node]],
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = draining.leaving,
         clock: Callable[[], float] = time.monotonic,
         gate: Callable[[Node], str | None] = lambda node: "",
-        there: Sequence[Node] | None = None,
     ) -> None:
         self._living, self._leaving, self._clock, self._gate = living, leaving, clock, gate
-        self._there = {node.id: node for node in (living() if there is None else there)}
+        self._there = {node.id: node for node in there}
         self._let_in = {node.address for node in self._there.values()}
         self._at_the_gate: frozenset[str] = frozenset()
         self._news: list[str] = []

@@ -34,7 +34,8 @@ class Judged:
 
     def __init__(self, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
         self.said: list[str] = []
-        self.roster = Roster(lambda: [node(number, is_head=number == 0) for number in range(4)], leaving=dict)
+        pcs = [node(number, is_head=number == 0) for number in range(4)]
+        self.roster = Roster(pcs, lambda: pcs, leaving=dict)
         where: Any = Where()
         self.quarantine = Quarantine(
             self.roster,

@@ -28,6 +28,7 @@ class Cluster:
         self.now = 0.0
         self.faults: dict[str, str | None] = {}
         self.roster = Roster(
+            self.nodes,
             lambda: self.nodes,
             None,
             lambda: self.leaving,
@@ -102,7 +103,7 @@ def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
 
 def test_a_pc_that_joins_while_the_others_are_asked_passes_the_gate_too() -> None:
     there = [node(0, is_head=True)]
-    roster = Roster(lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small", there=there)
+    roster = Roster(there, lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small")
     assert roster.closed == {"id1"}
     assert roster.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
 
