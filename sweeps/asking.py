@@ -65,7 +65,7 @@ def answers(asked: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, An
             print(f"Waiting for {', '.join(sorted(asked[one].name for one in silent))} ...", flush=True)
     found = {asked[one]: Answer(fault=f"no answer within {timeout_s:g} s") for one in silent}
     alive = {node.id for node in nodes.living()}
-    for one in asked.keys() - set(silent):
+    for one in (one for one in asked if one not in silent):
         try:
             found[asked[one]] = Answer(ray.get(one))
         except ray.exceptions.RayError as error:

@@ -43,11 +43,10 @@ def of_every_pc(there: Sequence[Node]) -> dict[str, Has | None]:
     before = time.time()
     answers = asking.answers(asking.begin(there, _at_this_time), MOST_S)
     between = (before, time.time())
-    return {node.name: _with_clock(answers[node].said, between) for node in sorted(answers, key=_by_name)}
-
-
-def _by_name(node: Node) -> str:
-    return node.name
+    return {
+        node.name: _with_clock(answers[node].said, between)
+        for node in sorted(answers, key=lambda node: node.name)
+    }
 
 
 def _at_this_time() -> tuple[Has, float]:

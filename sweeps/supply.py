@@ -130,7 +130,6 @@ class Copied:
 
     def _pieces(self, reader: Any, file: str, offset: int) -> Iterator[Any]:
         """The content of a file from there on; the next pieces are on their way while one is used."""
-        import ray
 
         end = next(each.size_bytes for each in self.original.files if each.name == file)
         ahead: deque[Any] = deque()
@@ -138,13 +137,15 @@ class Copied:
             length = min(PIECE_BYTES, end - begin)
             ahead.append(reader.read.remote(self.original.folder, file, begin, length))
             if len(ahead) == AHEAD:
-                with self._answering():
-                    piece = ray.get(ahead.popleft(), timeout=PIECE_S)
-                yield piece
+                yield self._piece(ahead.popleft())
         while ahead:
-            with self._answering():
-                piece = ray.get(ahead.popleft(), timeout=PIECE_S)
-            yield piece
+            yield self._piece(ahead.popleft())
+
+    def _piece(self, ref: Any) -> Any:
+        import ray
+
+        with self._answering():
+            return ray.get(ref, timeout=PIECE_S)
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
