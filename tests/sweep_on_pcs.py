@@ -64,6 +64,11 @@ class Sweep:
 
         wait_until(is_there, f"{pc.name} to join", timeout_s=240)
 
+    def begin(self, *more: str) -> None:
+        """On all PCs."""
+        self.set_up(self.others)
+        self.start(*more)
+
     def start(self, *more: str) -> None:
         """Begin it; where it has begun before, resume it."""
         new = [*TOY, "--num-trials", str(self.trials), "--params", *self.knobs, *more]
