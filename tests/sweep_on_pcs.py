@@ -64,8 +64,7 @@ class Sweep:
 
         wait_until(is_there, f"{pc.name} to join", timeout_s=240)
 
-    def begin(self, *more: str) -> None:
-        """On all PCs."""
+    def start_on_all(self, *more: str) -> None:
         self.set_up(self.others)
         self.start(*more)
 

@@ -27,7 +27,7 @@ def half_written(sweep: Sweep) -> list[Path]:
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=6, epoch_s=2)
-    sweep.begin("--scheduler", scheduler, *EACH_EPOCH, *A_PLACE_FREE)
+    sweep.start_on_all("--scheduler", scheduler, *EACH_EPOCH, *A_PLACE_FREE)
     lost = sweep.wait_for_work_on(*sweep.others)
     victim = sweep.pc_of(lost)
     before = sweep.trials_by_number()
@@ -44,7 +44,7 @@ def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Call
 
 def test_the_power_of_a_pc_is_cut_while_it_writes_a_checkpoint(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=4, epoch_s=1, save_s=2)
-    sweep.begin("--scheduler", "none", *EACH_EPOCH, *A_PLACE_FREE)
+    sweep.start_on_all("--scheduler", "none", *EACH_EPOCH, *A_PLACE_FREE)
     lost = sweep.wait_for_work_on(*sweep.others)
     victim = sweep.pc_of(lost)
     folder = f"trial_{lost.number:04d}"
@@ -60,7 +60,7 @@ def test_the_power_of_a_pc_is_cut_while_it_writes_a_checkpoint(sweep_on: Callabl
 
 def test_a_cable_that_is_out_for_5_s_costs_nothing_but_the_time(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(2, trials=4, epoch_s=2)
-    sweep.begin("--scheduler", "none", *EACH_EPOCH)
+    sweep.start_on_all("--scheduler", "none", *EACH_EPOCH)
     (victim,) = sweep.others
     cut = sweep.wait_for_work_on(victim)
     before = sweep.trials_by_number()
@@ -79,7 +79,7 @@ def test_a_pc_whose_cable_is_out_for_2_minutes_works_again_when_it_is_back(
     sweep_on: Callable[..., Sweep],
 ) -> None:
     sweep = sweep_on(2, trials=56, epoch_s=0.5)
-    sweep.begin("--scheduler", "none", *EACH_EPOCH)
+    sweep.start_on_all("--scheduler", "none", *EACH_EPOCH)
     (victim,) = sweep.others
     lost = sweep.wait_for_work_on(victim)
     began = time.time()
@@ -100,7 +100,7 @@ def test_a_pc_whose_cable_is_out_for_2_minutes_works_again_when_it_is_back(
 def test_a_driver_that_is_killed_goes_on_by_resume(scheduler: str, sweep_on: Callable[..., Sweep]) -> None:
     trials = 5
     sweep = sweep_on(2, trials=trials, epoch_s=1)
-    sweep.begin("--scheduler", scheduler, *EACH_EPOCH)
+    sweep.start_on_all("--scheduler", scheduler, *EACH_EPOCH)
     sweep.wait_for_work_on(sweep.others[0])
     before = sweep.trials_by_number()
     began = time.time()
@@ -114,7 +114,7 @@ def test_a_driver_that_is_killed_goes_on_by_resume(scheduler: str, sweep_on: Cal
 
 def test_a_head_that_is_lost_goes_on_by_resume_when_it_is_back(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=6, epoch_s=2)
-    sweep.begin("--scheduler", "asha", *EACH_EPOCH)
+    sweep.start_on_all("--scheduler", "asha", *EACH_EPOCH)
     sweep.wait_for_work_on(sweep.others[0])
     before = sweep.trials_by_number()
     began = time.time()

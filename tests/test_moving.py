@@ -27,7 +27,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
 ) -> None:
     searcher, trials, rungs = SCHEDULERS[scheduler]
     sweep = sweep_on(3, trials=trials, epoch_s=2)  # it leaves before the rung, where its trial may end
-    sweep.begin("--scheduler", scheduler, "--searcher", searcher, *A_PLACE_FREE)
+    sweep.start_on_all("--scheduler", scheduler, "--searcher", searcher, *A_PLACE_FREE)
     moving = sweep.wait_for_work_on(*sweep.others)
     leaver = sweep.pc_of(moving)
     began = time.time()
@@ -47,7 +47,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
 @pytest.mark.slow
 def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=2, epoch_s=8)
-    sweep.begin("--scheduler", "none", *EACH_EPOCH)
+    sweep.start_on_all("--scheduler", "none", *EACH_EPOCH)
     moving = sweep.wait_for_work_on(*sweep.others)
     leaver = sweep.pc_of(moving)
     began = time.time()
@@ -88,7 +88,7 @@ def test_a_pc_whose_disk_is_full_is_left_out_by_name_and_its_trials_move(
     sweep_on: Callable[..., Sweep],
 ) -> None:
     sweep = sweep_on(2, trials=4, epoch_s=0.5)
-    sweep.begin("--scheduler", "none", *EACH_EPOCH, "--keep-checkpoints", "4")
+    sweep.start_on_all("--scheduler", "none", *EACH_EPOCH, "--keep-checkpoints", "4")
     (full,) = sweep.others
     moving = sweep.wait_for_work_on(full)
     began = time.time()
