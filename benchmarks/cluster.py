@@ -6,7 +6,8 @@ root, and the programs of the tests of several PCs, are needed. Two kinds of tri
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
   sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
                that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
-               (a process takes 0.32 GB: with less than 30 GB of memory, give fewer --slots)
+               (a slot takes 0.47 GB of memory, 64 of them 30 GB; half as many --slots with half the --epoch-s
+               end as many trials a second)
 
 Trials per hour are those of each process, from one end of a trial to another, added up; they count from the
 moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the
@@ -23,12 +24,16 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks import _measure
 from benchmarks._measure import Goal
 from tests import lab
 from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes
 
 EPOCHS = 3
+GB_PER_SLOT = 0.47
+"""A process that trains takes 0.43 GB, from its first trial on; the rest is Ray's own on each PC."""
 GOAL_PERCENT = 90.0
 ARMS: dict[str, dict[str, Any]] = {
     "fashion_cnn": {"trainable": "fashion_cnn", "search-space": "benchmarks.cluster_space"},
@@ -43,8 +48,7 @@ Run = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     asked = parser.parse_args(arguments)
-    if asked.waves < 3:
-        parser.error(f"--waves {asked.waves}: at least 3, the first and the last are not counted")
+    _check(parser, asked)
     if (why := lab.why_not()) is not None:
         print(f"error: {why}", file=sys.stderr)
         return 2
@@ -156,6 +160,22 @@ def goals(medians: Sequence[Run]) -> list[Goal]:
     sleeping = [row for row in medians if row["arm"] == "sleeping"]
     value = max(sleeping, key=lambda row: int(row["pcs"]))["efficiency_percent"] if sleeping else None
     return [Goal("sleeping_efficiency_percent", value, ">=", GOAL_PERCENT)]
+
+
+def _check(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
+    """Exit with status 2 where it would count nothing, or fill the memory of this machine."""
+    if asked.waves < 3:
+        parser.error(f"--waves {asked.waves}: at least 3, the first and the last are not counted")
+    most = max(asked.sleeping_pcs, default=0)
+    memory = psutil.virtual_memory()
+    needed_gb = most * asked.slots * GB_PER_SLOT
+    free_gb = (memory.available - 0.05 * memory.total) / 1e9  # Ray kills processes when 95 % are in use
+    if needed_gb > free_gb:
+        fit = int(free_gb / GB_PER_SLOT / most)
+        parser.error(
+            f"--slots {asked.slots} on {most} PCs take {needed_gb:.0f} GB of memory, {free_gb:.0f} GB "
+            f"are free: at most --slots {fit}"
+        )
 
 
 def _start_ray(pcs: Sequence[lab.PC], slots: int) -> str:

@@ -310,6 +310,12 @@ def test_a_cluster_is_timed_process_by_process_once_all_are_warm() -> None:
         cluster.trials_per_hour(ended, slots=3)
 
 
+def test_a_cluster_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cluster.main(["--sleeping-pcs", "1", "4", "--slots", "100000"])
+    assert "--slots 100000 on 4 PCs take 188000 GB of memory, " in capsys.readouterr().err
+
+
 def test_a_cluster_is_compared_with_one_pc_of_the_same_repeat() -> None:
     rates = {(1, 0): 100.0, (1, 1): 50.0, (1, 2): 80.0, (4, 0): 360.0, (4, 1): 190.0, (4, 2): 320.0}
     runs = [
