@@ -1,4 +1,4 @@
-"""Trials of two workers: the same training as one, pruned, paused, and whole again when a worker is lost."""
+"""Trials of two workers: the same training as one, and whole again when a worker is lost."""
 
 from __future__ import annotations
 
@@ -90,24 +90,3 @@ def test_what_fails_one_worker_fails_the_trial_with_that_reason(by_fault: dict[s
     trial = by_fault["raises"]
     assert (trial.status, list(trial.epochs)) == ("failed", [1, 2])
     assert trial.reason.startswith("RuntimeError: the last worker broke (in another worker, on ")
-
-
-PAIRS = {"asha": "tpe", "bohb": "bohb"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", PAIRS)
-def test_trials_of_two_are_pruned_and_paused_in_warm_processes(
-    scheduler: str, sweep: Command, tmp_path: Path
-) -> None:
-    """BOHB pauses: what goes on later goes on from shards."""
-    pair = ("--scheduler", scheduler, "--searcher", PAIRS[scheduler], "--precision", "bf16-mixed")
-    size = ("--trainable", "digits_mlp", "--num-trials", "6", "--max-epochs", "9")
-    done = sweep(*size, *pair, *TWO, "--results-dir", str(tmp_path), timeout_s=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = Record.read(tmp_path / "s")
-    assert [trial.reason for trial in record.trials if trial.status == "failed"] == []
-    for trial in record.trials:
-        assert list(trial.epochs) == list(range(1, len(trial.epochs) + 1))
-    assert {len(trial.epochs) for trial in record.trials} == {3, 9}
-    assert len({trial.place["pid"] for trial in record.trials}) == 1

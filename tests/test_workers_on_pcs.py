@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,19 +21,25 @@ TOKEN = {"RAY_AUTH_MODE": "token"}
 ENVIRONMENT = {"TOY_ATTEMPTS": "/tmp", "PYTHONPATH": str(ROOT)}
 EPOCHS = 6
 FOLDER = Path("/tmp/results/s")
+PAIRS = {"asha": "tpe", "bohb": "bohb"}
+"""Scheduler to searcher."""
 
 
 @pytest.fixture
-def pcs(lab_of: Callable[..., Lab]) -> list[PC]:
-    """Four, of one core each: room for two trials. No folder of theirs is shared."""
-    head, *others = pcs = lab_of(4).pcs
-    head.sshd("Subsystem=sftp internal-sftp")
-    address = start_head(head, **ENVIRONMENT)
-    for pc in others:
-        give_token(pc)
-        wait_until(functools.partial(joins, pc, address), f"{pc.name} to join", timeout_s=240)
-    wait_until(lambda: len(nodes(head)) == 4, "all to join", timeout_s=240)
-    return pcs
+def cluster_of(lab_of: Callable[..., Lab]) -> Callable[[int], list[PC]]:
+    """PCs of one core each, half of a trial's. No folder of theirs is shared."""
+
+    def begin(count: int) -> list[PC]:
+        head, *others = pcs = lab_of(count).pcs
+        head.sshd("Subsystem=sftp internal-sftp")
+        address = start_head(head, **ENVIRONMENT)
+        for pc in others:
+            give_token(pc)
+            wait_until(functools.partial(joins, pc, address), f"{pc.name} to join", timeout_s=240)
+        wait_until(lambda: len(nodes(head)) == count, "all to join", timeout_s=240)
+        return pcs
+
+    return begin
 
 
 def joins(pc: PC, address: str) -> bool:
@@ -42,25 +49,52 @@ def joins(pc: PC, address: str) -> bool:
     return pc.run(*command, env={**TOKEN, **ENVIRONMENT}, timeout_s=120, check=False).returncode == 0
 
 
+def start(head: PC, *flags: str) -> subprocess.Popen[str]:
+    """A sweep whose trials have a worker on each of two PCs, and leave their checkpoints on the head."""
+    return head.start(
+        *(PYTHON, "-m", "sweeps.run", "--address", "auto", "--workers-per-trial", "2"),
+        *("--precision", "bf16-mixed", "--storage", f"sftp://{head.address}/tmp/store", "--min-free-gb", "0"),
+        *("--results-dir", str(FOLDER.parent), "--name", FOLDER.name, *flags),
+        env={**TOKEN, **ENVIRONMENT},
+    )
+
+
 def trials(head: PC) -> list[TrialRow]:
     folder = head.path(FOLDER)
     return list(Record.read(folder).trials) if (folder / JOURNAL).is_file() else []
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheduler", PAIRS)
+def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
+    scheduler: str, cluster_of: Callable[[int], list[PC]]
+) -> None:
+    """BOHB pauses: what goes on later goes on from shards."""
+    head, other = cluster_of(2)
+    size = ("--trainable", "digits_mlp", "--num-trials", "6", "--max-epochs", "9", "--checkpoint-epochs", "1")
+    sweep = start(head, *size, "--scheduler", scheduler, "--searcher", PAIRS[scheduler])
+    said, _ = sweep.communicate(timeout=900)
+    assert sweep.returncode == 0, said
+    ended = trials(head)
+    assert [trial.reason for trial in ended if trial.status == "failed"] == []
+    for trial in ended:
+        assert {trial.place["pc"], *trial.place["others"]} == {head.name, other.name}
+        assert list(trial.epochs) == list(range(1, len(trial.epochs) + 1))
+    assert {len(trial.epochs) for trial in ended} == {3, 9}
+    assert len({trial.place["pid"] for trial in ended}) == 1
+    assert "from its start" not in said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["one of each", "both of one"])
-def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(lost: str, pcs: list[PC]) -> None:
+def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(
+    lost: str, cluster_of: Callable[[int], list[PC]]
+) -> None:
     """One of each: both trials would hold a core and wait for ever for the other's. They end one by one."""
-    head = pcs[0]
+    head, *others = cluster_of(4)
     pair = ("--trainable", "tests.faulty.pair", "--search-space", "tests.faulty.pair_rates")
-    sweep = head.start(
-        *(PYTHON, "-m", "sweeps.run", "--address", "auto", *pair, "--workers-per-trial", "2"),
-        *("--precision", "bf16-mixed", "--searcher", "grid", "--scheduler", "none"),
-        *("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--params", "epoch_s=2"),
-        *("--storage", f"sftp://{head.address}/tmp/store", "--min-free-gb", "0"),
-        *("--results-dir", str(FOLDER.parent), "--name", FOLDER.name),
-        env={**TOKEN, **ENVIRONMENT},
-    )
+    size = ("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--params", "epoch_s=2")
+    sweep = start(head, *pair, *size, "--searcher", "grid", "--scheduler", "none")
 
     def both_train() -> bool:
         assert sweep.poll() is None, sweep.communicate()[0]
@@ -69,7 +103,7 @@ def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(lost: s
     wait_until(both_train, "both trials to train", timeout_s=600)
     gangs = [{trial.place["pc"], *trial.place["others"]} for trial in trials(head)]
     assert gangs[0].isdisjoint(gangs[1])
-    of = [[pc for pc in pcs[1:] if pc.name in gang] for gang in gangs]  # never the head
+    of = [[pc for pc in others if pc.name in gang] for gang in gangs]  # never the head
     victims = [of[0][0], of[1][0]] if lost == "one of each" else max(of, key=len)
     assert len(victims) == 2
     before = [len(trial.epochs) for trial in trials(head)]
