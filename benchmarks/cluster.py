@@ -6,8 +6,7 @@ root, and the programs of the tests of several PCs, are needed. Two kinds of tri
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
   sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
                that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
-               (a slot takes 0.47 GB of memory, 64 of them 30 GB; half as many --slots with half the --epoch-s
-               end as many trials a second)
+               (a slot takes 0.47 GB of memory, 64 of them 30 GB; swap will do, for they sleep)
 
 Trials per hour are those of each process, from one end of a trial to another, added up; they count from the
 moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the
@@ -40,7 +39,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "sleeping": {"trainable": "benchmarks.sleeper", "search-space": "benchmarks.trivial_space"},
 }
 KNOBS = {"fashion_cnn": "rows=2000", "sleeping": "epoch_s={epoch_s}"}
-TOKEN = {"RAY_AUTH_MODE": "token"}
+RAY_SETTINGS = {"RAY_AUTH_MODE": "token", "RAY_memory_monitor_refresh_ms": "0"}
+"""Ray kills trials when 95 % of the memory is in use, and knows no swap (its Out-Of-Memory Prevention)."""
 
 Run = dict[str, Any]
 
@@ -167,14 +167,13 @@ def _check(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
     if asked.waves < 3:
         parser.error(f"--waves {asked.waves}: at least 3, the first and the last are not counted")
     most = max(asked.sleeping_pcs, default=0)
-    memory = psutil.virtual_memory()
     needed_gb = most * asked.slots * GB_PER_SLOT
-    free_gb = (memory.available - 0.05 * memory.total) / 1e9  # Ray kills processes when 95 % are in use
+    free_gb = (psutil.virtual_memory().available + psutil.swap_memory().free) / 1e9
     if needed_gb > free_gb:
         fit = int(free_gb / GB_PER_SLOT / most)
         parser.error(
             f"--slots {asked.slots} on {most} PCs take {needed_gb:.0f} GB of memory, {free_gb:.0f} GB "
-            f"are free: at most --slots {fit}"
+            f"are free, with swap: at most --slots {fit}"
         )
 
 
@@ -185,9 +184,9 @@ def _start_ray(pcs: Sequence[lab.PC], slots: int) -> str:
     address = f"{head.address}:6379"
     for pc in pcs:
         give_token(pc)
-    head.run(RAY, "start", "--head", "--include-dashboard=false", *small, env=TOKEN, timeout_s=120)
+    head.run(RAY, "start", "--head", "--include-dashboard=false", *small, env=RAY_SETTINGS, timeout_s=120)
     for pc in others:
-        pc.run(RAY, "start", f"--address={address}", *small, env=TOKEN, timeout_s=120)
+        pc.run(RAY, "start", f"--address={address}", *small, env=RAY_SETTINGS, timeout_s=120)
     lab.wait_until(lambda: len(nodes(head)) == len(pcs), "all PCs", 120)
     return address
 
