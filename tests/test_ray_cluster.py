@@ -45,24 +45,25 @@ def test_all_that_starts_a_ray_asks_for_the_token() -> None:
     assert all("RAY_AUTH_MODE=token " in command.partition("ray start")[0] for command in started)
 
 
-def test_the_head_starts_no_ray_on_a_pc_that_was_drained(tmp_path: Path) -> None:
-    """The command that it gives to a PC, with a mark and a `ray` of ours."""
-    command = yaml.safe_load(FILE.read_text())["worker_start_ray_commands"][-1]
-    assert str(away.MARK) in command
-    mark, started, ray = tmp_path / "mark", tmp_path / "started", tmp_path / "ray"
-    ray.write_text(f"#!/bin/sh\ntouch {started}\n")
+def test_the_head_leaves_a_pc_alone_that_was_drained(tmp_path: Path) -> None:
+    """The commands that it gives to a PC again and again, with a mark and a `ray` of ours: neither is a Ray
+    started, nor one ended that the PC's user has started since."""
+    commands = yaml.safe_load(FILE.read_text())["worker_start_ray_commands"]
+    mark, called, ray = tmp_path / "mark", tmp_path / "called", tmp_path / "ray"
+    ray.write_text(f"#!/bin/sh\necho $1 >> {called}\n")
     ray.chmod(0o755)
-    line = command.replace(str(away.MARK), str(mark))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_HEAD_IP": "10.0.0.1"}
 
-    def is_started() -> bool:
-        started.unlink(missing_ok=True)
-        path = f"{tmp_path}:{os.environ['PATH']}"
-        subprocess.run(["sh", "-c", line], check=True, env={"PATH": path, "RAY_HEAD_IP": "10.0.0.1"})
-        return started.exists()
+    def calls() -> list[str]:
+        called.write_text("")
+        for command in commands:
+            line = command.replace(str(away.MARK), str(mark))
+            subprocess.run(["sh", "-c", line], check=True, env=environment)
+        return called.read_text().split()
 
-    assert is_started()
+    assert calls() == ["stop", "start"]
     mark.touch()
-    assert not is_started()
+    assert calls() == []
 
 
 @pytest.mark.slow
