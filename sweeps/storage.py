@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -102,10 +102,13 @@ class Folder:
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
             if checkpoints.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error
+            self._prove()
             raise
 
     def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
         """As Storage has it."""
+        with self._its_own_faults():
+            self.root.stat()  # no checkpoint is found where the folder is not there, either
         return checkpoints.newest(checkpoints.folder_of(self.root, number), of)
 
     def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
@@ -146,6 +149,23 @@ class Folder:
     def remove_note(self, name: str) -> None:
         """As Storage has it."""
         (self.root / name).unlink(missing_ok=True)
+
+    def _prove(self) -> None:
+        """Raise StorageError where nothing can be written now."""
+        name = new_name()
+        with self._its_own_faults():
+            self.write_note(name, "")
+            self.remove_note(name)
+
+    @contextmanager
+    def _its_own_faults(self) -> Iterator[None]:
+        """It may be a share that is not there on this PC, or no more."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.where} is not there: all PCs must see that folder") from error
+        except OSError as error:
+            raise StorageError(f"{self.where}: {error.strerror or error}") from error
 
 
 def numbers_in(names: Any) -> list[int]:

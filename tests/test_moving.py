@@ -84,20 +84,27 @@ def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Calla
 
 
 @pytest.mark.slow
-def test_a_pc_whose_disk_is_full_is_left_out_by_name_and_its_trials_move(
-    sweep_on: Callable[..., Sweep],
+@pytest.mark.parametrize(
+    ("fault", "covered", "reason"),
+    [
+        ("full disk", "s/checkpoints", "the disk is full"),
+        ("lost share", "", "is not there: all PCs must see that folder"),
+    ],
+)
+def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_move(
+    fault: str, covered: str, reason: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     sweep = sweep_on(2, trials=4, epoch_s=0.5)
     sweep.start_on_all("--scheduler", "none", *EACH_EPOCH, "--keep-checkpoints", "4")
-    (full,) = sweep.others
-    moving = sweep.wait_for_work_on(full)
+    (unfit,) = sweep.others
+    moving = sweep.wait_for_work_on(unfit)
     began = time.time()
-    full.run("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(sweep.folder / "checkpoints"))
-    sweep.wait_until_moved(moving, began, "full disk")
+    unfit.run("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(sweep.folder.parent / covered))
+    sweep.wait_until_moved(moving, began, fault)
     record = sweep.end()
     check_whole(record, 4, [], 9)
     (notice,) = {line for trial in record.trials for line in trial.notices if "trains no more" in line}
-    assert notice.startswith(f"{full.name} ({full.address}) trains no more in this run: ")
-    assert notice.endswith("the disk is full")
+    assert notice.startswith(f"{unfit.name} ({unfit.address}) trains no more in this run: ")
+    assert notice.endswith(reason)
     assert sweep.said.read_text().count("trains no more") == 1
     assert record.trials[moving.number].place["pc"] == sweep.head.name

@@ -39,7 +39,11 @@ def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     ray.shutdown()
 
 
-def _job(trainable: str = "trainables.digits_mlp", folder: Path = Path("/none"), **changes: Any) -> Job:
+READ_ONLY = Path("/proc")
+"""A folder that is there, and holds no checkpoint."""
+
+
+def _job(trainable: str = "trainables.digits_mlp", folder: Path = READ_ONLY, **changes: Any) -> Job:
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
     fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}

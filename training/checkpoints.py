@@ -16,6 +16,7 @@ import platform
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,10 @@ def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
         return True
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    return shutil.disk_usage(there).free < _SCRAP_BYTES
+    for path in (folder, *folder.parents):
+        with suppress(OSError):  # not made yet, or a share that is gone
+            return shutil.disk_usage(path).free < _SCRAP_BYTES
+    return False
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
