@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import greenlet
 import ray
 
+from sweeps import scratch
 from sweeps.reasons import failed, unfit
 from sweeps.warm import Warm
 from training import checkpoints
@@ -46,20 +48,19 @@ class Member:
         self._own: Path | None = None
         """A folder of the first worker's, made here as well: its PC is another one."""
         self._own_top: Path | None = None
+        self._claim: int | None = None
+        """Keeps others from removing it, as what a dead process left."""
 
     def lacks(self, checkpoint: Path, manifest: str) -> Said:
-        """Whether a checkpoint of the first worker's PC is not to be seen here; then there is room now."""
+        """Whether this worker is to take a checkpoint of the first one's PC, in parts: it is not to be seen
+        here, and no other worker of this PC takes it."""
 
         def lacks() -> bool:
-            self._clear()
-            file = checkpoint / checkpoints.MANIFEST
-            if file.is_file() and file.read_text() == manifest:
+            if _is_there(checkpoint, manifest):
                 return False
             with _room_in(checkpoint):
                 self._make(checkpoint)
-            if self._own is None:
-                raise FileExistsError(f"{checkpoint} is another one on {platform.node()}")
-            return True
+            return self._own is not None
 
         return self._tried(lacks)
 
@@ -74,6 +75,18 @@ class Member:
                     content.write(chunk)
 
         return self._tried(take)
+
+    def has(self, checkpoint: Path, manifest: str) -> Said:
+        """See that it is there now, and what was taken as it was sent."""
+
+        def has() -> None:
+            fault = checkpoints.fault(checkpoint) if self._own is not None else None
+            if fault is None and not _is_there(checkpoint, manifest):
+                fault = "it is another one"
+            if fault is not None:
+                raise OSError(f"{checkpoint} on {platform.node()}: {fault}")
+
+        return self._tried(has)
 
     def begin(self, config: Mapping[str, Any], seat: Seat, checkpoint: Path | None) -> Said:
         """Begin a trial, up to where the workers meet; the name of this PC."""
@@ -178,7 +191,8 @@ class Member:
         return _of_another(failure), None
 
     def _make(self, folder: Path) -> None:
-        """Make a folder of the first worker's here as well, where it is not the same one."""
+        """Make a folder of the first worker's here as well, where it is not the same one; it is of the
+        worker of this PC that comes first."""
         top = folder
         while not top.parent.is_dir():
             top = top.parent
@@ -187,17 +201,25 @@ class Member:
         except FileExistsError:
             return
         self._own, self._own_top = folder, top
+        self._claim = scratch.claim(top)
 
     def _clear(self) -> None:
         if self._own_top is not None:
             shutil.rmtree(self._own_top, ignore_errors=True)
-        self._own = self._own_top = None
+        if self._claim is not None:
+            os.close(self._claim)
+        self._own = self._own_top = self._claim = None
 
 
 def files_in(folder: Path) -> dict[str, int]:
     """Files of a folder, and their sizes."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {str(file.relative_to(folder)): file.stat().st_size for file in files}
+
+
+def _is_there(checkpoint: Path, manifest: str) -> bool:
+    file = checkpoint / checkpoints.MANIFEST
+    return file.is_file() and file.read_text() == manifest
 
 
 def _of_another(failure: dict[str, Any]) -> dict[str, Any]:

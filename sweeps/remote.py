@@ -7,19 +7,17 @@ against its manifest before use. A storage that does not answer is tried again, 
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
 import re
 import shutil
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sweeps import scratch
 from sweeps.doors import Door
 from sweeps.storage import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from training import checkpoints
@@ -32,7 +30,6 @@ TRAINING_S: tuple[float, ...] = (0.5, 2, 5, 10, 20)
 NEEDED_S: tuple[float, ...] = (0.5, 2, 5, 10, 20, 40, 80, 160)
 """Where it could not: its start, and the weights at its end."""
 ARCHIVE = ".tar"
-SCRATCH = "sweeps-checkpoint-"
 _Answer = TypeVar("_Answer")
 
 
@@ -232,7 +229,7 @@ class Remote:
         """A folder of this process alone, empty."""
         self._clear()
         if self._scratch is None or not self._scratch.is_dir():
-            self._scratch = _scratch_folder()
+            self._scratch = scratch.new_folder()
         return self._scratch
 
     def _clear(self) -> None:
@@ -261,26 +258,3 @@ def _ls(fs: Any, folder: str) -> list[dict[str, Any]]:
 
 def _name(entry: dict[str, Any]) -> str:
     return str(entry["name"]).rstrip("/").rpartition("/")[2]
-
-
-def _scratch_folder() -> Path:
-    """A new folder of this PC, locked as long as this process lives; those of dead ones are removed."""
-    above = Path(tempfile.gettempdir())
-    for other in above.glob(f"{SCRATCH}*"):
-        with suppress(OSError):  # in use, of another user, gone
-            descriptor = _locked(other)
-            shutil.rmtree(other)
-            os.close(descriptor)
-    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
-    _locked(folder)  # held until the process ends
-    return folder
-
-
-def _locked(folder: Path) -> int:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

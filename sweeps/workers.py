@@ -252,18 +252,20 @@ class Others:
         return [value for _, value in said]
 
     def _hand_out(self, checkpoint: Path) -> None:
-        """Give those a checkpoint who don't see it."""
+        """Give a checkpoint to one worker of each PC that doesn't see it."""
         manifest = (checkpoint / checkpoints.MANIFEST).read_text()
+        self._ask("clear")  # one worker's folder is another one's
+        self._answers()
         self._ask("lacks", *[(checkpoint, manifest)] * len(self._members))
         lacking = [member for member, lacks in zip(self._members, self._answers(), strict=True) if lacks]
         for name, size in files_in(checkpoint).items() if lacking else ():
             with (checkpoint / name).open("rb") as content:
                 for _ in range(0, max(size, 1), CHUNK_BYTES):
                     chunk = ray.put(content.read(CHUNK_BYTES))
-                    for said in [member.take.remote(checkpoint, name, chunk) for member in lacking]:
-                        failure, _ = _said(said)
-                        if failure is not None:
-                            raise error_of(failure)
+                    self._asked = [member.take.remote(checkpoint, name, chunk) for member in lacking]
+                    self._answers()
+        self._ask("has", *[(checkpoint, manifest)] * len(self._members))
+        self._answers()
 
 
 def give_up(why: str) -> None:

@@ -53,14 +53,14 @@ def give_token(pc: PC) -> None:
     pc.path("~/.ray/auth_token").chmod(0o600)
 
 
-def start_head(pc: PC, **more: str) -> str:
+def start_head(pc: PC, cpus: int = 1, **more: str) -> str:
     """A Ray head without the launcher, that finds lost PCs as `ray_cluster.yaml` has it; its address."""
     give_token(pc)
     head = next(line for line in _shipped("head_start_ray_commands") if "ray start" in line)
     settings = {
         word.partition("=")[0]: word.partition("=")[2] for word in head.split() if word.startswith("RAY_")
     }
-    small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    small = (f"--num-cpus={cpus}", "--object-store-memory=100000000", "--disable-usage-stats")
     pc.run(RAY, "start", "--head", *small, env={**settings, **more}, timeout_s=240)
     return f"{pc.address}:6379"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
+from sweeps import scratch
 from sweeps.members import Member, Said
 from sweeps.storage import Folder
 from sweeps.trial import Job
@@ -69,6 +72,29 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(job: Job, tmp_
     member.part()
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
+
+
+def test_one_of_two_workers_of_a_pc_takes_a_checkpoint_and_both_have_it(job: Job, tmp_path: Path) -> None:
+    """Also where another process of that PC removes what dead ones left there."""
+    name = f"{scratch.PREFIX}{uuid.uuid4().hex}"
+    folder = Path(tempfile.gettempdir()) / name / "epoch_0001"
+    one, other = Member(job), Member(job)
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    (sent / "weights.pt").write_bytes(b"weights")
+    checkpoints.seal(sent)
+    manifest = (sent / checkpoints.MANIFEST).read_text()
+    assert [answer(member.lacks(folder, manifest)) for member in (one, other)] == [True, False]
+    another = scratch.new_folder()
+    for file in (sent / "weights.pt", sent / checkpoints.MANIFEST):
+        answer(one.take(folder, file.name, file.read_bytes()))
+    assert [answer(member.has(folder, manifest)) for member in (one, other)] == [None, None]
+    (folder / "weights.pt").write_bytes(b"weighed")
+    failure, _ = one.has(folder, manifest)
+    assert failure is not None
+    assert "weights.pt is not as it was written" in failure["reason"]
+    assert not folder.parent.exists(), "it failed, and leaves nothing behind"
+    another.rmdir()
 
 
 def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:

@@ -26,33 +26,33 @@ PAIRS = {"asha": "tpe", "bohb": "bohb"}
 
 
 @pytest.fixture
-def cluster_of(lab_of: Callable[..., Lab]) -> Callable[[int], list[PC]]:
-    """PCs of one core each, half of a trial's. No folder of theirs is shared."""
+def cluster_of(lab_of: Callable[..., Lab]) -> Callable[..., list[PC]]:
+    """So many PCs, of so many cores each. No folder of theirs is shared."""
 
-    def begin(count: int) -> list[PC]:
+    def begin(count: int, cpus: int = 1) -> list[PC]:
         head, *others = pcs = lab_of(count).pcs
         head.sshd("Subsystem=sftp internal-sftp")
-        address = start_head(head, **ENVIRONMENT)
+        address = start_head(head, cpus, **ENVIRONMENT)
         for pc in others:
             give_token(pc)
-            wait_until(functools.partial(joins, pc, address), f"{pc.name} to join", timeout_s=240)
+            wait_until(functools.partial(joins, pc, address, cpus), f"{pc.name} to join", timeout_s=240)
         wait_until(lambda: len(nodes(head)) == count, "all to join", timeout_s=240)
         return pcs
 
     return begin
 
 
-def joins(pc: PC, address: str) -> bool:
+def joins(pc: PC, address: str, cpus: int) -> bool:
     """Whether it does; Ray gives a start up after 30 s, on a PC that has much to do."""
-    small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    small = (f"--num-cpus={cpus}", "--object-store-memory=100000000", "--disable-usage-stats")
     command = (RAY, "start", f"--address={address}", *small)
     return pc.run(*command, env={**TOKEN, **ENVIRONMENT}, timeout_s=120, check=False).returncode == 0
 
 
-def start(head: PC, *flags: str) -> subprocess.Popen[str]:
-    """A sweep whose trials have a worker on each of two PCs, and leave their checkpoints on the head."""
+def start(head: PC, *flags: str, workers: int = 2) -> subprocess.Popen[str]:
+    """A sweep whose trials have their workers on two PCs, and leave their checkpoints on the head."""
     return head.start(
-        *(PYTHON, "-m", "sweeps.run", "--address", "auto", "--workers-per-trial", "2"),
+        *(PYTHON, "-m", "sweeps.run", "--address", "auto", "--workers-per-trial", str(workers)),
         *("--precision", "bf16-mixed", "--storage", f"sftp://{head.address}/tmp/store", "--min-free-gb", "0"),
         *("--results-dir", str(FOLDER.parent), "--name", FOLDER.name, *flags),
         env={**TOKEN, **ENVIRONMENT},
@@ -65,14 +65,15 @@ def trials(head: PC) -> list[TrialRow]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", PAIRS)
+@pytest.mark.parametrize(("scheduler", "of_each"), [("asha", 1), ("bohb", 1), ("bohb", 2)])
 def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
-    scheduler: str, cluster_of: Callable[[int], list[PC]]
+    scheduler: str, of_each: int, cluster_of: Callable[..., list[PC]]
 ) -> None:
-    """BOHB pauses: what goes on later goes on from shards."""
-    head, other = cluster_of(2)
+    """BOHB pauses: what goes on later goes on from shards, of which those on a PC share one copy."""
+    head, other = cluster_of(2, of_each)
     size = ("--trainable", "digits_mlp", "--num-trials", "6", "--max-epochs", "9", "--checkpoint-epochs", "1")
-    sweep = start(head, *size, "--scheduler", scheduler, "--searcher", PAIRS[scheduler])
+    pair = ("--scheduler", scheduler, "--searcher", PAIRS[scheduler])
+    sweep = start(head, *size, *pair, workers=2 * of_each)
     said, _ = sweep.communicate(timeout=900)
     assert sweep.returncode == 0, said
     ended = trials(head)
@@ -88,7 +89,7 @@ def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["one of each", "both of one"])
 def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(
-    lost: str, cluster_of: Callable[[int], list[PC]]
+    lost: str, cluster_of: Callable[..., list[PC]]
 ) -> None:
     """One of each: both trials would hold a core and wait for ever for the other's. They end one by one."""
     head, *others = cluster_of(4)
