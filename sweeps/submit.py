@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
-BESIDE_RESUME = ("num_trials", "time_budget_hours", "max_concurrent", "confirm", "confirm_top", "force")
-"""Settings that a sweep which goes on may be given by --submit, beside its plug-ins."""
 NOT_RAYS = (
     "error: python on the PATH of the head is not the one that Ray was installed for: "
     "start Ray there with its environment activated"
@@ -146,13 +144,14 @@ def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
 def _entrypoint(config: SweepConfig) -> str:
     """What the head's shell runs. A relative folder lies below its home, not below Ray's copy of ours."""
     words = ["python", "-m", "sweeps.run", "--address", "auto"]
-    words += flags.machine_given()
+    folders = flags.machine_typed()
     if config.resume is None:
         words += ["--config", CONFIG_FILE]
-        where = f"--results-dir {_on_the_head(config.results_dir)}"
+        folders["--results-dir"] = config.results_dir
     else:
-        words += _beside_resume(config)
-        where = f"--resume {_on_the_head(config.resume)}"
+        words += _beside_resume()
+        folders["--resume"] = config.resume
+    where = " ".join(f"{name} {_on_the_head(folder)}" for name, folder in folders.items())
     # The driver sends the code on to the workers, as from any PC; Ray would else refuse a second copy.
     return f"{PYTHON_IS_RAYS}; RAY_OVERRIDE_JOB_RUNTIME_ENV=1 exec {shlex.join(words)} {where}"
 
@@ -163,16 +162,21 @@ def _on_the_head(path: str) -> str:
     return shlex.quote(path) if below.startswith("/") else f'"$HOME"/{shlex.quote(below)}'
 
 
-def _beside_resume(config: SweepConfig) -> list[str]:
-    """Its plug-ins, and what may be raised: all else is in the sweep's own settings."""
+def _beside_resume() -> list[str]:
+    """All that was typed beside it, for the head to answer: the sweep's own settings are there."""
+    words = [word for word in sys.argv[1:] if not flags.is_flag(word, "--submit")]
+    for name in ("--address", "--resume", *flags.OF_THE_MACHINE):
+        _, words = flags.take_all(words, name, "a value")
+    return words
+
+
+def _plug_in_words(config: SweepConfig) -> list[str]:
+    """Its plug-ins, as they are typed beside --resume: their code travels."""
     words = []
-    for name in (*PLUG_INS, *BESIDE_RESUME):
+    for name in PLUG_INS:
         value = getattr(config, name)
-        if value == getattr(SweepConfig(), name):
-            continue
-        words.append(flag(name))
-        if not isinstance(value, bool):
-            words += value if isinstance(value, list) else [str(value)]
+        if value != getattr(SweepConfig(), name):
+            words += [flag(name), *(value if isinstance(value, list) else [str(value)])]
     return words
 
 
@@ -186,8 +190,7 @@ def _how_to(config: SweepConfig, name: str, job: str, address: str) -> str:
     )
     if ray_token.is_on():
         of_job = f"{ray_token.MODE}=token {of_job}"
-    plug_ins = replace(config, **{each: getattr(SweepConfig(), each) for each in BESIDE_RESUME})
-    again = ("--submit", "--address", str(config.address), "--resume", lies, *_beside_resume(plug_ins))
+    again = ("--submit", "--address", str(config.address), "--resume", lies, *_plug_in_words(config))
     lines = [
         ("Submitted", f"{name} as the Ray job {job}; it runs on when this terminal or this PC is off"),
         ("Follow", of_job.format("logs --follow")),

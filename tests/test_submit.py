@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 from ray.job_submission import JobSubmissionClient
 
-from sweeps import submit
+from sweeps import flags, submit
 from sweeps.record import Record
 from tests import project
 from tests.conftest import ROOT
@@ -150,3 +150,24 @@ def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
     with pytest.raises(UserError, match=r"--submit: .*the disk is full"):
         submit.hand_over(cast(JobSubmissionClient, head), entrypoint="true")
     assert head.taken == []
+
+
+def entrypoint(monkeypatch: pytest.MonkeyPatch, typed: str) -> str:
+    """What the head's shell runs."""
+    monkeypatch.setattr(sys, "argv", ["run.py", *typed.split()])
+    return submit._entrypoint(flags.parse()).partition("exec ")[2]
+
+
+def test_all_that_is_typed_beside_resume_is_for_the_head_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "--trials-per-gpu 2 --confirm 0 --trainable mine.a mine.b --num-trials=9 --force"
+    ran = entrypoint(monkeypatch, f"--submit --address HEAD:6379 --resume results/s {typed}")
+    begin = "python -m sweeps.run --address auto"
+    assert ran == f'{begin} {typed} --resume "$HOME"/results/s'
+
+
+def test_folders_are_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPS_DATA_DIR", "")
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", "")
+    typed = "--submit --address HEAD:6379 --data-dir data --prepared-dir=~/prepared --results-dir /results"
+    ran = entrypoint(monkeypatch, typed)
+    assert ran.endswith(' --data-dir "$HOME"/data --prepared-dir "$HOME"/prepared --results-dir /results')

@@ -115,14 +115,15 @@ def use_folder(variable: str, folder: str | None) -> None:
         os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
+def machine_typed() -> dict[str, str]:
+    """Those that this program was called with, and their folders as they were typed."""
+    typed = {name: take_all(sys.argv[1:], name, "a folder")[0] for name in OF_THE_MACHINE}
+    return {name: folders[-1] for name, folders in typed.items() if folders}
+
+
 def machine_given() -> list[str]:
-    """Those that this program was called with, as they are typed for another call."""
-    return [
-        word
-        for name, variable in OF_THE_MACHINE.items()
-        if any(is_flag(argument, name) for argument in sys.argv)
-        for word in (name, os.environ[variable])
-    ]
+    """The same, as they are typed for another call on this machine."""
+    return [word for name in machine_typed() for word in (name, os.environ[OF_THE_MACHINE[name]])]
 
 
 def take_params(
