@@ -58,8 +58,9 @@ def _card(name: str, driver: str, mib: str) -> Card:
 
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
-    """A list of cards from each of them."""
-    return asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
+    """A list of cards from each of them; who has left meanwhile is not among them."""
+    answers = asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
+    return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
 class Gate:
@@ -83,7 +84,11 @@ class Gate:
             self._asked[node.id] = time.monotonic(), asking.begin([node], of_this_pc)
         since, asked = self._asked[node.id]
         if ray.wait(list(asked), timeout=0)[0]:
-            return _fault(self._needed, asking.answers(asked, MOST_S)[node])
+            answer = asking.answers(asked, MOST_S)[node]
+            if not answer.is_there:  # asked anew when it is back
+                del self._asked[node.id]
+                return None
+            return _fault(self._needed, answer)
         is_late = time.monotonic() > since + MOST_S
         return _fault(self._needed, Answer(fault=f"no answer within {MOST_S:g} s")) if is_late else None
 

@@ -130,6 +130,7 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     needed = cards.needed_bytes(config, gpus)
     found = cards.of_every_pc(there) if needed else {}
+    there = [node for node in there if node in found] if needed else there
     small = cards.too_small(needed, found)
     card_bytes = cards.smallest_bytes(found, small)
     pcs = tuple(node.offer for node in there if node not in small)

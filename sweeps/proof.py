@@ -54,7 +54,11 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
     answers = asking.answers(asking.begin(there, _fault, storage, name, text), MOST_S)
-    faults = {node.name: fault for node, each in answers.items() if (fault := each.fault or each.said)}
+    faults = {
+        node.name: fault
+        for node, each in answers.items()
+        if each.is_there and (fault := each.fault or each.said)
+    }
     try:
         storage.remove_note(name)
     except OSError as error:

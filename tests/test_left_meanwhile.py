@@ -1,0 +1,46 @@
+"""A PC that leaves while it is asked: the sweep goes on without it, and asks it anew when it is back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from sweeps import cards, nodes, proof
+from sweeps.cards import Gate
+from sweeps.config import SweepConfig
+from sweeps.nodes import Node
+from sweeps.plan import make_plan
+
+LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
+"""Ray does not have it any more."""
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[list[Node]]:
+    """Who is there, and who was."""
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield [*nodes.living(), LEFT]
+    ray.shutdown()
+
+
+def test_its_cards_are_not_too_small(there: list[Node]) -> None:
+    assert list(cards.of_every_pc(there)) == there[:1]
+
+
+def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> None:
+    gate, ends = Gate(8e9), time.monotonic() + 3
+    while time.monotonic() < ends:
+        assert gate(LEFT) is None
+        time.sleep(0.1)
+
+
+def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
+    plan = make_plan(SweepConfig(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
+    plan.storage.make()
+    proof.on_every_pc(plan, there)
+    assert not list(plan.folder.iterdir())
