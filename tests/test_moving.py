@@ -85,21 +85,21 @@ def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Calla
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fault", "covered", "reason"),
+    ("fault", "covered", "size", "reason"),
     [
-        ("full disk", "s/checkpoints", "the disk is full"),
-        ("lost share", "", "is not there: all PCs must see that folder"),
+        ("full disk", "s/checkpoints", "4k", "the disk is full"),
+        ("lost share", "", "1g", "is not there: all PCs must see that folder"),
     ],
 )
 def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_move(
-    fault: str, covered: str, reason: str, sweep_on: Callable[..., Sweep]
+    fault: str, covered: str, size: str, reason: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     sweep = sweep_on(2, trials=4, epoch_s=0.5)
     sweep.start_on_all("--scheduler", "none", *EACH_EPOCH, "--keep-checkpoints", "4")
     (unfit,) = sweep.others
     moving = sweep.wait_for_work_on(unfit)
     began = time.time()
-    unfit.run("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(sweep.folder.parent / covered))
+    unfit.run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(sweep.folder.parent / covered))
     sweep.wait_until_moved(moving, began, fault)
     record = sweep.end()
     check_whole(record, 4, [], 9)
