@@ -121,8 +121,8 @@ class RecordKeeper(Callback):
         """Learn how much space a checkpoint takes, or why it could not be written."""
         number, saved = trial.config["number"], trial.latest_checkpoint_result
         self._disk.measure(number)
-        if saved is not None and SAVE_FAULT in saved.metrics:
-            self._save_faults[number] = saved.metrics[SAVE_FAULT]
+        if saved is not None and (fault := saved.metrics.get(SAVE_FAULT)):
+            self._save_faults[number] = fault
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended. Tune swallows what is raised here of a trial that was paused."""

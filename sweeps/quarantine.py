@@ -58,7 +58,7 @@ class Quarantine(Callback):
         saved, node = trial.latest_checkpoint_result, self._mover.node_of(trial)
         if saved is None or not node:
             return
-        if (fault := saved.metrics.get(SAVE_FAULT)) is not None:
+        if fault := saved.metrics.get(SAVE_FAULT):
             if fault["is_of_storage"]:
                 self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
             return

@@ -97,7 +97,10 @@ class SweepTrial(tune.Trainable):
         self._save_began: float | None = None
         self._save_error: Exception | None = None
         self._last_step: dict[str, Any] = {}
-        """What was reported last. Tune keeps the same dict, and sends it along with a checkpoint."""
+        """What was reported last."""
+        self._save_fault: dict[str, Any] = {}
+        """Why the checkpoint of that could not be written. Tune keeps a shallow copy of what is reported,
+        which holds this very dict, and sends it along with a checkpoint."""
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take over another trial. It begins with the first step: what ends here of the trial
@@ -146,10 +149,10 @@ class SweepTrial(tune.Trainable):
         except (StorageError, PCUnfit) as error:  # the one before it stands: the training is worth more
             self._save_error = error if self._others.is_out_of_step else None
             fault = unfit(error)
-            self._last_step[SAVE_FAULT] = {"reason": fault["unfit"], "is_of_storage": True, **fault["at"]}
+            self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
         except Exception as error:  # a hook of the user's
-            self._last_step[SAVE_FAULT] = {"reason": first_line(error), "is_of_storage": False}
+            self._save_fault.update({"reason": first_line(error), "is_of_storage": False})
             self._save_error = error  # the next step raises it
             traceback.print_exc()
 
@@ -246,7 +249,12 @@ class SweepTrial(tune.Trainable):
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         notices, self._notices = self._notices, []
-        self._last_step = {**result, "notices": notices} if notices else result
+        self._save_fault = {}
+        self._last_step = {
+            **result,
+            SAVE_FAULT: self._save_fault,
+            **({"notices": notices} if notices else {}),
+        }
         return self._last_step
 
     def _count_checkpoint_cost(self) -> None:

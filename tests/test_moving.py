@@ -104,7 +104,7 @@ def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_mo
     record = sweep.end()
     check_whole(record, 4, [], 9)
     (notice,) = {line for trial in record.trials for line in trial.notices if "trains no more" in line}
-    assert notice.startswith(f"{unfit.name} ({unfit.address}) trains no more in this run: ")
+    assert notice.startswith(f"{unfit.name} ({unfit.address}) trains no more in this run: no checkpoint can ")
     assert notice.endswith(reason)
     assert sweep.said.read_text().count("trains no more") == 1
     assert record.trials[moving.number].place["pc"] == sweep.head.name

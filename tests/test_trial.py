@@ -18,7 +18,7 @@ import torch
 from sweeps.doors import door_of
 from sweeps.remote import Remote
 from sweeps.storage import Folder
-from sweeps.trial import Job, SweepTrial
+from sweeps.trial import SAVE_FAULT, Job, SweepTrial
 from tests.conftest import fill_up
 from tests.servers import sshd
 from training import checkpoints
@@ -346,3 +346,16 @@ def test_a_retry_goes_on_from_the_last_checkpoint(
     assert [trial.train()["epoch"] for _ in range(2)] == [2, 3]
     assert len((tmp_path / "flaky").read_text().splitlines()) == 2
     assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]
+
+
+def test_what_tune_keeps_of_an_epoch_says_why_its_checkpoint_is_missing(start: Start, tmp_path: Path) -> None:
+    """It is that which the driver hears, with the checkpoint: it is known only behind the report."""
+    folder = tmp_path / "share"
+    folder.mkdir()
+    trial = start(_job(folder=folder, checkpoint_epochs=1), {})
+    kept = trial.train()
+    folder.rename(tmp_path / "unmounted")
+    trial.save_checkpoint(str(tmp_path))
+    assert kept[SAVE_FAULT]["is_of_storage"]
+    assert kept[SAVE_FAULT]["reason"].endswith("is not there: all PCs must see that folder")
+    assert not trial.train()[SAVE_FAULT], "of the next one nothing is known yet"
