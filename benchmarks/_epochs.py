@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from training import fit, plugins, single
-from training.command_line import TRAINABLE
+from sweeps.common import plugins
+from sweeps.common.cli.command import TRAINABLE
+from sweeps.common.seeding import seed_again
+from training import fit, single
 from training.config import FitConfig
-from training.process import seed_again
 from training.trainer import Fit
 
 SEED = 0

@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.values import UserError
+from sweeps.common.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa

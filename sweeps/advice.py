@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps import advice_lines, outcome
+from sweeps.common.formatting import command, place
 from sweeps.fidelity import Influence, influence, trainables
 from sweeps.lessons import (
     FEW,
@@ -25,7 +26,6 @@ from sweeps.outlook import Gain, RungCheck, gain, rung_checks
 from sweeps.record import Record
 from sweeps.regions import DeadRegion, dead_regions_of
 from sweeps.results import Sweep
-from training.words import command, place
 
 
 @dataclass(frozen=True)

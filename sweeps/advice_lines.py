@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps import outcome, spaces
+from sweeps.common.formatting import count, short
 from sweeps.fidelity import LEAST_TO_FIX, Influence, trainables
 from sweeps.lessons import FEW, Edge, Ranked, words_of
 from sweeps.record import Record
 from sweeps.regions import DeadRegion
-from training.words import count, short
 
 if TYPE_CHECKING:
     from sweeps.advice import Advice

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from sweeps import storage
-from training import checkpoints, knobs, plugins
+from sweeps.common import param_types, plugins
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
+from sweeps.common.yaml_values import Knob, load_yaml
+from training import checkpoints
 from training.single import BEST
-from training.values import Knob, UserError, load_yaml
-from training.words import place
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
@@ -93,9 +95,9 @@ class Best:
         return f"{place(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
 
     def _params_of(self, module: Any) -> Any:
-        known = knobs.hints_of(module.Params)
+        known = param_types.hints_of(module.Params)
         what = f"{place(self.folder)}: trial {self.number} does not fit {self.trainable} as it is now: "
-        faults = [f"{name}: {knobs.unknown(name, known)}" for name in self.params if name not in known]
+        faults = [f"{name}: {param_types.unknown(name, known)}" for name in self.params if name not in known]
         if faults:
             raise UserError(what + "; ".join(faults))
         try:

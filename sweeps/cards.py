@@ -11,10 +11,10 @@ from typing import Any
 
 from sweeps import asking
 from sweeps.asking import Answer
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import GB, size
 from sweeps.config import SweepConfig
 from sweeps.nodes import Node
-from training.values import UserError
-from training.words import GB, size
 
 MIB = 2**20
 LEAST_BYTES = 1

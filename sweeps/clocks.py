@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.words import duration
+from sweeps.common.formatting import duration
 
 MAX_SKEW_S = 2.0
 """Times of trials on several PCs are compared, and tokens and certificates have hours."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import nodes, placement
+from sweeps.common import ray_auth, ray_connection
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count
 from sweeps.config import SweepConfig
 from sweeps.nodes import PC, Node
 from sweeps.roster import Roster
-from training import ray_settings, ray_token
-from training.values import UserError
-from training.words import count
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
@@ -84,16 +84,16 @@ class Cluster:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
         lines += [f"left out   {node.name}: {why}" for node, why in self.too_small.items()]
         if self.dashboard_url:
-            hint = f" (asks for the token in {ray_token.place()})" if ray_token.is_on() else ""
+            hint = f" (asks for the token in {ray_auth.place()})" if ray_auth.is_on() else ""
             lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
-        if not ray_token.is_on():
-            lines.append(f"warning    {ray_token.RISK}")
+        if not ray_auth.is_on():
+            lines.append(f"warning    {ray_auth.RISK}")
         return "\n".join(lines) + "\n"
 
 
 def prepare_environment() -> None:
     """Set what Ray reads when it is imported; a value that the user set stays."""
-    ray_settings.set_environment(ENVIRONMENT)
+    ray_connection.set_environment(ENVIRONMENT)
 
 
 @contextlib.contextmanager
@@ -110,7 +110,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     import ray
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
-    with ray_settings.quietly():
+    with ray_connection.quietly():
         context = _init(config, code)
     try:
         yield _joined(config, code, context.dashboard_url or None)
@@ -153,7 +153,7 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
                 # Always one: without it Ray joins whatever cluster was last started on this PC.
                 address=config.address or "local",
                 # A local Ray's workers inherit this environment: no runtime_env, no slow start.
-                runtime_env=ray_settings.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
+                runtime_env=ray_connection.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
                 num_cpus=None if config.address else this_pc().cpus,
                 include_dashboard=config.ray_dashboard if config.address is None else None,
                 log_to_driver=False,
@@ -163,7 +163,7 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
         ray.shutdown()  # it may have been connected already
         if config.address is None:
             raise
-        raise UserError(f"--address {config.address}: {ray_settings.why_not(error)}") from None
+        raise UserError(f"--address {config.address}: {ray_connection.why_not(error)}") from None
 
 
 def this_pc() -> PC:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow as pa
 
 from sweeps import outcome
+from sweeps.common.formatting import short
 from sweeps.rows import Status
-from training.words import short
 
 if TYPE_CHECKING:
     from sweeps.record import Record

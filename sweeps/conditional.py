@@ -20,11 +20,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FixedTrial
 
 from sweeps import registry
+from sweeps.common.errors import UserError
+from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
+from sweeps.common.yaml_values import Knob
 from sweeps.domains import Form
 from sweeps.points import Point, Refused, Suggests
 from sweeps.space import SWEPT_AND_FIXED
-from training.knobs import cast, given, hints_of, type_fault, unknown
-from training.values import Knob, UserError
 
 SAMPLES = 200
 """Points that are tried before the start."""

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import yaml
 
+from sweeps.common.yaml_values import FLOAT, Knob, field_docs
 from training.config import Precision, Strategy
-from training.values import FLOAT, Knob, field_docs
 
 CONFIG_FILE = "sweep.yaml"
 """In the folder of a sweep: its settings."""

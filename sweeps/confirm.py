@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sweeps.common.formatting import count
 from sweeps.config import SweepConfig
 from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.searchers._searcher import RecordSearcher
-from training.words import count
 
 
 def asked(config: SweepConfig) -> dict[str, int] | None:

@@ -19,12 +19,12 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
 from sweeps.config import JOURNAL
 from sweeps.listing import no_sweep
-from training import flags
-from training.command_line import status_of
-from training.values import UserError
-from training.words import place
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan
@@ -48,15 +48,17 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
         UserError: what is wrong.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    flags.refuse_unknown(tokens, {"--host", "--port"}, COMMAND)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(tokens, {"--host", "--port"}, COMMAND)
+    parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s results/NAME [--port N] [--host HOST]",
         description="Show the trials of a sweep in the browser, while it runs or after.",
     )
     parser.add_argument("folder", type=str | None, nargs="?", metavar="results/NAME", help="The sweep.")
-    flags.add(parser, "port", int | None, f"Port (default: {PORT}; where that is taken, any).", None)
-    flags.add(parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0])
+    cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; where that is taken, any).", None)
+    cli_parser.add(
+        parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0]
+    )
     values = parser.values_of(tokens, {"port": int, "host": str}, "; give one sweep, as results/NAME")
     if values.folder is None:
         raise UserError("give the folder of a sweep, as results/NAME")

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, size
+from sweeps.common.param_types import cast, hints_of
+from sweeps.common.yaml_values import Knob
 from sweeps.conditional import ConditionalSpace
 from sweeps.space import FlatSpace
 from training import prepared
-from training.knobs import cast, hints_of
 from training.prepared import DataSet
-from training.values import Knob, UserError
-from training.words import count, size
 
 if TYPE_CHECKING:
     from sweeps.models import Model

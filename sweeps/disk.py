@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sweeps.common.formatting import GB, size
 from training import checkpoints
-from training.words import GB, size
 
 CHECK_EVERY_S = 1.0
 

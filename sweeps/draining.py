@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from training.values import UserError
+from sweeps.common.errors import UserError
 
 PREEMPTION = 2
 """`DRAIN_NODE_REASON_PREEMPTION`: taken although the PC is at work. The other reason is for idle ones."""

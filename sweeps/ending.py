@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweeps import export, outcome, report
+from sweeps.common.cli import parser
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, count, place, short
 from sweeps.config import CONFIG_FILE
 from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
@@ -13,9 +16,6 @@ from sweeps.record import Record
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
-from training import flags
-from training.values import UserError
-from training.words import command, count, place, short
 
 INTERRUPTED = 130
 
@@ -49,7 +49,7 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
 def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-        return f"Repeat     {command('sweeps.run', *again, *flags.machine_given())}"
+        return f"Repeat     {command('sweeps.run', *again, *parser.machine_given())}"
     return f"Go on      {outcome.go_on(record)}"
 
 
@@ -82,7 +82,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
     if (plan.folder / export.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / export.FOLDER)}")
-        fit_again = command("training.fit", *export.again(plan, best), *flags.machine_given())
+        fit_again = command("training.fit", *export.again(plan, best), *parser.machine_given())
         print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:

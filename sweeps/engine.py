@@ -16,6 +16,8 @@ from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
 from sweeps import cluster, confirm, names_only, placement, supplying
+from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.errors import causes
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -33,7 +35,6 @@ from sweeps.stopping import End, stops_on_signals
 from sweeps.storage import StorageError
 from sweeps.tables import write_tables
 from sweeps.trial import Job, SweepTrial
-from training.checkpoints import causes, disk_is_full
 from training.config import FitConfig
 
 MOST_PENDING = 10_000

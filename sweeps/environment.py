@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sweeps import asking, cards, clocks
 from sweeps.cluster import Cluster
+from sweeps.common.formatting import command, count
 from sweeps.nodes import Node
-from training.words import command, count
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"

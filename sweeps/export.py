@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.common.formatting import place
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from training import recipe
 from training.config import FitConfig
-from training.words import place
 
 FOLDER = "best"
 PARAMS_FILE, METRICS_FILE = recipe.FILE, "metrics.json"

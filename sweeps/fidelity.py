@@ -27,10 +27,10 @@ from optuna.distributions import (
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState, create_trial
 
+from sweeps.common.formatting import count
+from sweeps.common.yaml_values import Knob
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from training.values import Knob
-from training.words import count
 
 ENOUGH = 20
 """Trials that a fidelity needs. Of fewer, the best quarter has fewer than 5, which is the least that Optuna's

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from sweeps import outcome, spaces, sureness
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
+from sweeps.common.formatting import count, duration, short
 from sweeps.fidelity import fidelity
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.words import count, duration, short
 
 if TYPE_CHECKING:
     from sweeps.advice import Advice

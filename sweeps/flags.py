@@ -1,4 +1,4 @@
-"""Flags and YAML to a SweepConfig; how flags are made and answered is `training.flags`'s."""
+"""Flags and YAML to a SweepConfig; how flags are made and answered is `sweeps.common.cli.parser`'s."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from sweeps.common import machine_folders
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.errors import UserError
 from sweeps.config import GROUPS, SweepConfig, docs, flag, one_or_several, to_yaml
 from sweeps.faults import check
 from sweeps.settings import of_its_own, read_yaml, refuse_other, settings_of
-from training import flags
-from training.values import UserError
 
 COMMAND = "python -m sweeps.run"
 OTHER_FLAGS = (
@@ -33,12 +34,16 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         UserError: every fault found, one a line.
         SystemExit: after `--help` and `--print-config` (status 0).
     """
-    tokens, params = flags.take_params(list(sys.argv[1:] if arguments is None else arguments))
-    tokens, ranges = flags.take_params(tokens, "--ranges", "lr=0.01..0.1 width=16,32")
+    tokens, params = cli_parser.take_params(list(sys.argv[1:] if arguments is None else arguments))
+    tokens, ranges = cli_parser.take_params(tokens, "--ranges", "lr=0.01..0.1 width=16,32")
     tokens = _join_several(tokens)
-    flags.refuse_unknown(tokens, {*map(flag, docs()), *flags.OF_THE_MACHINE, *OTHER_FLAGS}, COMMAND)
-    files, tokens = flags.take_all(tokens, "--config", "a file, as in --config sweep.yaml")
-    resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a sweep, as in --resume results/NAME")
+    cli_parser.refuse_unknown(
+        tokens, {*map(flag, docs()), *machine_folders.OF_THE_MACHINE, *OTHER_FLAGS}, COMMAND
+    )
+    files, tokens = cli_parser.take_all(tokens, "--config", "a file, as in --config sweep.yaml")
+    resumed, tokens = cli_parser.take_all(
+        tokens, "--resume", "the folder of a sweep, as in --resume results/NAME"
+    )
     if resumed:
         _refuse_beside_resume(resumed[-1], tokens, files)
         is_here = not any(map(_is("--submit"), tokens))
@@ -53,7 +58,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         params = {**content.get("params", {}), **params}
         ranges = {**content.get("ranges", {}), **ranges}
     values = _parser().values_of(tokens, get_type_hints(SweepConfig))
-    flags.use_machine(values)
+    machine_folders.use_machine(values)
     given = {name: values[name] for name in docs()}
     several = {name: one_or_several(given[name]) for name in SEVERAL if isinstance(given[name], list)}
     config = SweepConfig(**{**given, **several, "params": params, "ranges": ranges})
@@ -89,8 +94,8 @@ def _check(config: SweepConfig, tokens: Sequence[str]) -> None:
         raise UserError("\n".join(faults))
 
 
-def _parser() -> flags.Parser:
-    parser = flags.Parser(
+def _parser() -> cli_parser.Parser:
+    parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s [--config sweep.yaml] [flags]",
         description="Train many trials of one model or of several, prune the poor ones, record them all.",
@@ -103,13 +108,13 @@ def _parser() -> flags.Parser:
         group = parser.add_argument_group(title)
         for name in names:
             _add_flag(group, name)
-    flags.add_machine(parser)
+    cli_parser.add_machine(parser)
     return parser
 
 
 def _add_flag(group: Any, name: str) -> None:
     metavar = "NAME=VALUE" if name in ("params", "ranges") else "NAME ..." if name in SEVERAL else None
-    flags.add(
+    cli_parser.add(
         group, name, get_type_hints(SweepConfig)[name], docs()[name], getattr(SweepConfig(), name), metavar
     )
 
@@ -126,7 +131,7 @@ def _refuse_beside_resume(sweep: str, tokens: Sequence[str], files: Sequence[str
 
 
 def _is(name: str) -> Callable[[str], bool]:
-    return lambda token: flags.is_flag(token, name)
+    return lambda token: cli_parser.is_flag(token, name)
 
 
 def _parents(tokens: Sequence[str]) -> list[str]:
@@ -139,7 +144,7 @@ def _parents(tokens: Sequence[str]) -> list[str]:
 
 def _results_dir(tokens: Sequence[str], contents: Sequence[Mapping[str, Any]]) -> str | None:
     """The one that was asked for, by flag or in a file."""
-    asked, _ = flags.take_all(tokens, "--results-dir", "a folder, as in --results-dir results")
+    asked, _ = cli_parser.take_all(tokens, "--results-dir", "a folder, as in --results-dir results")
     in_files = [str(content["results_dir"]) for content in contents if "results_dir" in content]
     return next(reversed([*in_files, *asked]), None)
 

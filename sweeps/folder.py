@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps import lock
+from sweeps.common.atomic_io import sync, write
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, place
 from sweeps.config import CONFIG_FILE, to_yaml
 from sweeps.identity import identity
 from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import NO_EARLIER
-from training.durable import sync, write
-from training.values import UserError
-from training.words import command, place
 
 
 @contextlib.contextmanager

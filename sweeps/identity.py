@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeps import data, environment, registry
+from sweeps.common import source_files
+from sweeps.common.formatting import short
 from sweeps.config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
-from training import sources
-from training.words import short
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan
@@ -89,8 +89,8 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
 def score_changes(before: Identity, plan: Plan) -> list[str]:
     """What differs, a line each, of all that the score of a trial depends on beside its params and seed."""
     now = identity(plan)
-    training = {name for model in plan.models for name in sources.files(model.module)}
-    training |= set(sources.files_of_training())
+    training = {name for model in plan.models for name in source_files.files(model.module)}
+    training |= set(source_files.files_of_training())
     kept = {
         "settings": set(SCORING),
         "data": set(now["data"]),
@@ -116,15 +116,15 @@ def _shown(value: Any) -> str:
 def _code(plan: Plan) -> dict[str, str]:
     """File to checksum: what trains, proposes and prunes, and what the user's plug-ins import of their
     project."""
-    files = sources.files_of_training()
+    files = source_files.files_of_training()
     for module in (plan.searcher, plan.scheduler):
         is_ours = module.__name__.startswith("sweeps.")
-        found = sources.files(module)
+        found = source_files.files(module)
         files |= {name: path for name, path in found.items() if not is_ours or name.startswith(DECIDING)}
     for model in plan.models:
-        files |= sources.files(model.module)
+        files |= source_files.files(model.module)
         if model.space.has_code:
-            files |= sources.files(registry.find("search_space", model.space_name))
+            files |= source_files.files(registry.find("search_space", model.space_name))
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
 
 

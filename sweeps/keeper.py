@@ -19,6 +19,7 @@ from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps import keeping
+from sweeps.common.formatting import count
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
@@ -28,7 +29,6 @@ from sweeps.stopping import End
 from sweeps.storage import DISK_IS_FULL, Storage, StorageError
 from sweeps.tables import write_tables
 from sweeps.trial import SAVE_FAULT
-from training.words import count
 
 TABLES_EVERY_S = 60
 MOST_LOST_PROCESSES = 10

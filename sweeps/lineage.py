@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import cluster, outcome, placement
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, place
+from sweeps.common.param_types import cast, hints_of
+from sweeps.common.yaml_values import Knob
 from sweeps.conditional import ConditionalSpace
 from sweeps.config import SweepConfig
 from sweeps.identity import score_changes
@@ -22,9 +26,6 @@ from sweeps.models import Model
 from sweeps.points import Point, told
 from sweeps.record import Record
 from sweeps.rows import Earlier, TrialRow
-from training.knobs import cast, hints_of
-from training.values import Knob, UserError
-from training.words import count, place
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.formatting import place
+from sweeps.common.yaml_values import closest
 from sweeps.config import JOURNAL
 from training.single import SETTINGS_FILE
-from training.values import closest
-from training.words import place
 
 RESULTS = "results"
 MOST_LISTED = 8

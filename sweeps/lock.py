@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from training.values import UserError
+from sweeps.common.errors import UserError
 
 LOCK_FILE = ".lock"
 _LOOKS = 5

@@ -15,10 +15,11 @@ import greenlet
 import ray
 
 from sweeps import scratch
+from sweeps.common import atomic_io
+from sweeps.common.errors import PCUnfit
 from sweeps.reasons import failed, unfit
 from sweeps.warm import Warm
 from training import checkpoints
-from training.config import PCUnfit
 
 if TYPE_CHECKING:
     from sweeps.trial import Job
@@ -232,7 +233,7 @@ def _room_in(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a hook of the user's may raise anything
-        if checkpoints.disk_is_full(error, folder):
+        if atomic_io.disk_is_full(error, folder):
             raise _full(folder) from error
         raise
 

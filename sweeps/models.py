@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from sweeps import conditional, data, ranges, registry, space
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob, nearest
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
 from training.prepared import DataSet, describe_data
-from training.values import Knob, UserError, nearest
 
 OneSpace = space.FlatSpace | conditional.ConditionalSpace
 """What is tried of one model."""

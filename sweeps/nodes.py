@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from training.words import GB
+from sweeps.common.formatting import GB
 
 HEAD = "node:__internal_head__"
 """Ray's name of what the head alone has."""

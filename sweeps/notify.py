@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import short
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record
-from training.values import UserError
-from training.words import short
 
 TIMEOUT_S = 60.0
 """A mail server that does not answer must not keep a sweep from its end."""

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from sweeps import lock
-from training import flags
-from training.words import command, count, place, short
+from sweeps.common.cli import parser
+from sweeps.common.formatting import command, count, place, short
 
 if TYPE_CHECKING:
     from sweeps.record import Record
@@ -67,7 +67,7 @@ def _to_come(record: Record) -> int:
 
 def go_on(record: Record) -> str:
     """What goes on with it, as it is typed."""
-    more = flags.machine_given()
+    more = parser.machine_given()
     if status(record) == "out of time":
         more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
     return command("sweeps.run", "--resume", place(record.folder.resolve()), *more)

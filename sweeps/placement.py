@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import GB, count
 from sweeps.config import SweepConfig
 from sweeps.nodes import PC
-from training.values import UserError
-from training.words import GB, count
 
 if TYPE_CHECKING:
     from ray.tune import PlacementGroupFactory

@@ -13,13 +13,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from sweeps import cluster, confirm, data, models, placement, registry, storage
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import GB, count, place, size
+from sweeps.common.yaml_values import nearest
 from sweeps.config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
 from sweeps.storage import Storage
-from training import durable
-from training.values import UserError, nearest
-from training.words import GB, count, place, size
 
 if TYPE_CHECKING:
     from sweeps.lineage import Lineage
@@ -147,7 +148,7 @@ def _check_precision(config: SweepConfig) -> None:
 
 def _check_place(config: SweepConfig, folder: Path) -> None:
     """The results folder need not exist, but must be one that can be made."""
-    if fault := durable.place_fault(folder):
+    if fault := atomic_io.place_fault(folder):
         raise UserError(f"--results-dir {config.results_dir}: {fault}")
     there = next(parent for parent in folder.parents if parent.exists())
     free = shutil.disk_usage(there).free

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from training.values import Knob
+from sweeps.common.yaml_values import Knob
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -17,12 +17,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.common.formatting import duration, short
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
-from training.words import duration, short
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps import asking
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count
 from sweeps.nodes import Node
 from sweeps.storage import Storage, StorageError, new_name
-from training.values import UserError
-from training.words import count
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan

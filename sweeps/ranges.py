@@ -14,9 +14,10 @@ from typing import Any
 from ray import tune
 from ray.tune.search.sample import Domain, Integer
 
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob, knob, nearest
 from sweeps.domains import Form, bounds, form, is_log, step_of, values_of
 from sweeps.scales import Range
-from training.values import Knob, UserError, knob, nearest
 
 BETWEEN = ".."
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps import asking
-from training.config import CannotTrain, PCUnfit
+from sweeps.common.errors import CannotTrain, PCUnfit
 
 
 class WorkerFailed(Exception):

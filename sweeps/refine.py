@@ -9,6 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from sweeps import models, registry
+from sweeps.common.formatting import short
+from sweeps.common.param_types import cast, hints_of
+from sweeps.common.yaml_values import Knob
 from sweeps.config import SweepConfig
 from sweeps.domains import Form, describe, form, values_of
 from sweeps.fidelity import influence
@@ -18,9 +21,6 @@ from sweeps.ranges import applied, grid_range, range_of_domain, text_of
 from sweeps.regions import DeadRegion, dead_regions
 from sweeps.scales import Range, Side
 from sweeps.space import check
-from training.knobs import cast, hints_of
-from training.values import Knob
-from training.words import short
 
 NARROWER = 0.9
 """Of a range, on its scale: a new one that is not narrower than this is left as it was."""

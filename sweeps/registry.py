@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from types import ModuleType
 
-from training import plugins
-from training.plugins import Kind
-from training.values import UserError
+from sweeps.common import plugins
+from sweeps.common.errors import UserError
+from sweeps.common.plugins import Kind
 
 
 def choices(kind: str) -> list[str]:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeps import scratch
+from sweeps.common import atomic_io
+from sweeps.common.formatting import duration
 from sweeps.doors import Door
 from sweeps.storage import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from training import checkpoints
-from training.words import duration
 
 ONCE_S: tuple[float, ...] = (0.5, 2)
 """Waits between tries where the sweep's driver waits, and all trials with it."""
@@ -170,7 +171,7 @@ class Remote:
                 packed.add(folder, folder.name)
             shutil.rmtree(folder)
         except Exception as error:  # a hook of the user's may raise anything
-            is_full = checkpoints.disk_is_full(error, folder.parent)
+            is_full = atomic_io.disk_is_full(error, folder.parent)
             self._clear()
             if is_full:
                 raise StorageError(f"{DISK_IS_FULL} where checkpoints are packed ($TMPDIR)") from error

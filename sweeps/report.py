@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training import durable, flags
-from training.command_line import status_of
-from training.values import UserError
-from training.words import place, size
+from sweeps.common import atomic_io
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place, size
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -104,16 +105,16 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    parser = flags.Parser(
+    parser = cli_parser.Parser(
         prog="python -m sweeps.report",
         usage="%(prog)s results/NAME [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
     parser.add_argument("folder", type=str, help="Folder of the sweep, as results/NAME.")
     said = f"File to write (default: {FILE} in that folder)."
-    flags.add(parser, "output", str | None, said, None, metavar="FILE")
+    cli_parser.add(parser, "output", str | None, said, None, metavar="FILE")
     if not {"-h", "--help"} & set(tokens):
-        flags.refuse_unknown(tokens, {"--output"}, "python -m sweeps.report")
+        cli_parser.refuse_unknown(tokens, {"--output"}, "python -m sweeps.report")
         if not tokens or tokens[0].startswith("-"):
             raise UserError("give the folder of a sweep first: python -m sweeps.report results/NAME")
     values = parser.values_of(tokens, {"output": str}, "; a report is of one sweep")
@@ -129,7 +130,7 @@ def write(sweep: Sweep, output: Path | None = None) -> Path:
     """
     path = output or sweep.folder / FILE
     try:
-        durable.write(path, page(sweep))
+        atomic_io.write(path, page(sweep))
     except OSError:
         path.with_name(f".{path.name}.part").unlink(missing_ok=True)  # it took the disk's last space
         raise
@@ -248,7 +249,7 @@ def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> 
 
 
 def _winner(sweep: Sweep) -> list[Table]:
-    from training.words import short
+    from sweeps.common.formatting import short
 
     best = sweep.record.best()
     if best is None:

@@ -23,11 +23,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count
 from sweeps.listing import RESULTS, no_sweep
-from training import flags
-from training.command_line import status_of
-from training.values import UserError
-from training.words import count
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -117,8 +117,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    flags.refuse_unknown(tokens, ["--json"], COMMAND)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(tokens, ["--json"], COMMAND)
+    parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s [FOLDER ...] [--json]",
         description="Sweeps side by side, oldest first: name, date, trainable, status, trials, best, hours "

@@ -13,6 +13,9 @@ import time
 from dataclasses import dataclass
 
 from sweeps import confirm, keeping, models, spaces, winner
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, count, duration, place
 from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
@@ -21,9 +24,6 @@ from sweeps.reasons import why_diverged
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
 from sweeps.settings import refuse_other
-from training import durable
-from training.values import UserError
-from training.words import command, count, duration, place
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
@@ -76,7 +76,7 @@ def begin_run(plan: Plan, record: Record) -> None:
         record.note("identity", now)
     if (sampled := models.sampled(plan.models)) != record.about.get(spaces.SAMPLED, {}):
         record.note(spaces.SAMPLED, sampled)
-    durable.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
+    atomic_io.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     if confirm.is_other(plan.config, record):
         record.note("confirm", confirm.asked(plan.config))

@@ -13,7 +13,7 @@ from sweeps.points import Point, Told
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from training.values import Knob
+    from sweeps.common.yaml_values import Knob
 
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
 """`unfinished` has not ended: it is training now, or the sweep stopped under it."""

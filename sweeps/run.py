@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps import flags
+from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.config import SweepConfig
 from sweeps.storage import StorageError
-from training.config import CannotPrepare
-from training.values import UserError
 
 if TYPE_CHECKING:
     from sweeps.cluster import Cluster
@@ -51,22 +50,22 @@ def sweep(config: SweepConfig) -> int:
 
         return submit.submit(config)
     from sweeps import cluster
-    from training import imports, ray_settings, ray_token
+    from sweeps.common import gc_freeze, ray_auth, ray_connection
 
     cluster.prepare_environment()
     if not config.dry_run:  # before Ray is imported, hence before the plan
-        ray_settings.refuse_silent(config.address)
-        ray_token.settle(config.address)
-        ray_settings.refuse_outside(config.address, or_else=", or add --submit")
+        ray_connection.refuse_silent(config.address)
+        ray_auth.settle(config.address)
+        ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
-    with imports.uncollected():
+    with gc_freeze.uncollected():
         from sweeps import plan as planning
 
         plan = planning.make_plan(config)
         from sweeps import folder, proof, resume
-        from training import sources
+        from sweeps.common import source_files
 
-    code = sources.to_send(model.module for model in plan.models) if config.address else []
+    code = source_files.to_send(model.module for model in plan.models) if config.address else []
     print(planning.describe(plan), flush=True)
     if config.resume is None and config.dry_run:
         return 0
@@ -84,9 +83,9 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     """All that is planned, on Ray; the exit status."""
     address = plan.config.address
     print("\nStarting Ray ..." if address is None else f"\nJoining {address} ...", flush=True)
-    from training import imports
+    from sweeps.common import gc_freeze
 
-    with imports.uncollected():
+    with gc_freeze.uncollected():
         from sweeps import cluster, dashboard, ending, engine, environment, notify, proof, resume, supplying
         from sweeps.loggers._following import following
     with (

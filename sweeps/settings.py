@@ -10,10 +10,11 @@ from typing import Any, get_type_hints
 
 import yaml
 
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place, short
+from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config import CONFIG_FILE, JOURNAL, MOST, OF_ONE_RUN, SweepConfig, docs, flag
 from sweeps.listing import no_sweep
-from training.values import UserError, load_yaml, nearest
-from training.words import place, short
 
 
 def read_yaml(path: str, name: str) -> Mapping[str, Any]:

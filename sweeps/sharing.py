@@ -18,9 +18,9 @@ from ray.tune import Callback, PlacementGroupFactory, Stopper
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from sweeps.common.formatting import GB, count, size
 from sweeps.config import SweepConfig
 from sweeps.record import Record
-from training.words import GB, count, size
 
 HEADROOM = 1.2
 """An allocator holds more of the card than the tensors of the peak: it rounds up, and keeps what is freed."""

@@ -15,6 +15,9 @@ import numpy as np
 from ray.tune.search.sample import Categorical, Domain, Float, Integer
 from ray.tune.search.variant_generator import generate_variants
 
+from sweeps.common.errors import UserError
+from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
+from sweeps.common.yaml_values import Knob
 from sweeps.domains import (
     Form,
     bounds,
@@ -29,8 +32,6 @@ from sweeps.domains import (
     values_of,
 )
 from sweeps.points import Point, Suggests
-from training.knobs import cast, given, hints_of, names_of, plain_types, type_fault, unknown
-from training.values import Knob, UserError
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
+from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config import CONFIG_FILE
-from training import checkpoints, durable
-from training.values import UserError, load_yaml, nearest
-from training.words import place
+from training import checkpoints
 
 SCHEMES = ("s3", "sftp")
 DISK_IS_FULL = "the disk is full"
@@ -100,7 +102,7 @@ class Folder:
         try:
             checkpoints.write(folder, epoch, fill, of)
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
-            if checkpoints.disk_is_full(error, folder):
+            if atomic_io.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error
             self._prove()
             raise
@@ -140,7 +142,7 @@ class Folder:
 
     def write_note(self, name: str, text: str) -> None:
         """As Storage has it."""
-        durable.write(self.root / name, text)
+        atomic_io.write(self.root / name, text)
 
     def read_note(self, name: str) -> str:
         """As Storage has it."""
@@ -213,7 +215,7 @@ def settled(setting: str | None) -> str | None:
     folder = Path(setting).expanduser().resolve()
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--storage {setting}: is a file; give a folder, or a URL: {_forms()}")
-    if fault := durable.place_fault(folder / "sweep"):
+    if fault := atomic_io.place_fault(folder / "sweep"):
         raise UserError(f"--storage {setting}: {fault}")
     return str(folder)
 

@@ -20,10 +20,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sweeps import registry
+from sweeps.common import gc_freeze, machine_folders, ray_auth, ray_connection, source_files
+from sweeps.common.cli import parser
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command
 from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
-from training import flags, imports, ray_settings, ray_token, sources
-from training.values import UserError
-from training.words import command
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -53,14 +54,14 @@ def submit(config: SweepConfig) -> int:
         named = "-".join(name.split(".")[-1] for name in config.trainables)
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     _settle(address)
-    with imports.uncollected():
-        code = sources.to_send([registry.find(kind, name) for kind, name in _plug_ins(config)])
+    with gc_freeze.uncollected():
+        code = source_files.to_send([registry.find(kind, name) for kind, name in _plug_ins(config)])
     client = _client(address)
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as folder:
         _pack(config, code, Path(folder))
-        with ray_settings.quietly():
+        with ray_connection.quietly():
             hand_over(
                 client,
                 entrypoint=_entrypoint(config),
@@ -99,10 +100,10 @@ def _settle(address: str) -> None:
     for name in OVERRIDES:
         os.environ.pop(name, None)
     if "://" not in address:
-        ray_settings.refuse_silent(address)
-        ray_token.settle(address)
-    elif ray_token.place() is not None:
-        os.environ.setdefault(ray_token.MODE, "token")
+        ray_connection.refuse_silent(address)
+        ray_auth.settle(address)
+    elif ray_auth.place() is not None:
+        os.environ.setdefault(ray_auth.MODE, "token")
 
 
 def _client(address: str) -> JobSubmissionClient:
@@ -112,7 +113,7 @@ def _client(address: str) -> JobSubmissionClient:
         return JobSubmissionClient(address)
     except (RuntimeError, ValueError, OSError) as error:
         if "uthentication" in str(error):
-            raise UserError(f"--address {address}: {_first_line(error)} {ray_token.COPY}") from None
+            raise UserError(f"--address {address}: {_first_line(error)} {ray_auth.COPY}") from None
         raise UserError(
             f"--submit: Ray's dashboard, which takes jobs, is not reached ({_first_line(error)}). It listens "
             "on the head alone unless that is started with --dashboard-host. Type the command there, or "
@@ -144,7 +145,7 @@ def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
 def _entrypoint(config: SweepConfig) -> str:
     """What the head's shell runs. A relative folder lies below its home, not below Ray's copy of ours."""
     words = ["python", "-m", "sweeps.run", "--address", "auto"]
-    folders = flags.machine_typed()
+    folders = parser.machine_typed()
     if config.resume is None:
         words += ["--config", CONFIG_FILE]
         folders["--results-dir"] = config.results_dir
@@ -164,9 +165,9 @@ def _on_the_head(path: str) -> str:
 
 def _beside_resume() -> list[str]:
     """All that was typed beside it, for the head to answer: the sweep's own settings are there."""
-    words = [word for word in sys.argv[1:] if not flags.is_flag(word, "--submit")]
-    for name in ("--address", "--resume", *flags.OF_THE_MACHINE):
-        _, words = flags.take_all(words, name, "a value")
+    words = [word for word in sys.argv[1:] if not parser.is_flag(word, "--submit")]
+    for name in ("--address", "--resume", *machine_folders.OF_THE_MACHINE):
+        _, words = parser.take_all(words, name, "a value")
     return words
 
 
@@ -188,8 +189,8 @@ def _how_to(config: SweepConfig, name: str, job: str, address: str) -> str:
     of_job = (
         f"{shlex.join([str(Path(sys.executable).with_name('ray')), 'job'])} {{}} --address {address} {job}"
     )
-    if ray_token.is_on():
-        of_job = f"{ray_token.MODE}=token {of_job}"
+    if ray_auth.is_on():
+        of_job = f"{ray_auth.MODE}=token {of_job}"
     again = ("--submit", "--address", str(config.address), "--resume", lies, *_plug_in_words(config))
     lines = [
         ("Submitted", f"{name} as the Ray job {job}; it runs on when this terminal or this PC is off"),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps import asking
-from training.config import PCUnfit
-from training.words import duration, size
+from sweeps.common.errors import PCUnfit
+from sweeps.common.formatting import duration, size
 
 if TYPE_CHECKING:
     from training.copies import Original

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps import asking, data
+from sweeps.common.errors import PCUnfit, UserError
+from sweeps.common.formatting import count, duration, size
+from sweeps.common.progress import Bar
+from sweeps.common.yaml_values import Knob
 from sweeps.nodes import Node
 from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
 from training import copies
-from training.bar import Bar
-from training.config import PCUnfit
 from training.copies import Original
-from training.values import Knob, UserError
-from training.words import count, duration, size
 
 if TYPE_CHECKING:
     from sweeps.cluster import Cluster
@@ -88,7 +88,8 @@ def _looked(there: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw
 
 def _look(supplies: Sequence[Supply], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or can't train on its own data."""
-    from training import plugins, prepared
+    from sweeps.common import plugins
+    from training import prepared
 
     try:
         for name, path, fixed in raw:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sweeps import outcome
+from sweeps.common.formatting import command, count, place, short
 from sweeps.confirmed import Confirmed
 from sweeps.results import Sweep
-from training.words import command, count, place, short
 
 
 def sureness(sweep: Sweep) -> list[str]:

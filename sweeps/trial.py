@@ -29,15 +29,17 @@ import greenlet
 import ray
 from ray import tune
 
+from sweeps.common import gc_freeze, plugins
+from sweeps.common.errors import CannotTrain, PCUnfit
+from sweeps.common.yaml_values import Knob
 from sweeps.points import Point
 from sweeps.reasons import failed, first_line, unfit, why_diverged
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply
 from sweeps.warm import Warm
 from sweeps.workers import Others
-from training import checkpoints, imports, plugins
-from training.config import CannotTrain, FitConfig, PCUnfit
-from training.values import Knob
+from training import checkpoints
+from training.config import FitConfig
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
@@ -284,7 +286,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     With the seed that trained them: a data module that draws its split at random draws the same one.
     `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
     """
-    with imports.uncollected():
+    with gc_freeze.uncollected():
         import training.trainer
         from training.weights import WEIGHTS_FILE
 

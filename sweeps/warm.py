@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from training import imports, plugins
+from sweeps.common import gc_freeze, plugins
 
 if TYPE_CHECKING:
     from training.process import Settings
@@ -29,7 +29,7 @@ class Warm:
         """The module of a trainable. Imported here, not when the process begins: one that can't be imported
         is a failed trial with its reason, not a process that dies."""
         if trainable not in self._modules:
-            with imports.uncollected():
+            with gc_freeze.uncollected():
                 self._import(trainable)
         module, settings = self._modules[trainable]
         settings.put_back()

@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayError
 
 from sweeps import cluster, export, keeping, placement
+from sweeps.common import atomic_io
 from sweeps.engine import job_of
 from sweeps.export import FOLDER
 from sweeps.journal import RecordLost
@@ -20,7 +21,7 @@ from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
 from sweeps.trial import test_winner
-from training import checkpoints, durable
+from training import checkpoints
 
 
 def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dict[str, float]:
@@ -39,7 +40,7 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
             print(f"The weights of trial {run.number} are gone: no {FOLDER}/, no test.", flush=True)
             return {}
         scores = _scores(plan, record, offered, run, weights, end)
-        durable.write(weights / export.METRICS_FILE, export.metrics_text(record, run, scores))
+        atomic_io.write(weights / export.METRICS_FILE, export.metrics_text(record, run, scores))
     except OSError as error:
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
@@ -136,6 +137,6 @@ def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> N
     fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
     (partial / export.PARAMS_FILE).write_text(export.params_text(plan, record, run, fit))
     for path in (*partial.iterdir(), partial):
-        durable.sync(path)
+        atomic_io.sync(path)
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
     partial.rename(plan.folder / FOLDER)

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution
 
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.points import Point, Told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from tests import lab
 from tests.lab import Lab
 from tests.sweep_on_pcs import Sweep
-from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 
 MODE = "RAY_AUTH_MODE"
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,7 +6,7 @@ import ast
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,141 +17,6 @@ from sweeps.pcs.__main__ import COMMANDS
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sweeps", "training", "trainables", "search_spaces")
 HEAVY = ("torch", "ray", "lightning", "optuna", "numpy", "pyarrow")
-
-Names = Callable[[str], bool]
-"""Whether a dotted name is meant."""
-
-
-def inside(*prefixes: str) -> Names:
-    """Names that are one of these modules, or lie in one."""
-    return lambda name: any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
-
-
-def outside(*prefixes: str) -> Names:
-    return lambda name: not inside(*prefixes)(name)
-
-
-def standard_library_or(*prefixes: str) -> Names:
-    """Names that may be imported where nothing heavy may."""
-    return lambda name: name.split(".")[0] in sys.stdlib_module_names or inside(*prefixes)(name)
-
-
-def but(names: Names, *exceptions: str) -> Names:
-    return lambda name: names(name) and not inside(*exceptions)(name)
-
-
-def none_of(allowed: Names) -> Names:
-    return lambda name: not allowed(name)
-
-
-VOCABULARY = ("sweeps.config", "sweeps.settings")
-RESULTS = ("sweeps.results", "sweeps.tables", "sweeps.best", "sweeps.comparison", "sweeps.outcome")
-"""Rooms that look at sweeps."""
-OF_A_FOLDER = ("sweeps.lock", "sweeps.listing", "sweeps.config.JOURNAL", "sweeps.storage")
-"""What else they know of a sweep's folder."""
-LIGHT = tuple(
-    f"training.{name}"
-    for name in (
-        "values",
-        "flags",
-        "words",
-        "plugins",
-        "knobs",
-        "knob_flags",
-        "command_line",
-        "recipe",
-        "durable",
-        "launch",
-        "single",
-    )
-)
-"""Rooms of `training` that the start of a command needs."""
-SHARED = (
-    *LIGHT,
-    *(
-        f"training.{name}"
-        for name in (
-            "bar",
-            "config",
-            "copies",
-            "costs",
-            "checkpoints",
-            "imports",
-            "sources",
-            "prepared",
-            "preparation",
-            "ray_settings",
-            "ray_token",
-        )
-    ),
-)
-"""Those that `sweeps` knows too; the Trainer it knows through the workers of a trial alone."""
-ARROWS: dict[str, tuple[Names, Names]] = {
-    "nobody imports sweeps.run": (inside(*PACKAGES), inside("sweeps.run")),
-    "the workers of a trial are the one door to training": (
-        but(inside("sweeps"), "sweeps.trial", "sweeps.warm", "sweeps.workers", "sweeps.members"),
-        but(inside("training"), *SHARED),
-    ),
-    "sweeps imports no trainable and no space": (inside("sweeps"), inside("trainables", "search_spaces")),
-    "trainables know no Ray and no sweep": (inside("trainables"), inside("ray", "sweeps", "search_spaces")),
-    "training knows no Ray and no sweep": (
-        but(inside("training"), "training.pipeline"),
-        inside("ray", "sweeps", "trainables", "search_spaces"),
-    ),
-    "the pipeline knows Ray's data, and no sweep": (
-        inside("training.pipeline"),
-        inside("ray.tune", "ray.train", "sweeps", "trainables", "search_spaces"),
-    ),
-    "search spaces are domains or suggest": (
-        inside("search_spaces"),
-        outside("ray.tune", "optuna", "__future__"),
-    ),
-    "analysis and report look at results and records": (
-        inside("sweeps.analysis", "sweeps.findings", "sweeps.sureness", "sweeps.report"),
-        but(
-            inside("sweeps"),
-            *("sweeps.results", "sweeps.record", "sweeps.rows", "sweeps.journal"),
-            *("sweeps.confirmed", "sweeps.fidelity", "sweeps.lessons", "sweeps.regions", "sweeps.analysis"),
-            *("sweeps.findings", "sweeps.sureness", "sweeps.advice", "sweeps.outcome", "sweeps.spaces"),
-        ),
-    ),
-    "results know the record alone": (
-        inside(*RESULTS),
-        but(
-            inside("sweeps"),
-            "sweeps.record",
-            "sweeps.rows",
-            "sweeps.journal",
-            *RESULTS,
-            *OF_A_FOLDER,
-            "sweeps.confirmed",
-        ),
-    ),
-    "config, flags, registry are light": (
-        inside(
-            *("sweeps.config", "sweeps.faults", "sweeps.flags", "sweeps.settings", "sweeps.listing"),
-            *("sweeps.registry", *LIGHT),
-        ),
-        none_of(
-            standard_library_or(
-                *("yaml", "jsonargparse", "sweeps.config", "sweeps.faults", "sweeps.settings"),
-                *("sweeps.listing", "training.config", "training.single.SETTINGS_FILE", *LIGHT),
-            )
-        ),
-    ),
-}
-"""Rule to (modules it binds, names that those must not import)."""
-
-
-def broken_arrows(root: Path) -> list[str]:
-    """`rule: importer -> imported` for each import that a rule forbids, wherever in the file it stands."""
-    return [
-        f"{rule}: {module} -> {name}"
-        for module, tree in modules(root).items()
-        for name in imported(module, tree, ast.walk(tree), root)
-        for rule, (bound, forbidden) in ARROWS.items()
-        if bound(module) and forbidden(name)
-    ]
 
 
 def cycles(root: Path) -> list[str]:
@@ -246,67 +111,6 @@ def write_tree(root: Path, files: dict[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         (path.parent / "__init__.py").touch()
-
-
-def test_every_arrow_points_the_right_way() -> None:
-    assert broken_arrows(ROOT) == []
-
-
-def test_every_rule_binds_a_module_that_exists() -> None:
-    names = modules(ROOT)
-    unbound = [rule for rule, (bound, _) in ARROWS.items() if not any(map(bound, names))]
-    assert unbound == []
-
-
-BROKEN = [
-    ("nobody imports sweeps.run", "sweeps/plan.py", "from sweeps import run"),
-    ("nobody imports sweeps.run", "sweeps/plan.py", "def late():\n    from .run import main"),
-    (
-        "the workers of a trial are the one door to training",
-        "sweeps/engine.py",
-        "from training.trainer import Fit",
-    ),
-    (
-        "the workers of a trial are the one door to training",
-        "sweeps/plan.py",
-        "def late():\n    import training.trainer",
-    ),
-    ("sweeps imports no trainable and no space", "sweeps/trial.py", "import trainables.fashion_cnn"),
-    ("trainables know no Ray and no sweep", "trainables/mine.py", "def late():\n    import ray.data"),
-    ("trainables know no Ray and no sweep", "trainables/mine.py", "from sweeps.config import SweepConfig"),
-    ("training knows no Ray and no sweep", "training/fit.py", "from ray import tune"),
-    ("training knows no Ray and no sweep", "training/parts.py", "def late():\n    import ray.data"),
-    ("the pipeline knows Ray's data, and no sweep", "training/pipeline.py", "from ray import tune"),
-    (
-        "search spaces are domains or suggest",
-        "search_spaces/mine.py",
-        "import numpy as np",
-    ),
-    (
-        "search spaces are domains or suggest",
-        "search_spaces/mine.py",
-        "from ray import train",
-    ),
-    (
-        "analysis and report look at results and records",
-        "sweeps/analysis/search.py",
-        "from sweeps.config import SweepConfig",
-    ),
-    ("analysis and report look at results and records", "sweeps/report.py", "from sweeps import engine"),
-    ("results know the record alone", "sweeps/results.py", "from sweeps.config import SweepConfig"),
-    ("config, flags, registry are light", "sweeps/flags.py", "def late():\n    import numpy"),
-    ("config, flags, registry are light", "sweeps/config.py", "from sweeps import space"),
-]
-
-
-@pytest.mark.parametrize(("rule", "path", "text"), BROKEN, ids=[f"{b[1]}: {b[2][-30:]}" for b in BROKEN])
-def test_an_arrow_that_points_the_wrong_way_is_found(rule: str, path: str, text: str, tmp_path: Path) -> None:
-    write_tree(tmp_path, {path: text})
-    assert [found.split(":")[0] for found in broken_arrows(tmp_path)] == [rule]
-
-
-def test_every_rule_is_shown_to_fail() -> None:
-    assert {rule for rule, _, _ in BROKEN} == set(ARROWS)
 
 
 def test_no_module_imports_itself_in_a_ring() -> None:

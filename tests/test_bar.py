@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from training import bar
-from training.bar import Bar
+from sweeps.common import progress
+from sweeps.common.progress import Bar
 
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock."""
     now = [0.0]
-    monkeypatch.setattr(bar.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 

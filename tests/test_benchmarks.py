@@ -29,11 +29,11 @@ from benchmarks import (
 from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
+from sweeps.common.gc_freeze import uncollected
 from tests.test_architecture import HEAVY
 from trainables import _fashion_mnist, digits_mlp
 from trainables._conv import Conv2d
 from training import compiling
-from training.imports import uncollected
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -154,7 +154,7 @@ def shapes(network: Any) -> list[Any]:
 
 def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
     code = (
-        "import gc\nfrom training.imports import uncollected\n"
+        "import gc\nfrom sweeps.common.gc_freeze import uncollected\n"
         "with uncollected():\n    assert not gc.isenabled()\n    import decimal\n"
         "assert gc.isenabled() and gc.get_freeze_count() > 0\n"
         "gc.disable()\nwith uncollected():\n    pass\nassert not gc.isenabled()"

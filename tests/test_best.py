@@ -15,13 +15,13 @@ import yaml
 import trainables.digits_mlp as digits
 from sweeps import results
 from sweeps.best import Best
+from sweeps.common.errors import UserError
 from sweeps.record import Record
 from tests.conftest import propose
 from training import checkpoints
 from training.config import FitConfig
 from training.epochs import Epoch
 from training.trainer import Fit
-from training.values import UserError
 
 CONFIG = FitConfig(max_epochs=3, metric=digits.METRIC, mode=digits.MODE, threads=1, precision="32-true")
 

@@ -16,13 +16,13 @@ import pytest
 from ray import tune
 from ray.tune.search.bohb import TuneBOHB
 
+from sweeps.common.yaml_values import Knob
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
 from sweeps.space import check, seeded_globals
 from tests.conftest import propose as suggest_trial
-from training.values import Knob
 
 EPOCHS = 9
 

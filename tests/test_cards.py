@@ -15,10 +15,10 @@ import pytest
 from sweeps import cards, flags
 from sweeps.asking import Answer
 from sweeps.cards import Card
+from sweeps.common.errors import UserError
 from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.lab import PC, Lab
-from training.values import UserError
 
 SAYS = "NVIDIA GeForce RTX 3090, 570.86, 24576\nNVIDIA GeForce GTX 1070, 570.86, 8192\n"
 LARGE = Card("NVIDIA GeForce RTX 3090", "570.86", 24576 * 2**20)

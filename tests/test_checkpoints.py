@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common import atomic_io
 from training import checkpoints
 from training.checkpoints import KEPT, MANIFEST
 
@@ -332,10 +333,10 @@ def raised_from(cause: BaseException | None, hidden: BaseException | None = None
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_told_from_the_error_and_from_what_caused_it(number: int, tmp_path: Path) -> None:
     full = OSError(number, "full")
-    assert checkpoints.disk_is_full(full, tmp_path)
-    assert checkpoints.disk_is_full(raised_from(full), tmp_path)
-    assert checkpoints.disk_is_full(raised_from(None, full), tmp_path)
-    assert checkpoints.disk_is_full(raised_from(raised_from(None, full)), tmp_path)
+    assert atomic_io.disk_is_full(full, tmp_path)
+    assert atomic_io.disk_is_full(raised_from(full), tmp_path)
+    assert atomic_io.disk_is_full(raised_from(None, full), tmp_path)
+    assert atomic_io.disk_is_full(raised_from(raised_from(None, full)), tmp_path)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EACCES, "no"), RuntimeError("no"), raised_from(KeyError())])
@@ -344,6 +345,6 @@ def test_other_errors_are_the_disks_fault_only_when_nothing_is_free(
 ) -> None:
     free = 2**40
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: Usage(2**41, 0, free))
-    assert not checkpoints.disk_is_full(error, tmp_path / "not" / "there")
+    assert not atomic_io.disk_is_full(error, tmp_path / "not" / "there")
     free = 2**20
-    assert checkpoints.disk_is_full(error, tmp_path / "not" / "there")
+    assert atomic_io.disk_is_full(error, tmp_path / "not" / "there")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import CannotTrain
 from tests.conftest import ROOT
 from training import children
 from training.children import OUT_OF_MEMORY, TIMED_OUT, Ended
-from training.config import CannotTrain
 
 # A first worker that ends while another one stays, as one does that waits for it.
 LEAVES_ONE = """
@@ -56,7 +56,7 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
 WAITS = """
 import signal, sys
 from training import children
-from training.command_line import status_of
+from sweeps.common.cli.command import status_of
 
 def program():
     children.run([sys.executable, "-c", CHILD], 600)

@@ -14,10 +14,11 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from sweeps.common.errors import CannotTrain
 from trainables import digits_mlp
 from trainables._classifier import SgdClassifier
 from training import compiling
-from training.config import CannotTrain, FitConfig
+from training.config import FitConfig
 from training.trainer import Fit
 
 ROOT = Path(__file__).resolve().parents[1]

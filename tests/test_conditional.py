@@ -19,6 +19,7 @@ from optuna.trial import FixedTrial
 from ray import cloudpickle
 
 from sweeps import registry
+from sweeps.common.errors import UserError
 from sweeps.conditional import SAMPLES, ConditionalSpace, check
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Refused, Space, told
@@ -26,7 +27,6 @@ from sweeps.record import Record
 from sweeps.searchers import tpe
 from sweeps.searchers.random import draws
 from tests.conftest import propose
-from training.values import UserError
 
 TAKING = [
     name for name in registry.choices("searcher") if "conditional" in registry.find("searcher", name).TAKES

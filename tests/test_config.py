@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from sweeps import flags
+from sweeps.common.yaml_values import field_docs, nearest
 from sweeps.config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
 from sweeps.faults import check
-from training.values import field_docs, nearest
 
 FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
 

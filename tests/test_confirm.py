@@ -350,7 +350,7 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
 
 def test_reports_what_no_one_wants() -> None:
     from sweeps import flags
-    from training.values import UserError
+    from sweeps.common.errors import UserError
 
     with pytest.raises(UserError, match="--confirm -1: must be at least 0"):
         flags.parse(["--confirm", "-1"])

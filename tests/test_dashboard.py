@@ -22,13 +22,13 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeps import dashboard
+from sweeps.common.errors import UserError
 from sweeps.config import JOURNAL
 from sweeps.record import Record
 from sweeps.rows import Status
 from tests import kinds
 from tests.conftest import ROOT, propose
 from tests.test_resume_checks import Sweep
-from training.values import UserError
 
 LR = {"lr": FloatDistribution(0.0, 1.0)}
 

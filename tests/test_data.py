@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from sweeps import data
+from sweeps.common import plugins
+from sweeps.common.errors import UserError
 from sweeps.config import SweepConfig
 from sweeps.engine import job_of
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record import Record
 from tests.clips import Clips
-from training import plugins
-from training.values import UserError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sweeps import disk
+from sweeps.common.formatting import size
 from sweeps.disk import Disk
 from training import checkpoints
-from training.words import size
 
 MB = 10**6
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from training import durable
+from sweeps.common import atomic_io
 
 
 def fault_for_a_user(folder: Path) -> str:
@@ -15,7 +15,7 @@ def fault_for_a_user(folder: Path) -> str:
         if os.geteuid() == 0:
             os.setuid(65534)
         try:
-            found = durable.place_fault(folder)
+            found = atomic_io.place_fault(folder)
         except BaseException as error:
             found = repr(error)
         os.write(writes, found.encode())
@@ -35,7 +35,7 @@ def test_a_folder_below_one_that_can_not_be_entered_is_a_fault_in_words(tmp_path
 
 def test_a_file_is_no_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert durable.place_fault(tmp_path / "file" / "it") == (
+    assert atomic_io.place_fault(tmp_path / "file" / "it") == (
         f"{tmp_path / 'file'} is no folder that can be written to"
     )
-    assert durable.place_fault(tmp_path / "not" / "yet") == ""
+    assert atomic_io.place_fault(tmp_path / "not" / "yet") == ""

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import run
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.config import SweepConfig, docs, flag
 from sweeps.flags import parse
-from training.values import DATA_DIR_VARIABLE, UserError
 
 
 @pytest.fixture(autouse=True)

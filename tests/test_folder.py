@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from sweeps import flags, resume
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
 from sweeps.config import CONFIG_FILE, JOURNAL, SweepConfig
 from sweeps.folder import opened
 from sweeps.lock import LOCK_FILE
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from tests.conftest import propose
-from training import durable
-from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -240,9 +240,9 @@ def test_the_lock_is_free_after_any_end(plan: Plan) -> None:
 
 def test_a_small_file_is_written_beside_and_renamed(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
-    durable.write(path, "first")
+    atomic_io.write(path, "first")
     descriptor = os.open(path, os.O_RDONLY)
-    durable.write(path, "second, and with an ümlaut")
+    atomic_io.write(path, "second, and with an ümlaut")
     assert os.read(descriptor, 99) == b"first", "who reads the old one reads it to its end"
     os.close(descriptor)
     assert path.read_text(encoding="utf-8") == "second, and with an ümlaut"

@@ -17,12 +17,11 @@ import psutil
 import pytest
 import torch
 
+from sweeps.common.errors import CannotPrepare, UserError
 from training import ladder, ladder_rungs, ladder_table, preparation, speed
-from training.config import CannotPrepare
 from training.ladder import Result
 from training.ladder_rungs import RUNGS, Place
 from training.speed import Setup, Speed
-from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_knob=True)

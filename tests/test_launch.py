@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import UserError
 from training import launch, single
 from training.launch import Launch
-from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6", "RANK": "3"}

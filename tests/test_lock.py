@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweeps import lock
+from sweeps.common.errors import UserError
 from tests.conftest import ROOT
-from training.values import UserError
 
 
 def test_it_is_held_while_its_block_lasts(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from optuna.storages import JournalStorage
 
 from sweeps import flags, registry
+from sweeps.common.errors import UserError
 from sweeps.config import JOURNAL
 from sweeps.journal import ReadOnlyJournal
 from sweeps.loggers import _following, tensorboard
@@ -22,7 +23,6 @@ from sweeps.rows import TrialRow, row_of
 from tests.conftest import propose
 from tests.test_dashboard import LR, sweep
 from tests.test_resume_checks import Sweep
-from training.values import UserError
 
 Events = dict[str, list[tuple[int, float]]]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.common.errors import CannotTrain
 from training import memory
-from training.config import CannotTrain
 from training.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,6 +15,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rich.console import Console
 
 from sweeps import registry, tables
+from sweeps.common.errors import UserError
 from sweeps.config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.identity import changes, identity
@@ -24,7 +25,6 @@ from sweeps.points import Point, told
 from sweeps.progress import SweepReporter
 from sweeps.record import Record
 from sweeps.space import FlatSpace
-from training.values import UserError
 
 TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
 TOY, STEPS = TOYS

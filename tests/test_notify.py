@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import notify
+from sweeps.common.errors import UserError
 from sweeps.journal import RecordLost
 from tests.conftest import told
 from tests.test_resume_checks import Sweep
-from training.values import UserError
 
 RUNNING = "Running --notify-command ...\n"
 

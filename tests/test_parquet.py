@@ -19,8 +19,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps.common.errors import CannotTrain
 from training import pages, shards
-from training.config import CannotTrain, FitConfig
+from training.config import FitConfig
 from training.epochs import Epoch
 from training.order import Batches, Slice
 from training.parquet import Columns, ParquetDataModule, PreparedRows

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sweeps import flags, placement
+from sweeps.common.errors import UserError
 from sweeps.nodes import PC
-from training.values import UserError
 
 
 def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:

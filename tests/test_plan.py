@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from sweeps import placement, plan
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.config import SweepConfig
 from sweeps.nodes import PC
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha, hyperband
-from training.values import DATA_DIR_VARIABLE, UserError
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:

@@ -16,14 +16,14 @@ import psutil
 import pytest
 import ray
 
+from sweeps.common import plugins
+from sweeps.common.errors import CannotPrepare, UserError
 from tests.clips import FILES, RAW, Clips
 from tests.conftest import ROOT, fill_up
-from training import parts, pipeline, plugins, preparation, prepared
-from training.config import CannotPrepare
+from training import parts, pipeline, preparation, prepared
 from training.parquet import ParquetDataModule
 from training.prepared import DataSet
 from training.shards import Manifest, NotPrepared
-from training.values import UserError
 
 
 @pytest.fixture(scope="module")

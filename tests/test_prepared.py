@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
+from sweeps.common.errors import CannotTrain, UserError
 from tests.clips import Clips
 from training import prepared
-from training.config import CannotTrain
 from training.prepared import DataSet, Declared, UndeclaredKnob
-from training.values import UserError
 
 
 @pytest.fixture

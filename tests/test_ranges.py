@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from ray import tune
 
+from sweeps.common.errors import UserError
 from sweeps.domains import Form, bounds, exactly
 from sweeps.ranges import applied
-from training.values import UserError
 
 ALL: frozenset[Form] = frozenset({"grid_search", "finite", "continuous"})
 CONTINUOUS: frozenset[Form] = frozenset({"finite", "continuous"})

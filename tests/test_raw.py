@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from training import checksums, raw
-from training.checksums import Facts
+from sweeps.common import checksum_cache
+from sweeps.common.checksum_cache import Facts
+from sweeps.common.errors import UserError
+from training import raw
 from training.raw import Item
-from training.values import UserError
 
 
 @pytest.fixture
@@ -96,15 +97,15 @@ def test_what_was_read_before_ctrl_c_is_remembered(
     items, memory = found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json"
     read: list[Path] = []
 
-    def hashed(path: Path, of_file: Callable[[Path], Facts] = checksums._hash) -> Facts:
+    def hashed(path: Path, of_file: Callable[[Path], Facts] = checksum_cache._hash) -> Facts:
         if len(read) == 2:
             raise KeyboardInterrupt
         read.append(path)
         return of_file(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(checksums, "READERS", 1)
-        patched.setattr(checksums, "_hash", hashed)
+        patched.setattr(checksum_cache, "READERS", 1)
+        patched.setattr(checksum_cache, "_hash", hashed)
         with pytest.raises(KeyboardInterrupt):
             raw.with_checksums(items, memory)
     assert set(json.loads(memory.read_text())) == {str(path) for path in read}
@@ -114,8 +115,8 @@ def test_what_was_read_is_written_down_now_and_then(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembered: list[int] = []
-    monkeypatch.setattr(checksums, "REMEMBER_S", -1)
-    monkeypatch.setattr(checksums, "remember", lambda _, facts: remembered.append(len(facts)))
+    monkeypatch.setattr(checksum_cache, "REMEMBER_S", -1)
+    monkeypatch.setattr(checksum_cache, "remember", lambda _, facts: remembered.append(len(facts)))
     raw.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
     assert remembered == [1, 2, 3, 3]
 

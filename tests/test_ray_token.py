@@ -15,10 +15,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from sweeps.common import ray_auth
+from sweeps.common.errors import UserError
 from tests.conftest import ROOT
 from tests.heads import OPEN, Head, head, with_token, write_token
-from training import ray_token
-from training.values import UserError
 
 INIT = "import ray; ray.init({address!r}, logging_level='ERROR', log_to_driver=False); print('in')"
 JOBS = (
@@ -31,7 +31,7 @@ CALLS = (
     *("RayletDriver/Init", "RayletDriver/KVGet"),
 )
 """One or more of each service of Ray 2.60 that listens."""
-TOKEN_VARIABLES = (ray_token.MODE, ray_token.TOKEN, ray_token.TOKEN_PATH)
+TOKEN_VARIABLES = (ray_auth.MODE, ray_auth.TOKEN, ray_auth.TOKEN_PATH)
 REFUSED = "UNAUTHENTICATED"
 
 
@@ -147,23 +147,23 @@ def test_the_mode_is_that_of_the_cluster(guarded: Head, token: Path, stranger: P
     home = stranger / ".ray" / "auth_token"
     home.parent.mkdir()
     home.write_text(token.read_text())
-    ray_token.settle(guarded.address)
-    assert ray_token.is_on()
-    assert ray_token.place() == "~/.ray/auth_token"
+    ray_auth.settle(guarded.address)
+    assert ray_auth.is_on()
+    assert ray_auth.place() == "~/.ray/auth_token"
 
 
 def test_who_has_no_token_is_told_where_to_get_it(guarded: Head, stranger: Path) -> None:
     with pytest.raises(UserError, match=r"asks for a token, and none is sent. Copy ~/.ray/auth_token from"):
-        ray_token.settle(guarded.address)
+        ray_auth.settle(guarded.address)
 
 
 def test_a_mode_that_does_not_fit_is_named(
     guarded: Head, token: Path, stranger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ray_token.TOKEN_PATH, str(token))
-    monkeypatch.setenv(ray_token.MODE, "disabled")
+    monkeypatch.setenv(ray_auth.TOKEN_PATH, str(token))
+    monkeypatch.setenv(ray_auth.MODE, "disabled")
     with pytest.raises(UserError, match=r"none is sent. Unset RAY_AUTH_MODE, which is 'disabled' here"):
-        ray_token.settle(guarded.address)
+        ray_auth.settle(guarded.address)
 
 
 def test_a_sweep_with_another_token_ends_in_a_line(
@@ -179,7 +179,7 @@ def test_a_sweep_with_another_token_ends_in_a_line(
         timeout=120,
     )
     assert done.returncode == 2
-    path = wrong[ray_token.TOKEN_PATH]
+    path = wrong[ray_auth.TOKEN_PATH]
     assert done.stderr.startswith(f"error: --address {guarded.address}: it does not take the token in {path}")
     assert len(done.stderr.splitlines()) == 1
     assert not (stranger / "results").exists()
@@ -192,15 +192,15 @@ def test_a_file_without_a_token_is_refused(
     file = stranger / "token"
     if content is not None:
         file.write_text(content)
-    monkeypatch.setenv(ray_token.TOKEN_PATH, str(file))
+    monkeypatch.setenv(ray_auth.TOKEN_PATH, str(file))
     with pytest.raises(UserError, match=f"RAY_AUTH_TOKEN_PATH={file}: {why}"):
-        ray_token.settle("127.0.0.1:1")
+        ray_auth.settle("127.0.0.1:1")
 
 
 def test_who_turns_it_off_here_keeps_it_off(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ray_token.MODE, "disabled")
-    ray_token.settle(None)
-    assert not ray_token.is_on()
+    monkeypatch.setenv(ray_auth.MODE, "disabled")
+    ray_auth.settle(None)
+    assert not ray_auth.is_on()
     assert not (stranger / ".ray").exists()
 
 

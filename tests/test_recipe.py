@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sweeps.common.errors import UserError
 from training import fit, prepare, recipe, single
 from training.config import FitConfig
-from training.values import UserError
 
 TRAINED = FitConfig(
     max_epochs=5, metric="val_loss", mode="min", precision="bf16-mixed", compile=True, seed=7, threads=3

@@ -21,12 +21,12 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
 from sweeps import record as module
+from sweeps.common.yaml_values import Knob
 from sweeps.config import JOURNAL
 from sweeps.journal import RecordUnreadable
 from sweeps.record import FORMAT, Record
 from sweeps.rows import Status
 from tests.conftest import propose
-from training.values import Knob
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDS = [status for status in get_args(Status) if status != "unfinished"]

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from sweeps import flags, run
+from sweeps.common.errors import UserError
 from sweeps.config import SweepConfig
 from sweeps.domains import bounds, values_of
 from sweeps.plan import Plan, describe, make_plan
@@ -21,7 +22,6 @@ from sweeps.searchers.tpe import model_fidelity
 from sweeps.space import FlatSpace
 from tests.conftest import Command
 from tests.searched import carried_out, peak, searched
-from training.values import UserError
 
 COARSE = (
     "from ray import tune\n"

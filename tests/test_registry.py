@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweeps import registry
+from sweeps.common.errors import UserError
 from tests.conftest import ROOT
-from training.values import UserError
 
 TRAINABLE = """
 from dataclasses import dataclass
@@ -228,7 +228,7 @@ def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: 
 FIND = """
 import sys
 from sweeps import registry
-from training.values import UserError
+from sweeps.common.yaml_values import UserError
 kind, *names = sys.argv[1:]
 try:
     for name in names:

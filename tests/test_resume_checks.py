@@ -13,6 +13,7 @@ import pytest
 
 from sweeps import environment, folder, resume
 from sweeps import record as record_module
+from sweeps.common.errors import UserError
 from sweeps.config import CONFIG_FILE, SweepConfig, to_yaml
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
@@ -21,7 +22,6 @@ from sweeps.schedulers import asha
 from sweeps.space import FlatSpace
 from tests.conftest import propose
 from training import checkpoints
-from training.values import UserError
 
 SLOPES = "tests.faulty.slopes"
 TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRIC = 'score'\n"

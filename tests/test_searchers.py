@@ -17,6 +17,8 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from sweeps import domains, registry
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob
 from sweeps.config import SweepConfig
 from sweeps.plan import make_plan
 from sweeps.points import told as words_of
@@ -26,7 +28,6 @@ from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import FlatSpace, check
 from tests.conftest import propose
-from training.values import Knob, UserError
 
 SEARCHERS = registry.choices("searcher")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common import ray_auth
 from tests.conftest import ROOT
 from tests.heads import head, with_token, write_token
-from training import ray_token
 
 FEW = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "3")
 
@@ -43,7 +43,7 @@ def test_a_sweep_tells_no_secret(where: str, tmp_path: Path) -> None:
     texts = {path.name: path.read_bytes() for path in files}
     texts["the screen"] = (done.stdout + done.stderr).encode()
     assert [(name, place) for name, text in texts.items() for place in hidden if place.encode() in text] == []
-    assert ray_token.RISK not in done.stdout
+    assert ray_auth.RISK not in done.stdout
 
 
 def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

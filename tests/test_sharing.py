@@ -21,12 +21,12 @@ import pytest
 from ray.tune import PlacementGroupFactory
 
 from sweeps import flags
+from sweeps.common.errors import UserError
 from sweeps.record import Record
 from sweeps.sharing import ALONE, Sharing
 from tests.conftest import ROOT, propose
 from tests.heads import OPEN, head
 from tests.test_cards import write
-from training.values import UserError
 
 CARD_BYTES = 8e9
 

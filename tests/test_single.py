@@ -16,8 +16,8 @@ import pytest
 import torch
 import yaml
 
+from sweeps.common.errors import UserError
 from training import single
-from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -13,9 +13,9 @@ from ray import tune
 from ray.tune.search.sample import Float
 
 from sweeps import domains
+from sweeps.common.errors import UserError
 from sweeps.points import told
 from sweeps.space import FlatSpace, check
-from training.values import UserError
 
 ALL_FORMS: frozenset[domains.Form] = frozenset(
     {"grid_search", "sample_from", "normal", "finite", "continuous"}

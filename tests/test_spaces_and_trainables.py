@@ -13,17 +13,18 @@ import pytest
 import torch
 
 from sweeps import registry
+from sweeps.common.errors import CannotTrain
+from sweeps.common.yaml_values import field_docs
 from sweeps.config import SweepConfig
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
 from tests.prepared import prepare_small
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 from training import trainer
-from training.config import CannotTrain, FitConfig
+from training.config import FitConfig
 from training.epochs import Epoch
 from training.prepared import has_preparation
 from training.trainer import Fit
-from training.values import field_docs
 
 TRAINABLES = registry.choices("trainable")
 SPACES = registry.choices("search_space")

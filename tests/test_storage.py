@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sweeps import storage
+from sweeps.common.errors import UserError
 from sweeps.config import SweepConfig
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.remote import Remote
 from sweeps.storage import Folder, StorageError
-from training.values import UserError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from sweeps.common.errors import CannotTrain
 from training import strategy
-from training.config import CannotTrain, FitConfig, Strategy
+from training.config import FitConfig, Strategy
 from training.strategy import Choice, Device
 
 CPU = Device(memory_bytes=None, has_bf16=True)

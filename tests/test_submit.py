@@ -16,11 +16,11 @@ import pytest
 from ray.job_submission import JobSubmissionClient
 
 from sweeps import flags, submit
+from sweeps.common.errors import UserError
 from sweeps.record import Record
 from tests import project
 from tests.conftest import ROOT
 from tests.heads import Head, head, with_token, write_token
-from training.values import UserError
 
 EPOCHS = ("--params", "epoch_s=0.5")
 

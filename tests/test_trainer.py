@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch import nn
 
+from sweeps.common.errors import CannotTrain, MetricNotLogged
 from trainables import digits_mlp
 from trainables._classifier import Classifier
 from training import trainer
-from training.config import CannotTrain, FitConfig, MetricNotLogged, Mode, is_better
+from training.config import FitConfig, Mode, is_better
 from training.epochs import Epoch
 from training.trainer import Fit
 from training.weights import WEIGHTS_FILE

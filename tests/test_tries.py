@@ -13,11 +13,11 @@ import pytest
 import torch
 import yaml
 
+from sweeps.common.errors import UserError
 from training import children, tries
 from training.config import Precision
 from training.single import SingleRun
 from training.strategy import Device
-from training.values import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,10 +15,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps import asking
+from sweeps.common.errors import PCUnfit
 from sweeps.storage import Folder
 from sweeps.supply import Say
 from sweeps.trial import Job, SweepTrial
-from training.config import FitConfig, PCUnfit
+from training.config import FitConfig
 
 FULL = "the disk of /prepared is full"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from training.values import DATA_DIR_VARIABLE
-from training.words import count
+from sweeps.common.formatting import count
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sweeps.common.errors import CannotTrain
 from trainables._adamw import adamw
 from trainables._classifier import Classifier
 from trainables._fashion_mnist import PIXELS
-from training.config import CannotTrain
 
 if TYPE_CHECKING:
     from trainables.fashion_vit import Params

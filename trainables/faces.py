@@ -70,9 +70,9 @@ def build_model(params: Params) -> FaceNet:
 
 
 def build_data(params: Params, prepared: Path) -> ParquetDataModule:
+    from sweeps.common.seeding import seed_of_run
     from trainables._faces_rows import RealOrBlended
     from training.parquet import ParquetDataModule
-    from training.process import seed_of_run
 
     made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)
     return ParquetDataModule(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from training.config import CannotTrain
+from sweeps.common.errors import CannotTrain
 
 MARGIN = 10
 """One row more for so many has to fit: for the allocator's pieces, and batches that are larger than most."""

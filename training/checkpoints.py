@@ -15,12 +15,11 @@ import os
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from training.durable import sync
+from sweeps.common.atomic_io import sync
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
@@ -28,9 +27,6 @@ SHARE = 0.02
 """Part of the training time that checkpoints may cost when no period is given."""
 KEPT = 2
 """Of a trial that trains: the newest one, and one to fall back to."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_SCRAP_BYTES = 16 * 2**20
-"""With less than this free, a disk counts as full."""
 
 
 class Pace:
@@ -191,24 +187,6 @@ def tidy(sweep: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
     for left in (sweep / FOLDER).glob(".*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def disk_is_full(error: BaseException, folder: Path) -> bool:
-    """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
-    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
-        return True
-    for path in (folder, *folder.parents):
-        with suppress(OSError):  # not made yet, or a share that is gone
-            return shutil.disk_usage(path).free < _SCRAP_BYTES
-    return False
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, what caused it, and so on."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _facts(file: Path) -> list[object]:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import durable
-from training.config import CannotTrain
-from training.values import UserError
+from sweeps.common import atomic_io
+from sweeps.common.errors import CannotTrain, UserError
 
 OUT_OF_MEMORY = "out of memory"
 TIMED_OUT = "not done within its time"
@@ -123,7 +122,7 @@ def telling(folder: Path) -> Iterator[None]:
         from training import memory
 
         reason = OUT_OF_MEMORY if memory.is_out_of_memory(error) else _in_lines(error)
-        durable.write(folder / f"{_REASON}{os.environ.get('LOCAL_RANK', 0)}", reason)
+        atomic_io.write(folder / f"{_REASON}{os.environ.get('LOCAL_RANK', 0)}", reason)
         raise
 
 

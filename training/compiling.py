@@ -17,7 +17,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from training.config import CannotTrain
+from sweeps.common.errors import CannotTrain
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 COMPILED = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "compiled"

@@ -29,23 +29,6 @@ MAX_BAD_PCT = 10.0
 """Of raw files, that a preparation may leave out as corrupt."""
 
 
-class CannotTrain(Exception):
-    """What was asked can't be trained: the user's mistake, not a failure of the model."""
-
-
-class CannotPrepare(Exception):
-    """Data could not be prepared to the end: printed without a traceback, exit status 1."""
-
-
-class PCUnfit(Exception):
-    """This PC can't train, whichever trial: its disk is full, say. The trial has done nothing wrong, and a
-    sweep over several PCs goes on without this one. The text says why, and need not name the PC."""
-
-
-class MetricNotLogged(CannotTrain):
-    """The model ended an epoch without logging the metric that it is to be judged by."""
-
-
 class Trainable(Protocol):
     """A file of `trainables/`: METRIC, MODE, Params, build_model, build_data."""
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import checksums, durable, prepared, shards
-from training.checkpoints import disk_is_full
-from training.config import PCUnfit
+from sweeps.common import atomic_io, checksum_cache
+from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.errors import PCUnfit, UserError
+from sweeps.common.formatting import size
+from training import prepared, shards
 from training.prepared import DataSet
 from training.shards import Manifest
-from training.values import UserError
-from training.words import size
 
 Fetch = Callable[[str, int], Iterator[Any]]
 """The content of a file of the original from an offset on, in pieces of bytes."""
@@ -159,7 +159,7 @@ def _copy(original: Original, fetch: Fetch, told: Callable[[int], None]) -> None
     for file in todo:
         if file.name != shards.MANIFEST:
             _copy_file(file, original, fetch, told)
-    durable.write(folder / shards.MANIFEST, original.manifest)
+    atomic_io.write(folder / shards.MANIFEST, original.manifest)
 
 
 def _copy_file(file: File, original: Original, fetch: Fetch, told: Callable[[int], None]) -> None:
@@ -170,7 +170,7 @@ def _copy_file(file: File, original: Original, fetch: Fetch, told: Callable[[int
             os.utime(part, ns=(file.time_ns, file.time_ns))
             part.replace(path)
             known = {path: (file.size_bytes, file.time_ns, file.sha256)}
-            checksums.remember(prepared.root() / prepared.CHECKSUMS_FILE, known)
+            checksum_cache.remember(prepared.root() / prepared.CHECKSUMS_FILE, known)
             return
         part.unlink()
     raise CannotCopy(
@@ -212,7 +212,7 @@ def _faulty(folder: Path, original: Original) -> list[File]:
 def _checksums(paths: Sequence[Path]) -> dict[Path, str]:
     """What files hold; "" of one that can't be read."""
     try:
-        facts = checksums.of(paths, prepared.root() / prepared.CHECKSUMS_FILE, "Reading prepared data")
+        facts = checksum_cache.of(paths, prepared.root() / prepared.CHECKSUMS_FILE, "Reading prepared data")
         return {path: fact[2] for path, fact in facts.items()}
     except UserError:
         if len(paths) == 1:

@@ -18,18 +18,19 @@ import lightning.pytorch as pl
 import torch
 from tqdm import tqdm
 
-from training import checkpoints, durable, flags, recipe, weights
+from sweeps.common import atomic_io
+from sweeps.common.cli import parser
+from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
+from sweeps.common.formatting import command, count, duration, place, short, size
+from training import checkpoints, recipe, weights
 from training.checkpoints import Pace
-from training.config import CannotTrain, FitConfig, is_better
+from training.config import FitConfig, is_better
 from training.costs import mean_costs, verdict, where_time_went
-from training.durable import DiskIsFull
 from training.epochs import Epoch
 from training.launch import is_first
 from training.single import BEST, SETTINGS_FILE, SingleRun, say
 from training.trace import Trace
 from training.trainer import Fit
-from training.values import UserError
-from training.words import command, count, duration, place, short, size
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 """In a run's folder, where they were asked for: `--profile`, `--memory-snapshot`."""
@@ -113,8 +114,8 @@ class Diary:
             try:
                 self._run.folder.mkdir(parents=True)
                 self._is_mine = True
-                durable.sync(self._run.folder.parent)
-                durable.write(self._run.folder / SETTINGS_FILE, self._run.to_yaml())
+                atomic_io.sync(self._run.folder.parent)
+                atomic_io.write(self._run.folder / SETTINGS_FILE, self._run.to_yaml())
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
@@ -183,7 +184,7 @@ class Diary:
         text = json.dumps(line) + "\n"
         try:
             self._write(
-                f"the line of epoch {epoch.epoch}", len(text), lambda: durable.append(self._epochs, text)
+                f"the line of epoch {epoch.epoch}", len(text), lambda: atomic_io.append(self._epochs, text)
             )
         except DiskIsFull as error:
             return error
@@ -235,7 +236,7 @@ class Diary:
         try:
             write()
         except Exception as error:
-            if not checkpoints.disk_is_full(error, self._run.folder):
+            if not atomic_io.disk_is_full(error, self._run.folder):
                 raise
             return False
         return True
@@ -256,7 +257,7 @@ class Diary:
 
     @property
     def _how_to_go_on(self) -> str:
-        return command("training.fit", "--resume", place(self._run.folder), *flags.machine_given())
+        return command("training.fit", "--resume", place(self._run.folder), *parser.machine_given())
 
     @property
     def _epochs(self) -> Path:
@@ -279,7 +280,7 @@ class Diary:
                 self._best = epoch[self._config.metric], epoch["epoch"]
         if is_first():
             text = "".join(f"{line}\n" for line in kept)
-            self._write("its epochs", len(text), lambda: durable.write(path, text))
+            self._write("its epochs", len(text), lambda: atomic_io.write(path, text))
 
 
 def _bytes_of(state: Mapping[str, torch.Tensor]) -> int:

@@ -11,10 +11,10 @@ import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import Checkpoint
 
+from sweeps.common.errors import MetricNotLogged
+from sweeps.common.seeding import seed_again
 from training import strategy
-from training.config import MetricNotLogged
 from training.memory import Growth
-from training.process import seed_again
 
 if TYPE_CHECKING:
     from training.trainer import Fit

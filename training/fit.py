@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
 from training import launch, single
-from training.command_line import status_of
 from training.single import SingleRun
-from training.values import UserError
-from training.words import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     """Load, train, and where that does not fit in memory, say what does."""
-    from training import imports
+    from sweeps.common import gc_freeze
 
     single.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported: its profiler speaks of itself
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    with imports.uncollected():
+    with gc_freeze.uncollected():
         from training import memory, preparation, tries
 
     run = _with_data(run, module)
@@ -73,9 +73,10 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
 
 def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
     """Train epoch by epoch, keep the best one, say where the time went."""
-    from training import imports, memory
+    from sweeps.common import gc_freeze
+    from training import memory
 
-    with imports.uncollected():
+    with gc_freeze.uncollected():
         from training.diary import Diary
         from training.trainer import Fit, test
 

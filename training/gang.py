@@ -17,7 +17,7 @@ import psutil
 import torch
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
-from training.config import CannotTrain
+from sweeps.common.errors import CannotTrain
 
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
 REACHES_S = 30

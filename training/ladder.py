@@ -16,23 +16,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training import durable, flags, knob_flags, ladder_rungs, speed
-from training.command_line import Command, status_of
+from sweeps.common import atomic_io
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import Command, status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
+from sweeps.common.yaml_values import Knob
+from training import ladder_rungs, speed
 from training.ladder_rungs import Place
 from training.speed import Setup, Speed
-from training.values import Knob, UserError
-from training.words import place
 
 HELPS = 1.02
 """Of the fastest so far; less is noise."""
 
 
-def _add_settings(parser: flags.Parser) -> None:
+def _add_settings(parser: cli_parser.Parser) -> None:
     group = parser.add_argument_group("How")
-    flags.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
+    cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
     named = "Name of its folder (default: ladder-, the trainable, the time)."
-    flags.add(group, "name", str | None, named, None)
-    flags.add(group, "results_dir", str, "Folder that holds it.", "results")
+    cli_parser.add(group, "name", str | None, named, None)
+    cli_parser.add(group, "results_dir", str, "Folder that holds it.", "results")
 
 
 COMMAND = Command(
@@ -152,11 +156,11 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     """
     asked = COMMAND.read(arguments)
     module, settings = asked.module, asked.settings
-    params, faults = knob_flags.checked(module.Params, asked.knobs)
+    params, faults = param_flags.checked(module.Params, asked.knobs)
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
     folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
-    if fault := durable.place_fault(folder):
+    if fault := atomic_io.place_fault(folder):
         faults.append(f"--results-dir {settings.results_dir}: {fault}")
     elif folder.exists():
         faults.append(f"--name {settings.name}: {folder} is there already; give another name")

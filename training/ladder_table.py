@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training import durable
+from sweeps.common import atomic_io
+from sweeps.common.formatting import count
+from sweeps.common.yaml_values import Knob
 from training.costs import bound
-from training.values import Knob
-from training.words import count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,7 +168,9 @@ def write(
     head = f"# Ladder of {trainable}\n\n{machine()}, {time.strftime('%Y-%m-%d')}\n\n"
     if said := notice(busy_cores):
         head += f"Notice: {said}\n\n"
-    durable.write(folder / "ladder.md", f"{head}{text}\n\n{summary(results)}\n" if _is_any(results) else text)
+    atomic_io.write(
+        folder / "ladder.md", f"{head}{text}\n\n{summary(results)}\n" if _is_any(results) else text
+    )
     content = {
         "trainable": trainable,
         "params": dict(params),
@@ -180,7 +182,7 @@ def write(
         "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
         "rungs": [dataclasses.asdict(result) for result in results],
     }
-    durable.write(folder / "ladder.json", json.dumps(content, indent=1))
+    atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
     if _is_any(results):
         chart(trainable, results).savefig(folder / "ladder.png", dpi=110)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import torch
 
-from training.checkpoints import causes
-from training.config import CannotTrain
-from training.words import GB, size
+from sweeps.common.errors import CannotTrain, causes
+from sweeps.common.formatting import GB, size
 
 OUT_OF_MEMORY = 3
 """Exit status of a single run that did not fit."""

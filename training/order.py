@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DistributedSampler
 
-from training.config import CannotTrain
+from sweeps.common.errors import CannotTrain
 
 WINDOW_ROWS = 8192
 """Rows among which a row is shuffled, beside the order of the groups."""

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from sweeps.common.seeding import seed_of_run
 from training.order import WINDOW_ROWS, Batches, Group, Order, Slice
 from training.pages import mapped
-from training.process import seed_of_run
 from training.shards import Column, Manifest, NotPrepared, Shard, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]

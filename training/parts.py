@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from training import durable, shards
+from sweeps.common import atomic_io
+from training import shards
 from training.shards import Column
 
 BLOCK_BYTES = 64 * 2**20
@@ -82,7 +83,7 @@ class PartWriter:
         """It is whole: put it into its place."""
         self._writer.close()
         self._file.close()
-        durable.sync(self._beside)
+        atomic_io.sync(self._beside)
         self._beside.replace(self._path)
 
     def discard(self) -> None:

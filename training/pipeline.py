@@ -20,13 +20,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from training import parts, plugins, ray_settings, ray_token, sources
-from training.bar import Bar
-from training.config import CannotPrepare
+from sweeps.common import plugins, ray_auth, ray_connection, source_files
+from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.progress import Bar
+from sweeps.common.yaml_values import Knob
+from training import parts
 from training.parts import PartWriter
 from training.prepared import DataSet, Declared, UndeclaredKnob
 from training.raw import Item
-from training.values import Knob, UserError
 
 RETRIES = 1
 """Times that a raw file whose process died is tried again."""
@@ -189,19 +190,19 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield
         return
-    ray_settings.set_environment(ENVIRONMENT)
-    ray_settings.refuse_silent(address)
-    ray_token.settle(address)
-    ray_settings.refuse_outside(address)
+    ray_connection.set_environment(ENVIRONMENT)
+    ray_connection.refuse_silent(address)
+    ray_auth.settle(address)
+    ray_connection.refuse_outside(address)
     import ray
 
-    code = sources.to_send([plugins.load(data_set.module)]) if address else []
+    code = source_files.to_send([plugins.load(data_set.module)]) if address else []
     before = signal.getsignal(signal.SIGTERM)
     try:
-        with ray_settings.quietly(), tempfile.TemporaryDirectory() as empty:
+        with ray_connection.quietly(), tempfile.TemporaryDirectory() as empty:
             ray.init(
                 address=address or "local",
-                runtime_env=ray_settings.runtime_env(code, empty, ENVIRONMENT) if address else None,
+                runtime_env=ray_connection.runtime_env(code, empty, ENVIRONMENT) if address else None,
                 num_cpus=None if address else len(os.sched_getaffinity(0)),
                 include_dashboard=None if address else False,
                 log_to_driver=False,
@@ -211,7 +212,7 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
         ray.shutdown()
         if address is None:
             raise
-        raise UserError(f"--address {address}: {ray_settings.why_not(error)}") from None
+        raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
     try:
         yield
     finally:

@@ -15,15 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.formatting import count, duration, place, size
+from sweeps.common.progress import Bar
+from sweeps.common.yaml_values import Knob
 from training import parts, pipeline, prepared, shuffle
-from training.bar import Bar
-from training.checkpoints import disk_is_full
-from training.config import MAX_BAD_PCT, CannotPrepare
+from training.config import MAX_BAD_PCT
 from training.prepared import DataSet
 from training.raw import Item
 from training.shards import Column, Manifest, NotPrepared, Shard
-from training.values import Knob, UserError
-from training.words import count, duration, place, size
 
 SEED = 0
 """Of the order in which rows are written."""

@@ -13,22 +13,25 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from training import flags, knob_flags, plugins
-from training.command_line import TRAINABLE, Command, Typed, status_of
+from sweeps.common import plugins
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, place
+from sweeps.common.yaml_values import Knob, nearest
 from training.config import MAX_BAD_PCT
-from training.values import Knob, UserError, nearest
-from training.words import command, place
 
 if TYPE_CHECKING:
     from training.prepared import DataSet
 
 
-def _add_settings(parser: flags.Parser) -> None:
+def _add_settings(parser: cli_parser.Parser) -> None:
     group = parser.add_argument_group("How")
     share = "Share of raw files, in percent, that may be left out as corrupt."
-    flags.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
-    flags.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
-    flags.add(group, "check", bool, "Compare prepared data with its checksums.", False)
+    cli_parser.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
+    cli_parser.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
+    cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
 
 
 def _find(name: str) -> ModuleType:
@@ -147,7 +150,7 @@ def _checked(asked: Typed) -> tuple[dict[str, Knob], list[str]]:
     ]
     # A file may be of a sweep's winner, and then has all knobs.
     given = {knob: value for knob, value in asked.knobs.items() if knob in module.PREPARE_KNOBS}
-    knobs, wrong = knob_flags.checked(module.Params, given)
+    knobs, wrong = param_flags.checked(module.Params, given)
     return knobs, [*faults, *wrong]
 
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from training import flags, raw, shards, sources
-from training.config import CannotTrain, Trainable
+from sweeps.common import machine_folders, source_files
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import command, count, place, size
+from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, Knob
+from training import raw, shards
+from training.config import Trainable
 from training.raw import Item
 from training.shards import Manifest, NotPrepared
-from training.values import PREPARED_DIR_VARIABLE, Knob, UserError
-from training.words import command, count, place, size
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule
@@ -148,7 +150,7 @@ class DataSet:
         Args:
             more: arguments behind those that say what it is.
         """
-        named = flags.OF_THE_MACHINE.items()
+        named = machine_folders.OF_THE_MACHINE.items()
         folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
         knobs = [f"{knob}={value}" for knob, value in self.knobs.items()]
         where = [text for name, folder in folders for text in (name, place(Path(folder)))]
@@ -235,8 +237,8 @@ def _code_of(prepare: Any, module: ModuleType) -> str:
     This program's own rooms are left out: what they would change about rows is `shards.FORMAT`.
     """
     home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
-    files = sources.files(home if getattr(home, "__file__", None) else module)
-    return sources.checksum({n: path for n, path in files.items() if not n.startswith("training/")})
+    files = source_files.files(home if getattr(home, "__file__", None) else module)
+    return source_files.checksum({n: path for n, path in files.items() if not n.startswith("training/")})
 
 
 def _digest(content: Any) -> str:

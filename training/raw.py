@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import checksums
-from training.values import DATA_DIR_VARIABLE, UserError
-from training.words import count
+from sweeps.common import checksum_cache
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
         more = [f"... and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
     return [
-        Item(split, path.relative_to(above).as_posix(), path, checksums.stat(path).st_size, "")
+        Item(split, path.relative_to(above).as_posix(), path, checksum_cache.stat(path).st_size, "")
         for split, paths in files.items()
         if paths
         for above in [_above(paths)]
@@ -86,7 +87,7 @@ def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
         items: raw files.
         memory: file of checksums that are known.
     """
-    facts = checksums.of((item.path for item in items), memory, "Reading raw files")
+    facts = checksum_cache.of((item.path for item in items), memory, "Reading raw files")
     return [
         Item(item.split, item.name, item.path, facts[item.path][0], facts[item.path][2]) for item in items
     ]

@@ -19,9 +19,10 @@ from typing import Any
 
 import yaml
 
-from training import flags
+from sweeps.common.cli import parser
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob, load_yaml, nearest
 from training.config import FitConfig
-from training.values import Knob, UserError, load_yaml, nearest
 
 FILE = "params.yaml"
 SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
@@ -42,7 +43,7 @@ class Recipe:
         said = {name: value for name, value in self.fit.items() if value is not None}
         switches = {True: "", False: "no_"}
         return [
-            flags.flag(switches[value] + name) if isinstance(value, bool) else f"{flags.flag(name)}={value}"
+            parser.flag(switches[value] + name) if isinstance(value, bool) else f"{parser.flag(name)}={value}"
             for name, value in said.items()
         ]
 

@@ -27,8 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from training.config import CannotTrain
-from training.durable import write
+from sweeps.common.atomic_io import write
+from sweeps.common.errors import CannotTrain
 
 MANIFEST = "manifest.json"
 FORMAT = 1

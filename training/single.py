@@ -13,10 +13,14 @@ from typing import get_type_hints
 
 import yaml
 
-from training import durable, flags, knob_flags, launch, plugins, recipe
-from training.command_line import TRAINABLE, Command
+from sweeps.common import atomic_io, machine_folders, plugins
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import TRAINABLE, Command
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob, field_docs, load_yaml, nearest
+from training import launch, recipe
 from training.config import FitConfig, Mode, Precision, Strategy
-from training.values import Knob, UserError, field_docs, load_yaml, nearest
 
 COMMAND = "python -m training.fit"
 SETTINGS_FILE = "fit.yaml"
@@ -132,13 +136,15 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    resumed, tokens = flags.take_all(tokens, "--resume", "the folder of a run, as in --resume results/NAME")
+    resumed, tokens = cli_parser.take_all(
+        tokens, "--resume", "the folder of a run, as in --resume results/NAME"
+    )
     if resumed:
         return _resumed(resumed[-1], tokens)
     asked = _command().read(tokens)
     module = asked.module
     settings = {setting: asked.settings[setting] for setting in SETTINGS}
-    params, faults = knob_flags.checked(module.Params, asked.knobs)
+    params, faults = param_flags.checked(module.Params, asked.knobs)
     settings["name"] = settings["name"] or asked.folder_name("fit")
     started = launch.found()
     for setting in ("devices", "num_nodes") if started else ():
@@ -168,10 +174,10 @@ def read(folder: Path) -> SingleRun:
 def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType, bool]:
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run which did not fit needs.
-    rows, tokens = flags.take_all(tokens, "--micro-batch", "a number of rows")
-    for name, variable in flags.OF_THE_MACHINE.items():
-        values, tokens = flags.take_all(tokens, name, "a folder")
-        flags.use_folder(variable, values[-1] if values else None)
+    rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
+    for name, variable in machine_folders.OF_THE_MACHINE.items():
+        values, tokens = cli_parser.take_all(tokens, name, "a folder")
+        machine_folders.use_folder(variable, values[-1] if values else None)
     if tokens:
         raise UserError(f"{tokens[0]}: a run that goes on keeps its settings; --resume stands alone")
     if not all(number.isdecimal() and int(number) for number in rows):
@@ -188,7 +194,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     if rows:
         run = dataclasses.replace(run, micro_batch=int(rows[-1]))
     module = plugins.find(TRAINABLE, run.trainable)
-    params, faults = knob_flags.checked(module.Params, run.params)
+    params, faults = param_flags.checked(module.Params, run.params)
     if faults:
         changed = f"--resume {folder}: {run.trainable} has changed, and its knobs in {SETTINGS_FILE} with it"
         raise UserError("\n".join([changed, *faults]))
@@ -208,7 +214,7 @@ def _command() -> Command:
     )
 
 
-def _add_settings(parser: flags.Parser) -> None:
+def _add_settings(parser: cli_parser.Parser) -> None:
     hints, docs = get_type_hints(SingleRun), field_docs(SingleRun)
     for title, names in GROUPS.items():
         group = parser.add_argument_group(title)
@@ -216,19 +222,19 @@ def _add_settings(parser: flags.Parser) -> None:
             default = next(f.default for f in dataclasses.fields(SingleRun) if f.name == setting)
             metavar = "NAME=VALUE" if setting == "params" else None
             shown = None if setting == "params" else default
-            flags.add(group, setting, hints[setting], docs[setting], shown, metavar)
+            cli_parser.add(group, setting, hints[setting], docs[setting], shown, metavar)
     group.add_argument("--resume", metavar="FOLDER", help="Go on with a run that stopped; stands alone.")
 
 
 def _faults(run: SingleRun) -> list[str]:
     faults = [
-        f"{flags.flag(name)} {value}: must be at least 1"
+        f"{cli_parser.flag(name)} {value}: must be at least 1"
         for name in AT_LEAST_ONE
         if (value := getattr(run, name)) is not None and value < 1
     ]
     if not 0 <= run.seed < 2**32:
         faults.append(f"--seed {run.seed}: from 0 to {2**32 - 1:,}")
-    if launch.is_first() and (fault := durable.place_fault(run.folder)):
+    if launch.is_first() and (fault := atomic_io.place_fault(run.folder)):
         faults.append(f"--results-dir {run.results_dir}: {fault}")
     elif launch.is_first() and run.folder.exists():
         faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
@@ -252,7 +258,9 @@ def _faults_of_launch(run: SingleRun) -> list[str]:
     for setting in ("devices", "num_nodes"):
         given, there = getattr(run, setting), getattr(started, setting)
         if given != there:
-            faults.append(f"{flags.flag(setting)} {given}: {started.by} has started {there}; leave it out")
+            faults.append(
+                f"{cli_parser.flag(setting)} {given}: {started.by} has started {there}; leave it out"
+            )
     if run.find_batch_size:
         faults.append(
             f"--find-batch-size: its tries are runs of their own, which {started.by} would have to start; "

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import children, durable, plugins
-from training.command_line import TRAINABLE
+from sweeps.common import atomic_io, plugins
+from sweeps.common.cli.command import TRAINABLE
+from sweeps.common.yaml_values import Knob
+from training import children
 from training.config import FitConfig, Precision, Strategy
-from training.values import Knob
 
 WARM_UP_STEPS = 3
 BLOCKS = 3
@@ -130,7 +131,7 @@ def main(file: Path) -> None:
     )
     Fit(_SetUp(module, setup, prepared), module.Params(**params), config).run(lambda epoch: True, timed)
     if launch.is_first():
-        durable.write(file.with_name(FOUND_FILE), json.dumps(_answer(timed, setup)))
+        atomic_io.write(file.with_name(FOUND_FILE), json.dumps(_answer(timed, setup)))
 
 
 def _answer(timed: Any, setup: Setup) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from torch import nn
 from torch.optim import Optimizer
 
+from sweeps.common.errors import CannotTrain
 from training import zero
-from training.config import CannotTrain, FitConfig
+from training.config import FitConfig
 
 STATE_BYTES = 16
 """Of a weight that trains: itself, its gradient and two moments of Adam, each fp32."""

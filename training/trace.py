@@ -15,9 +15,9 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from sweeps.common.formatting import count
 from training.profile import StepTimes
 from training.timeline import Timeline
-from training.words import count
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""

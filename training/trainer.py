@@ -19,14 +19,15 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import count
 from training import batch_size, compiling, memory, strategy, weights
-from training.config import CannotTrain, FitConfig, Trainable, is_better
+from training.config import FitConfig, Trainable, is_better
 from training.epochs import Epoch, EpochEnd
 from training.gang import Gang
 from training.prepared import build_data
 from training.profile import Meter
 from training.weights import WEIGHTS_FILE
-from training.words import count
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"

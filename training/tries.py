@@ -17,15 +17,16 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_only
 
-from training import batch_size, children, durable, launch, memory, plugins, single, strategy
+from sweeps.common import atomic_io, plugins
+from sweeps.common.cli.command import TRAINABLE
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import command, count, duration, place
+from training import batch_size, children, launch, memory, single, strategy
 from training.batch_size import MicroBatch
 from training.children import OUT_OF_MEMORY, TIMED_OUT
-from training.command_line import TRAINABLE
-from training.config import CannotTrain, Trainable
+from training.config import Trainable
 from training.prepared import build_data
 from training.single import SETTINGS_FILE, SingleRun
-from training.values import UserError
-from training.words import command, count, duration, place
 
 STEPS = 2
 """Of the optimizer: its own state is there from the second on."""
@@ -119,7 +120,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
 
 def _try(run: SingleRun, rows: int, workers: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
-        durable.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
+        atomic_io.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
         command = [sys.executable, "-m", "training.tries", folder, str(rows)]
         failure = children.why(children.run(command, TRY_TIMEOUT_S), Path(folder))
     return does_fit(failure, rows, workers)

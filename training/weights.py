@@ -11,7 +11,8 @@ import torch
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from torch import nn
 
-from training import durable, recipe
+from sweeps.common import atomic_io
+from training import recipe
 
 WEIGHTS_FILE = "weights.pt"
 """The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
@@ -24,13 +25,13 @@ def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
     try:
         part.mkdir()
         torch.save(best, part / WEIGHTS_FILE)
-        durable.sync(part / WEIGHTS_FILE)
-        durable.write(part / recipe.FILE, about)
+        atomic_io.sync(part / WEIGHTS_FILE)
+        atomic_io.write(part / recipe.FILE, about)
         part.rename(folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    durable.sync(folder.parent)
+    atomic_io.sync(folder.parent)
 
 
 def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:

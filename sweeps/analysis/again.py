@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 
 from sweeps import outcome
 from sweeps.analysis import look
+from sweeps.common.formatting import count
 from sweeps.confirmed import Confirmed
 from sweeps.journal import RecordUnreadable
 from sweeps.record import Record
 from sweeps.results import Sweep
-from training.words import count
 
 MOST_GENERATIONS = 8
 

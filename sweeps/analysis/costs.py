@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
+from sweeps.common.formatting import duration
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
 from training.costs import PARTS
-from training.words import duration
 
 MOST_BARS = 3000
 BINS = 120

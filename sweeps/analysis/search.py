@@ -12,10 +12,10 @@ from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_sl
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
+from sweeps.common.formatting import count
 from sweeps.fidelity import Fidelity, fidelity, trainables
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.words import count
 
 NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100

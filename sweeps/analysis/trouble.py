@@ -10,11 +10,11 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
+from sweeps.common.formatting import count
 from sweeps.fidelity import Tried, tried
 from sweeps.regions import DeadRegion, by_cause, dead_regions_of
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.words import count
 
 LEAST = 3
 """Of fewer trials nothing can be told."""

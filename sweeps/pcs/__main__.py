@@ -9,8 +9,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from training.command_line import status_of
-from training.values import UserError, nearest
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import nearest
 
 NAME = "python -m sweeps.pcs"
 COMMANDS = {

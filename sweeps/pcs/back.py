@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sweeps.common.cli import parser as cli_parser
 from sweeps.pcs import away
-from training import flags
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -16,8 +16,8 @@ def run(arguments: Sequence[str]) -> int:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs back"
-    flags.refuse_unknown(list(arguments), set(), command)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(list(arguments), set(), command)
+    parser = cli_parser.Parser(
         prog=command, usage="%(prog)s", description="Let this PC, which was drained, join the cluster again."
     )
     parser.values_of(list(arguments), {}, "; it is for the PC on which it is typed")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import clocks
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, size
 from sweeps.environment import versions
 from sweeps.pcs import cluster_file, faults, ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
 from sweeps.pcs.faults import Fault
-from training import flags
-from training.values import UserError
-from training.words import count, size
 
 PARTS = ("reach", "packages", "gpu", "disk", "memory", "clock", "ports", "storage")
 """Columns of the table."""
@@ -62,14 +62,16 @@ def parse(arguments: Sequence[str]) -> tuple[ClusterFile, str | None]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs check"
-    flags.refuse_unknown(list(arguments), {"--storage"}, command)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(list(arguments), {"--storage"}, command)
+    parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}] [--storage FOLDER]",
         description="Look at every PC of a cluster file over SSH: what is wrong there, and what to do.",
     )
     parser.add_argument("file", type=str, nargs="?", default=cluster_file.DEFAULT, help="The cluster file.")
-    flags.add(parser, "storage", str | None, "Folder that every PC must see and write to.", None, "FOLDER")
+    cli_parser.add(
+        parser, "storage", str | None, "Folder that every PC must see and write to.", None, "FOLDER"
+    )
     values = parser.values_of(list(arguments), {"storage": str}, "; give one cluster file")
     return cluster_file.read(Path(values.file).expanduser()), values.storage
 

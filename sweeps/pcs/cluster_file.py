@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from training.values import UserError, load_yaml
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import load_yaml
 
 DEFAULT = "ray_cluster.yaml"
 PYTHON = "~/sweeps/.venv/bin/python"

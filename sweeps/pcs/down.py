@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.formatting import count
 from sweeps.pcs import cluster_file, ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
-from training import flags
-from training.words import count
 
 STOP = f"{Path(PYTHON).parent}/ray stop"
 """Ends the Rays of this user, in order and, after a while, by force."""
@@ -45,8 +45,8 @@ def parse(arguments: Sequence[str]) -> ClusterFile:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs down"
-    flags.refuse_unknown(list(arguments), set(), command)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(list(arguments), set(), command)
+    parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}]",
         description="End Ray on every PC of a cluster file, and with it all that runs there.",

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps import asking, draining, nodes
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, duration
+from sweeps.common.yaml_values import nearest
 from sweeps.nodes import Node
 from sweeps.pcs import away, status
 from sweeps.pcs.joined import joined
-from training import flags
-from training.values import UserError, nearest
-from training.words import count, duration
 
 TIMEOUT_S = 40.0
 MOST_TIMEOUT_S = 86400
@@ -71,8 +72,8 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs drain"
-    flags.refuse_unknown(list(arguments), {"--address", "--timeout-s"}, command)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(list(arguments), {"--address", "--timeout-s"}, command)
+    parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
         description="Take a PC out of the cluster: its trials go on elsewhere, and Ray ends there.",
@@ -81,8 +82,8 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
         "pc", type=str | None, nargs="?", metavar="PC", help="Its name or address; none: this PC."
     )
     help_ = "Seconds for the epoch at hand; then a trial goes on from the checkpoint before."
-    flags.add(parser, "timeout_s", float, help_, TIMEOUT_S)
-    flags.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
+    cli_parser.add(parser, "timeout_s", float, help_, TIMEOUT_S)
+    cli_parser.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
     types = {"address": str, "timeout_s": float}
     values = parser.values_of(list(arguments), types, "; give one PC, by its name or address")
     if not 0 < values.timeout_s <= MOST_TIMEOUT_S:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sweeps import clocks
+from sweeps.common.formatting import GB, size
 from sweeps.pcs.cluster_file import PYTHON
-from training.words import GB, size
 
 MIN_DISK_GB = 5
 """Free, for Ray's logs and spilled objects and for the packages."""

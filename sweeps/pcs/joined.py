@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from training import ray_settings
-from training.values import UserError
+from sweeps.common import ray_connection
+from sweeps.common.errors import UserError
 
 TOKEN = Path("~/.ray/auth_token")
 
@@ -20,17 +20,17 @@ def joined(address: str) -> Iterator[str]:
     Raises:
         UserError: no cluster answers.
     """
-    ray_settings.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
+    ray_connection.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
     if TOKEN.expanduser().is_file():  # Ray 2.60 shows it by itself at the address `auto` alone
-        ray_settings.set_environment({"RAY_AUTH_MODE": "token"})
+        ray_connection.set_environment({"RAY_AUTH_MODE": "token"})
     import ray
 
-    ray_settings.refuse_silent(address)
+    ray_connection.refuse_silent(address)
     try:
-        with ray_settings.quietly():
+        with ray_connection.quietly():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         yield ray.get_runtime_context().gcs_address
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"--address {address}: {ray_settings.why_not(error)}") from None
+        raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
     finally:
         ray.shutdown()

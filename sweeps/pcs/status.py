@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import nodes
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count
 from sweeps.nodes import Node
 from sweeps.pcs import waiting
 from sweeps.pcs.joined import joined
 from sweeps.pcs.waiting import Offer
-from training import flags
-from training.values import UserError
-from training.words import count
 
 MOST = 10_000
 """Of a kind, that Ray lists."""
@@ -76,15 +76,15 @@ def parse(arguments: Sequence[str]) -> tuple[str, Path | None]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs status"
-    flags.refuse_unknown(list(arguments), {"--address"}, command)
-    parser = flags.Parser(
+    cli_parser.refuse_unknown(list(arguments), {"--address"}, command)
+    parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [results/NAME] [--address HOST:6379]",
         description="Show the PCs of the cluster that runs, what runs where, and why something waits.",
     )
     help_ = "A sweep: its processes are shown by their trials."
     parser.add_argument("folder", type=str | None, nargs="?", metavar="results/NAME", help=help_)
-    flags.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
+    cli_parser.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
     values = parser.values_of(list(arguments), {"address": str}, "; give one sweep, as results/NAME")
     if values.folder is None:
         return values.address, None

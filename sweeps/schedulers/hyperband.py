@@ -16,10 +16,10 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps import brackets
+from sweeps.common.formatting import count
 from sweeps.config import SweepConfig
 from sweeps.record import Record
 from sweeps.schedulers._first_in import FirstIn, live
-from training.words import count
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from optuna.trial import FixedTrial
 from ray.tune.search.sample import Categorical, Integer
 
+from sweeps.common.yaml_values import Knob
 from sweeps.config import SweepConfig
 from sweeps.domains import Form, bounds, is_log, on_grid, values_of
 from sweeps.points import Point, Space
@@ -36,7 +37,6 @@ from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
 from sweeps.searchers.tpe import model_fidelity
 from sweeps.space import FlatSpace, seeded_globals
-from training.values import Knob
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
+from sweeps.common.errors import UserError
 from sweeps.config import SweepConfig
 from sweeps.domains import Form
 from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
-from training.values import UserError
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")

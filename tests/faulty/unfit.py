@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import lightning.pytorch as pl
 
+from sweeps.common.errors import PCUnfit
 from tests.faulty.toy import METRIC, MODE, Params, build_model
 from tests.faulty.toy import build_data as build_toys_data
-from training.config import PCUnfit
 
 __all__ = ["METRIC", "MODE", "Params", "build_data", "build_model"]
 

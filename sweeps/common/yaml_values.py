@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from sweeps.common.errors import UserError
+
 DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
 """Where a trainable finds its data: of a machine, hence a variable and never a line of settings."""
 PREPARED_DIR_VARIABLE = "SWEEPS_PREPARED_DIR"
@@ -30,10 +32,6 @@ FLOAT = (
     list("-+.0123456789"),
 )
 """YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
-
-
-class UserError(Exception):
-    """A mistake that the user can mend: printed without a traceback, exit status 2."""
 
 
 class _Loader(yaml.SafeLoader):

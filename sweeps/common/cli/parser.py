@@ -11,12 +11,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
-from training.values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, UserError, knob, nearest
+from sweeps.common.errors import UserError
+from sweeps.common.machine_folders import OF_THE_MACHINE
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, knob, nearest
 
 
 class Parser(ArgumentParser):
@@ -79,10 +80,6 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str |
     added.option_strings = [flag(name)]  # of lists jsonargparse knows `--trainable+` too
 
 
-OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
-"""Flags that are of a machine, and in no file of settings: each goes into the environment."""
-
-
 def add_machine(parser: Parser, *aliases: str) -> None:
     """Flags that are of this machine and in no file of settings; `aliases` of --data-dir."""
     machine = parser.add_argument_group("This machine (never written into settings)")
@@ -101,18 +98,6 @@ def add_machine(parser: Parser, *aliases: str) -> None:
         metavar="FOLDER",
         help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, then ~/.cache/sweeps/prepared).",
     )
-
-
-def use_machine(values: Any) -> None:
-    """Let all find these folders, in this process and in those that it starts."""
-    use_folder(DATA_DIR_VARIABLE, values.data_dir)
-    use_folder(PREPARED_DIR_VARIABLE, values.prepared_dir)
-
-
-def use_folder(variable: str, folder: str | None) -> None:
-    """Say in the environment where a folder is, if one was given."""
-    if folder:
-        os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
 def machine_typed() -> dict[str, str]:

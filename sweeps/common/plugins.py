@@ -19,7 +19,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from training.values import UserError, nearest
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import nearest
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Kind:
 
 OURS = ("training", "trainables", "search_spaces")
 """Packages beside this one; a user's folder may have some of the same name."""
-OUR_ROOT = Path(__file__).absolute().parents[1]
+OUR_ROOT = Path(__file__).absolute().parents[2]
 
 
 def choices(kind: Kind) -> list[str]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.values import DATA_DIR_VARIABLE, UserError
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
 
 def set_environment(settings: dict[str, str]) -> None:

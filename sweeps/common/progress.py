@@ -8,7 +8,7 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from training.words import duration, size
+from sweeps.common.formatting import duration, size
 
 LINE_S = 10.0
 """Between two lines."""

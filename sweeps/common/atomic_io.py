@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
-
-class DiskIsFull(Exception):
-    """What a run can't do without has no room: printed without a traceback, exit status 1."""
+from sweeps.common.errors import causes
 
 
 def write(path: Path, text: str) -> None:
@@ -46,3 +46,20 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+_SCRAP_BYTES = 16 * 2**20
+"""With less than this free, a disk counts as full."""
+
+
+def disk_is_full(error: BaseException, folder: Path) -> bool:
+    """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
+    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
+        return True
+    for path in (folder, *folder.parents):
+        with suppress(OSError):  # not made yet, or a share that is gone
+            return shutil.disk_usage(path).free < _SCRAP_BYTES
+    return False

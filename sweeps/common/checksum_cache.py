@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from training import durable
-from training.bar import Bar
-from training.values import UserError
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
+from sweeps.common.progress import Bar
 
 TICK_S = 2
 """A file that changed so short a time ago may change again without another time of change."""
@@ -67,7 +67,7 @@ def remember(memory: Path, found: Mapping[Path, Facts]) -> None:
     if new:
         with contextlib.suppress(OSError):  # a full disk, say: they are read again the next time
             memory.parent.mkdir(parents=True, exist_ok=True)
-            durable.write(memory, json.dumps({**_read(memory), **new}))
+            atomic_io.write(memory, json.dumps({**_read(memory), **new}))
 
 
 def _hashed(paths: Sequence[Path], memory: Path, title: str) -> dict[Path, Facts]:

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from training.values import Knob, nearest
+from sweeps.common.yaml_values import Knob, nearest
 
 
 def hints_of(params_class: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from training.values import UserError
+from sweeps.common.errors import UserError
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 OF_HOME = "~/.ray/auth_token"

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from training.plugins import OUR_ROOT, OURS
-from training.values import UserError
-from training.words import size
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import size
+from sweeps.common.plugins import OUR_ROOT, OURS
 
 MOST_BYTES = 100 * 10**6
 """Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from training import flags, knob_flags, plugins
-from training.config import CannotPrepare, CannotTrain
-from training.durable import DiskIsFull
+from sweeps.common import machine_folders, plugins
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
+from sweeps.common.yaml_values import Knob
 from training.recipe import Recipe
-from training.values import Knob, UserError
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
@@ -77,7 +78,7 @@ class Command:
     """For the answer to a call without the trainable: what to train."""
     settings: Mapping[str, Any]
     """Its own flags and their types."""
-    add: Callable[[flags.Parser], object]
+    add: Callable[[cli_parser.Parser], object]
     """Adds them to --help."""
     others: tuple[str, ...] = ()
     """Flags that are no settings."""
@@ -108,8 +109,8 @@ class Command:
             raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
         module = None if name is None else self.find(name)
         knobs = [] if module is None else self._knobs(module)
-        tokens, recipes, typed = knob_flags.take(tokens, knobs)
-        flags.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
+        tokens, recipes, typed = param_flags.take(tokens, knobs)
+        cli_parser.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
         for recipe in recipes:
             _refuse_other(recipe, name, module)
         # The files first: jsonargparse lets the later one win.
@@ -117,7 +118,7 @@ class Command:
         settings = self._parser(name, module, knobs).values_of(tokens, self.settings, ONE)
         assert name is not None
         assert module is not None
-        flags.use_machine(settings)
+        machine_folders.use_machine(settings)
         of_files = {knob: value for recipe in recipes for knob, value in recipe.params.items()}
         return Typed(name, module, settings, typed, of_files)
 
@@ -128,23 +129,23 @@ class Command:
     def _knobs(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
         of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
-        free = knob_flags.free(module.Params, [*self.settings, *of_others])
+        free = param_flags.free(module.Params, [*self.settings, *of_others])
         return [knob for knob in free if knob in self.takes(module)]
 
     def _known(self, knobs: Sequence[str]) -> set[str]:
         off = [f"no_{name}" for name, kind in self.settings.items() if kind is bool]
-        own = map(flags.flag, [*knobs, *self.settings, *off, "params"])
-        return {*own, *self.others, *self.aliases, *flags.OF_THE_MACHINE}
+        own = map(cli_parser.flag, [*knobs, *self.settings, *off, "params"])
+        return {*own, *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
 
-    def _parser(self, name: str | None, module: ModuleType | None, knobs: Sequence[str]) -> flags.Parser:
+    def _parser(self, name: str | None, module: ModuleType | None, knobs: Sequence[str]) -> cli_parser.Parser:
         choices = f" NAME: {', '.join([*self.choices(), 'or yours'])}." if name is None else ""
-        parser = flags.Parser(
+        parser = cli_parser.Parser(
             prog=f"{self.name} {name or 'NAME'}", usage="%(prog)s [flags]", description=self.does + choices
         )
         if module is not None and knobs:
-            knob_flags.add(parser, self.knobs_are.format(name=name), module.Params, knobs)
+            param_flags.add(parser, self.knobs_are.format(name=name), module.Params, knobs)
         self.add(parser)
-        flags.add_machine(parser, *self.aliases)
+        cli_parser.add_machine(parser, *self.aliases)
         return parser
 
 

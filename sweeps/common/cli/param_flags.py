@@ -6,24 +6,30 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training import flags, knobs, recipe
+from sweeps.common import machine_folders, param_types
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.yaml_values import Knob, field_docs
+from sweeps.common.yaml_values import knob as value_of
+from training import recipe
 from training.recipe import Recipe
-from training.values import Knob, field_docs
-from training.values import knob as value_of
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
     """Knobs that can have a flag of their own: those that are not called as another flag is."""
-    others = {*taken, *(name.removeprefix("--").replace("-", "_") for name in flags.OF_THE_MACHINE), "help"}
+    others = {
+        *taken,
+        *(name.removeprefix("--").replace("-", "_") for name in machine_folders.OF_THE_MACHINE),
+        "help",
+    }
     return [field.name for field in dataclasses.fields(params_class) if field.name not in others]
 
 
-def add(parser: flags.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
+def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
     """A flag for each of these knobs."""
     group = parser.add_argument_group(title)
     defaults, docs = params_class(), field_docs(params_class)
     for name in names:
-        flags.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
+        cli_parser.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
 
 
 def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[Recipe], dict[str, Knob]]:
@@ -35,17 +41,17 @@ def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[R
     """
     files, tokens = _params_files(tokens)
     recipes = [recipe.read(path) for path in files]
-    tokens, typed = flags.take_params(tokens)
+    tokens, typed = cli_parser.take_params(tokens)
     for name in names:
-        values, tokens = flags.take_all(tokens, flags.flag(name), "a value")
+        values, tokens = cli_parser.take_all(tokens, cli_parser.flag(name), "a value")
         if values:
-            typed[name] = value_of(f"{flags.flag(name)} {values[-1]}", values[-1])
+            typed[name] = value_of(f"{cli_parser.flag(name)} {values[-1]}", values[-1])
     return tokens, recipes, typed
 
 
 def checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
     """The knobs that fit, in their types, and what is wrong with the others or with all together."""
-    params, faults = knobs.given(params_class, given)
+    params, faults = param_types.given(params_class, given)
     try:
         params_class(**params)
     except Exception as error:  # whatever the model says of its own knobs
