@@ -287,7 +287,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
     """
     with gc_freeze.uncollected():
-        import training.trainer
+        from training import trainer
         from training.weights import WEIGHTS_FILE
 
         module = plugins.load(job.trainables[point.trainable])
@@ -296,7 +296,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     fit = dataclasses.replace(job.fit, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
-        scores: dict[str, float] = training.trainer.test(module, params, fit, Path(folder), prepared=data)
+        scores: dict[str, float] = trainer.test(module, params, fit, Path(folder), prepared=data)
     return scores
 
 

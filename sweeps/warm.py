@@ -45,13 +45,11 @@ class Warm:
             self._memory.free()
 
     def _import(self, trainable: str) -> None:
-        import training.memory
-        import training.process
-        import training.trainer
+        from training import memory, process, trainer
 
         if self._bare is None:
-            self._training, self._memory = training.trainer, training.memory
-            self._bare = training.process.Settings.now()
+            self._training, self._memory = trainer, memory
+            self._bare = process.Settings.now()
         self._bare.put_back()
         module = plugins.load(self._paths[trainable])
-        self._modules[trainable] = (module, training.process.Settings.now())
+        self._modules[trainable] = (module, process.Settings.now())
