@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from sweeps import fit
 from sweeps.common import plugins
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.seeding import seed_again
-from training import fit, single
-from training.config import FitConfig
-from training.trainer import Fit
+from sweeps.training import run_settings
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
 
 SEED = 0
 Change = Callable[[Any], object]
@@ -79,7 +80,7 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
 def by_fit(
     name: str, epochs: int, clock: Clock, *, precision: Any = "32", **changes: Any
 ) -> dict[str, float]:
-    """By `training.trainer.Fit` alone; its last epoch's metrics.
+    """By `sweeps.training.fit_loop.Fit` alone; its last epoch's metrics.
 
     Args:
         name: of the trainable.
@@ -98,11 +99,11 @@ def by_fit(
 
 
 def by_command(name: str, epochs: int, clock: Clock) -> None:
-    """By all that `python -m training.fit` runs: its words, its bar, its files, its checkpoints."""
+    """By all that `python -m sweeps.fit` runs: its words, its bar, its files, its checkpoints."""
     with tempfile.TemporaryDirectory(prefix="fit-") as folder, _on_a_terminal():
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-        run, module, resumes = single.parse([name, *words])
+        run, module, resumes = run_settings.parse([name, *words])
         fit.fit(run, timed(module, clock), resumes)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training import shards
-from training.shards import Column, Manifest
+from sweeps.training.data import shards
+from sweeps.training.data.shards import Column, Manifest
 
 SHARDS = 4
 LITDATA_CHUNK = "64MB"

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from benchmarks._images import Images
-from training.parquet import ParquetDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 
 
 class Files(Dataset[tuple[torch.Tensor, int]]):

@@ -1,4 +1,4 @@
-"""What `python -m training.fit` costs beside a plain PyTorch loop: `python -m benchmarks.fit_overhead`
+"""What `python -m sweeps.fit` costs beside a plain PyTorch loop: `python -m benchmarks.fit_overhead`
 
 The same model, optimizer, loader and seeds, the same metrics averaged over the rows of each epoch, one
 thread; on the first GPU where there is one, and each epoch's end waits for it. An epoch counts from its start
@@ -6,9 +6,9 @@ to the start of the next, so with validation and with what is done between two o
 left out. The goal is one for a CPU.
 
   plain    a loop in PyTorch, its sums on the device, nothing kept
-  fit      training.trainer.Fit: costs measured, metrics logged at the end of an epoch, best weights kept
+  fit      our Fit: costs measured, metrics logged at the end of an epoch, best weights kept
   logged   the same, but the model calls self.log in each step, as most do
-  command  all of `python -m training.fit` on a terminal: words, bar, files, checkpoints
+  command  all of `python -m sweeps.fit` on a terminal: words, bar, files, checkpoints
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each switch of the inner loop by itself: `python -m benchmarks.inner_loop`
 
-Epochs of the shipped models by training.trainer.Fit, one thread, one switch turned against how they are
+Epochs of the shipped models by our Fit, one thread, one switch turned against how they are
 shipped. Also the ways that they are shipped with stand among the arms: how far such an arm is from 1 is how
 far to trust the others. A default is on where the way without it takes longer by more than that.
 """
@@ -61,9 +61,9 @@ def lay_out(memory_format: str, model: Any) -> None:
 
 def compile_as_flagged(model: Any) -> None:
     """As `--compile` does."""
-    from training import compiling
+    from sweeps.training import compile as training_compile
 
-    compiling.compile_model(model)
+    training_compile.compile_model(model)
 
 
 def do_not_pin(data: Any) -> None:

@@ -16,8 +16,8 @@ from sweeps.common import param_types, plugins
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import Knob, load_yaml
-from training import checkpoints
-from training.single import BEST
+from sweeps.training import checkpoint_store
+from sweeps.training.run_settings import BEST
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
@@ -80,10 +80,10 @@ class Best:
         newest, faults = storage.of_sweep(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
-        if checkpoints.epoch_of(newest) < self.epoch:
+        if checkpoint_store.epoch_of(newest) < self.epoch:
             warnings.warn(
                 f"trial {self.run} was best in epoch {self.epoch}; its newest weights are of epoch "
-                f"{checkpoints.epoch_of(newest)} or before",
+                f"{checkpoint_store.epoch_of(newest)} or before",
                 stacklevel=3,
             )
         return newest / WEIGHTS_FILE

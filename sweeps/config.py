@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from sweeps.common.yaml_values import FLOAT, Knob, field_docs
-from training.config import Precision, Strategy
+from sweeps.training.config import Precision, Strategy
 
 CONFIG_FILE = "sweep.yaml"
 """In the folder of a sweep: its settings."""

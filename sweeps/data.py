@@ -16,8 +16,8 @@ from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.conditional import ConditionalSpace
 from sweeps.space import FlatSpace
-from training import prepared
-from training.prepared import DataSet
+from sweeps.training.data import dataset
+from sweeps.training.data.dataset import DataSet
 
 if TYPE_CHECKING:
     from sweeps.models import Model
@@ -37,18 +37,18 @@ def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -
     Raises:
         UserError: the raw files are not there, or the space asks for too many data sets.
     """
-    if not prepared.has_preparation(module):
+    if not dataset.has_preparation(module):
         return ()
     swept = [knob for knob in module.PREPARE_KNOBS if knob not in space.fixed]
     if not swept:
-        return (prepared.look(name, module, space.fixed),)
+        return (dataset.look(name, module, space.fixed),)
     ways = list(itertools.islice(_ways(space, swept), MOST + 1))
     if len(ways) > MOST:
         raise UserError(
             f"{', '.join(swept)}: data is prepared for each value (PREPARE_KNOBS of {name}), and the space "
             f"has more than {MOST} ways; take fewer values, or fix one with --params"
         )
-    return tuple(prepared.look(name, module, {**space.fixed, **way}) for way in ways)
+    return tuple(dataset.look(name, module, {**space.fixed, **way}) for way in ways)
 
 
 def describe(model: Model) -> str:
@@ -82,10 +82,10 @@ def prepare(models: Sequence[Model]) -> None:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
     if any(model.prepared for model in models):
-        from training import preparation
+        from sweeps.training.data import build
 
         for data_set in (each for model in models for each in model.prepared):
-            preparation.ensure(data_set)
+            build.ensure(data_set)
 
 
 def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, Knob]]:

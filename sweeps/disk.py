@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.common.formatting import GB, size
-from training import checkpoints
+from sweeps.training import checkpoint_store
 
 CHECK_EVERY_S = 1.0
 
@@ -59,7 +59,7 @@ class Disk:
 
     def measure(self, number: int) -> None:
         """Learn how large a checkpoint is, from the newest one of a trial."""
-        for newest in checkpoints.all_of(checkpoints.folder_of(self._folder, number))[:1]:
+        for newest in checkpoint_store.all_of(checkpoint_store.folder_of(self._folder, number))[:1]:
             self._largest_checkpoint = max(self._largest_checkpoint, _bytes_of(newest))
 
     @property

@@ -82,7 +82,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
     if (plan.folder / export.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / export.FOLDER)}")
-        fit_again = command("training.fit", *export.again(plan, best), *parser.machine_given())
+        fit_again = command("sweeps.fit", *export.again(plan, best), *parser.machine_given())
         print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:

@@ -34,8 +34,8 @@ from sweeps.sharing import Sharing
 from sweeps.stopping import End, stops_on_signals
 from sweeps.storage import StorageError
 from sweeps.tables import write_tables
+from sweeps.training.config import FitConfig
 from sweeps.trial import Job, SweepTrial
-from training.config import FitConfig
 
 MOST_PENDING = 10_000
 """Trials that Tune may start at a time where their number grows: the searcher bounds them by its slots."""

@@ -12,15 +12,15 @@ from sweeps.common.formatting import place
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from training import recipe
-from training.config import FitConfig
+from sweeps.training import params_file
+from sweeps.training.config import FitConfig
 
 FOLDER = "best"
-PARAMS_FILE, METRICS_FILE = recipe.FILE, "metrics.json"
+PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 
 
 def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:
-    """What `python -m training.fit` is typed with to train it again."""
+    """What `python -m sweeps.fit` is typed with to train it again."""
     return best.trainable, "--params", place(plan.folder / FOLDER / PARAMS_FILE)
 
 
@@ -36,11 +36,11 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
     score, epoch = run.best_score(record.mode), run.best_epoch(record.mode)
     head = [
         f"{_called(run)} of sweep {plan.config.name}: {plan.config.metric} {score} in epoch {epoch}",
-        f"Train it again: python -m training.fit {shlex.join(again(plan, run))}",
+        f"Train it again: python -m sweeps.fit {shlex.join(again(plan, run))}",
     ]
     params = {**run.fixed, **run.params}
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
-    return recipe.write(run.trainable, params, config, found, head)
+    return params_file.write(run.trainable, params, config, found, head)
 
 
 def metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import closest
 from sweeps.config import JOURNAL
-from training.single import SETTINGS_FILE
+from sweeps.training.run_settings import SETTINGS_FILE
 
 RESULTS = "results"
 MOST_LISTED = 8
@@ -24,7 +24,7 @@ def no_sweep(folder: Path) -> str | None:
     elif not folder.is_dir():
         what = "not a folder"
     elif (folder / SETTINGS_FILE).is_file():
-        what = "a run of training.fit, no sweep"
+        what = "a run of sweeps.fit, no sweep"
     elif within := sweeps_in(folder):
         return f"{place(folder)}: no sweep, but a folder of sweeps: {_listed(within)}"
     else:

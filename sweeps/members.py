@@ -18,14 +18,14 @@ from sweeps import scratch
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.reasons import failed, unfit
+from sweeps.training import checkpoint_store
 from sweeps.warm import Warm
-from training import checkpoints
 
 if TYPE_CHECKING:
+    from sweeps.training.distributed.cluster_environment import Gang, Seat
+    from sweeps.training.epoch_callback import Epoch
+    from sweeps.training.fit_loop import Fit
     from sweeps.trial import Job
-    from training.epochs import Epoch
-    from training.gang import Gang, Seat
-    from training.trainer import Fit
 
 Said = tuple[dict[str, Any] | None, Any]
 """What has failed, or None, and an answer."""
@@ -81,7 +81,7 @@ class Member:
         """See that it is there now, and what was taken as it was sent."""
 
         def has() -> None:
-            fault = checkpoints.fault(checkpoint) if self._own is not None else None
+            fault = checkpoint_store.fault(checkpoint) if self._own is not None else None
             if fault is None and not _is_there(checkpoint, manifest):
                 fault = "it is another one"
             if fault is not None:
@@ -94,7 +94,7 @@ class Member:
 
         def begin() -> str:
             module = self._warm.module(config["trainable"])
-            from training.gang import Gang
+            from sweeps.training.distributed.cluster_environment import Gang
 
             self._gang = Gang.found(seat)
             params = module.Params(**config["fixed"], **config["params"])
@@ -219,7 +219,7 @@ def files_in(folder: Path) -> dict[str, int]:
 
 
 def _is_there(checkpoint: Path, manifest: str) -> bool:
-    file = checkpoint / checkpoints.MANIFEST
+    file = checkpoint / checkpoint_store.MANIFEST
     return file.is_file() and file.read_text() == manifest
 
 

@@ -15,7 +15,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, nearest
 from sweeps.config import SweepConfig
 from sweeps.points import Point, Space, Suggests
-from training.prepared import DataSet, describe_data
+from sweeps.training.data.dataset import DataSet, describe_data
 
 OneSpace = space.FlatSpace | conditional.ConditionalSpace
 """What is tried of one model."""

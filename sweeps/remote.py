@@ -1,8 +1,8 @@
 """Checkpoints behind a network: `NAME/trial_0003/epoch_0009.tar`, one file each.
 
-What `training/checkpoints.py` has in a folder is packed into one file with its manifest, so that it is there
-whole or not at all, and put through a door (`doors.py`). What is read is unpacked on this PC and checked
-against its manifest before use. A storage that does not answer is tried again, ever more slowly.
+What `sweeps/training/checkpoint_store.py` has in a folder is packed into one file with its manifest, so that
+it is there whole or not at all, and put through a door (`doors.py`). What is read is unpacked on this PC and
+checked against its manifest before use. A storage that does not answer is tried again, ever more slowly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sweeps.common import atomic_io
 from sweeps.common.formatting import duration
 from sweeps.doors import Door
 from sweeps.storage import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
-from training import checkpoints
+from sweeps.training import checkpoint_store
 
 ONCE_S: tuple[float, ...] = (0.5, 2)
 """Waits between tries where the sweep's driver waits, and all trials with it."""
@@ -142,7 +142,7 @@ class Remote:
         return f"{self._door.root}/{self._name}"
 
     def _folder(self, number: int) -> str:
-        return f"{self._root}/{checkpoints.folder_of(Path(), number).name}"
+        return f"{self._root}/{checkpoint_store.folder_of(Path(), number).name}"
 
     def _archive(self, number: int, epoch: int) -> str:
         return f"{self._folder(number)}/epoch_{epoch:04d}{ARCHIVE}"
@@ -156,7 +156,7 @@ class Remote:
         """Those that are too old, and those behind it: broken, as the trial went on from before them."""
         there = sorted(self._sizes(fs, number), reverse=True)
         older = [other for other in there if other <= epoch]
-        for other in [*(other for other in there if other > epoch), *older[checkpoints.KEPT :]]:
+        for other in [*(other for other in there if other > epoch), *older[checkpoint_store.KEPT :]]:
             fs.rm_file(self._archive(number, other))
 
     def _pack(self, epoch: int, fill: Fill, of: Params) -> Path:
@@ -166,7 +166,7 @@ class Remote:
         folder.mkdir()
         try:
             fill(folder)
-            checkpoints.seal(folder, of)
+            checkpoint_store.seal(folder, of)
             with tarfile.open(archive, "w") as packed:
                 packed.add(folder, folder.name)
             shutil.rmtree(folder)
@@ -199,7 +199,7 @@ class Remote:
             return None, "it was removed meanwhile"
         except (tarfile.TarError, EOFError) as error:
             return None, f"it can't be read: {error}"
-        fault = checkpoints.fault(folder, of)
+        fault = checkpoint_store.fault(folder, of)
         return (folder if fault is None else None), fault
 
     def _tried(self, action: Callable[[Any], _Answer], waits_s: Sequence[float]) -> _Answer:

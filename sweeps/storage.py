@@ -1,8 +1,8 @@
 """Where the checkpoints of a sweep go: its own folder, another one, `s3://bucket/prefix`, `sftp://host/path`.
 
-A folder is written and read in place (`training/checkpoints.py`), by all PCs that see it. What is behind a
-network holds the same checkpoints as one file each (`remote.py`), so that a trial needs nothing of the PC on
-which it was before.
+A folder is written and read in place (`sweeps/training/checkpoint_store.py`), by all PCs that see it. What is
+behind a network holds the same checkpoints as one file each (`remote.py`), so that a trial needs nothing of
+the PC on which it was before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config import CONFIG_FILE
-from training import checkpoints
+from sweeps.training import checkpoint_store
 
 SCHEMES = ("s3", "sftp")
 DISK_IS_FULL = "the disk is full"
@@ -98,9 +98,9 @@ class Folder:
 
     def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
         """As Storage has it."""
-        folder = checkpoints.folder_of(self.root, number)
+        folder = checkpoint_store.folder_of(self.root, number)
         try:
-            checkpoints.write(folder, epoch, fill, of)
+            checkpoint_store.write(folder, epoch, fill, of)
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
             if atomic_io.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error
@@ -111,30 +111,30 @@ class Folder:
         """As Storage has it."""
         with self._its_own_faults():
             self.root.stat()  # no checkpoint is found where the folder is not there, either
-        return checkpoints.newest(checkpoints.folder_of(self.root, number), of)
+        return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of)
 
     def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
         """As Storage has it."""
-        found, faults = checkpoints.newest(checkpoints.folder_of(self.root, number), of, at_most)
-        return (checkpoints.epoch_of(found) if found else None), faults
+        found, faults = checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of, at_most)
+        return (checkpoint_store.epoch_of(found) if found else None), faults
 
     def epochs(self, number: int) -> list[int]:
         """As Storage has it."""
-        there = checkpoints.all_of(checkpoints.folder_of(self.root, number))
-        return [checkpoints.epoch_of(path) for path in there]
+        there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
+        return [checkpoint_store.epoch_of(path) for path in there]
 
     def numbers(self) -> list[int]:
         """As Storage has it."""
-        return numbers_in(path.name for path in (self.root / checkpoints.FOLDER).glob("trial_*"))
+        return numbers_in(path.name for path in (self.root / checkpoint_store.FOLDER).glob("trial_*"))
 
     def remove(self, number: int, epoch: int | None = None) -> None:
         """As Storage has it."""
-        folder = checkpoints.folder_of(self.root, number)
-        checkpoints.remove(folder if epoch is None else folder / f"epoch_{epoch:04d}")
+        folder = checkpoint_store.folder_of(self.root, number)
+        checkpoint_store.remove(folder if epoch is None else folder / f"epoch_{epoch:04d}")
 
     def tidy(self) -> None:
         """As Storage has it."""
-        checkpoints.tidy(self.root)
+        checkpoint_store.tidy(self.root)
 
     def make(self) -> None:
         """As Storage has it."""

@@ -22,7 +22,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
 
 if TYPE_CHECKING:
-    from training.copies import Original
+    from sweeps.training.data.replicate import Original
 
 READER = "reader of prepared data"
 """Name of the process, which other sweeps on the cluster do not see: each has names of its own."""
@@ -73,9 +73,9 @@ class Shared:
 
     def here(self, say: Say) -> Path:
         """As Supply has it."""
-        from training import copies
+        from sweeps.training.data import replicate
 
-        if not copies.is_shared(self.original):
+        if not replicate.is_shared(self.original):
             raise PCUnfit(
                 f"{self.original.folder} is not there as on {self.pc}: share it, or give --data copy"
             )
@@ -92,9 +92,9 @@ class Copied:
 
     def here(self, say: Say) -> Path:
         """As Supply has it."""
-        from training import copies
+        from sweeps.training.data import replicate
 
-        if (folder := copies.find(self.original)) is not None:
+        if (folder := replicate.find(self.original)) is not None:
             return folder
         began, got = time.monotonic(), self.bring()
         if got:
@@ -110,7 +110,7 @@ class Copied:
         """
         import ray
 
-        from training import copies
+        from sweeps.training.data import replicate
 
         got = told = 0
         told_at = time.monotonic()
@@ -124,7 +124,7 @@ class Copied:
                 reader.note.remote(asking.here(), got - told)
                 told, told_at = got, time.monotonic()
 
-        copies.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
+        replicate.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
         reader.note.remote(asking.here(), got - told)
         return got
 

@@ -15,8 +15,8 @@ from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import Knob
 from sweeps.nodes import Node
 from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
-from training import copies
-from training.copies import Original
+from sweeps.training.data import replicate
+from sweeps.training.data.replicate import Original
 
 if TYPE_CHECKING:
     from sweeps.cluster import Cluster
@@ -89,16 +89,16 @@ def _looked(there: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw
 def _look(supplies: Sequence[Supply], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or can't train on its own data."""
     from sweeps.common import plugins
-    from training import prepared
+    from sweeps.training.data import dataset
 
     try:
         for name, path, fixed in raw:
             module = plugins.load(path)
-            prepared.describe_data(name, module, module.Params(**fixed))
+            dataset.describe_data(name, module, module.Params(**fixed))
         missing = 0
         for supply in supplies:
             if isinstance(supply, Copied):
-                missing += copies.missing_bytes(supply.original)
+                missing += replicate.missing_bytes(supply.original)
             else:
                 supply.here(print)
     except (PCUnfit, UserError) as error:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from training.costs import COSTS, mean_costs
+from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
 
 TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
 _TIME = pa.timestamp("ms", tz="UTC")

@@ -36,16 +36,16 @@ from sweeps.points import Point
 from sweeps.reasons import failed, first_line, unfit, why_diverged
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply
+from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
 from sweeps.warm import Warm
 from sweeps.workers import Others
-from training import checkpoints
-from training.config import FitConfig
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
-    from training.epochs import Epoch
-    from training.trainer import Fit
+    from sweeps.training.epoch_callback import Epoch
+    from sweeps.training.fit_loop import Fit
 
 SAVE_FAULT = "save_fault"
 """In the result that Tune keeps with a checkpoint: why it could not be written, as {"reason": str,
@@ -128,7 +128,7 @@ class SweepTrial(tune.Trainable):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                from training import memory  # PyTorch: not in the driver
+                from sweeps.training.profiling import memory  # PyTorch: not in the driver
 
                 self._failures += 1
                 failure = self._others.why(failed(error), error)
@@ -186,7 +186,7 @@ class SweepTrial(tune.Trainable):
         self._failures = 0
         self._save_began = None
         self._save_error = None
-        self._pace = checkpoints.Pace(self._job.checkpoint_epochs)
+        self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
 
     def _next_epoch(self) -> Epoch | None:
         """The next epoch that was not reported yet (after a retry some are trained again), or None
@@ -204,7 +204,7 @@ class SweepTrial(tune.Trainable):
         params = module.Params(**self._params)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
-            start = f"after epoch {checkpoints.epoch_of(checkpoint)}" if checkpoint else "from its start"
+            start = f"after epoch {checkpoint_store.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
         data = self._job.data_of(self._trainable, module, params, self._notices.append)
         gang = self._others.meet(self._config, checkpoint)
@@ -287,8 +287,8 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
     """
     with gc_freeze.uncollected():
-        from training import trainer
-        from training.weights import WEIGHTS_FILE
+        from sweeps.training import fit_loop
+        from sweeps.training.weights import WEIGHTS_FILE
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
@@ -296,7 +296,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     fit = dataclasses.replace(job.fit, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
-        scores: dict[str, float] = trainer.test(module, params, fit, Path(folder), prepared=data)
+        scores: dict[str, float] = fit_loop.test(module, params, fit, Path(folder), prepared=data)
     return scores
 
 
@@ -307,7 +307,7 @@ def _gpu() -> str:
         return ""
     import torch
 
-    from training import memory
+    from sweeps.training.profiling import memory
 
     memory.use_expandable_segments()  # before CUDA is asked anything
     return f"{torch.cuda.get_device_name(0)} #{','.join(map(str, ids))}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.common import gc_freeze, plugins
 
 if TYPE_CHECKING:
-    from training.process import Settings
+    from sweeps.training.torch_state import Settings
 
 
 class Warm:
@@ -36,7 +36,7 @@ class Warm:
         return module
 
     def fit(self, *arguments: Any, **more: Any) -> Any:
-        """A `training.trainer.Fit`; a module was asked for before."""
+        """A `sweeps.training.fit_loop.Fit`; a module was asked for before."""
         return self._training.Fit(*arguments, **more)
 
     def free(self) -> None:
@@ -45,11 +45,12 @@ class Warm:
             self._memory.free()
 
     def _import(self, trainable: str) -> None:
-        from training import memory, process, trainer
+        from sweeps.training import fit_loop, torch_state
+        from sweeps.training.profiling import memory
 
         if self._bare is None:
-            self._training, self._memory = trainer, memory
-            self._bare = process.Settings.now()
+            self._training, self._memory = fit_loop, memory
+            self._bare = torch_state.Settings.now()
         self._bare.put_back()
         module = plugins.load(self._paths[trainable])
-        self._modules[trainable] = (module, process.Settings.now())
+        self._modules[trainable] = (module, torch_state.Settings.now())

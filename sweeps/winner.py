@@ -20,8 +20,8 @@ from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.stopping import End
+from sweeps.training import checkpoint_store
 from sweeps.trial import test_winner
-from training import checkpoints
 
 
 def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dict[str, float]:
@@ -100,7 +100,7 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     """The folder `best/`, made from a trial's checkpoint; None when its weights are nowhere."""
     folder = plan.folder / FOLDER
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
-    if newest is not None and checkpoints.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
+    if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
         _set_aside(plan, record, run, newest)
         return folder
     if export.weights_are_of(folder) == run.number:

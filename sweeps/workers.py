@@ -27,13 +27,13 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.members import Member, Said, files_in
 from sweeps.reasons import ElsewhereUnfit, WorkerFailed, error_of
-from training import checkpoints
+from sweeps.training import checkpoint_store
 
 if TYPE_CHECKING:
+    from sweeps.training.distributed.cluster_environment import Gang
+    from sweeps.training.epoch_callback import Epoch
+    from sweeps.training.fit_loop import Fit
     from sweeps.trial import Job
-    from training.epochs import Epoch
-    from training.gang import Gang
-    from training.trainer import Fit
 
 LOST = 70
 """Exit status of a first worker whose trial lost another one."""
@@ -84,7 +84,7 @@ class Others:
         """
         if not self._members:
             return None
-        from training.gang import Gang
+        from sweeps.training.distributed.cluster_environment import Gang
 
         self.is_out_of_step = False
         self._gang = gang = Gang.opened(ray.util.get_node_ip_address(), len(self._members) + 1)
@@ -159,7 +159,7 @@ class Others:
             return error.failure
         if self._gang is None:
             return failure
-        from training.gang import says_that_another_is_lost as is_echo
+        from sweeps.training.distributed.cluster_environment import says_that_another_is_lost as is_echo
 
         if not is_echo(failure["reason"]):
             return failure
@@ -253,7 +253,7 @@ class Others:
 
     def _hand_out(self, checkpoint: Path) -> None:
         """Give a checkpoint to one worker of each PC that doesn't see it."""
-        manifest = (checkpoint / checkpoints.MANIFEST).read_text()
+        manifest = (checkpoint / checkpoint_store.MANIFEST).read_text()
         self._ask("clear")  # one worker's folder is another one's
         self._answers()
         self._ask("lacks", *[(checkpoint, manifest)] * len(self._members))

@@ -115,7 +115,7 @@ def build_model(params):
 
 
 def build_data(params, prepared):
-    from training.parquet import ParquetDataModule
+    from sweeps.training.data.datamodule import ParquetDataModule
 
     return ParquetDataModule(prepared, params.batch_size)
 '''
@@ -184,10 +184,10 @@ class Clips:
     def forget_calls(self) -> None:
         self._calls.unlink(missing_ok=True)
 
-    def begin(self, *arguments: str, module: str = "training.prepare") -> subprocess.Popen[str]:
-        """`python -m training.prepare my_clips.model ...`, typed in the project's folder."""
+    def begin(self, *arguments: str, module: str = "sweeps.prepare") -> subprocess.Popen[str]:
+        """`python -m sweeps.prepare my_clips.model ...`, typed in the project's folder."""
         return self.python(
-            "-m", module, *([self.model] if module.startswith("training.") else []), *arguments
+            "-m", module, *([self.model] if module in ("sweeps.fit", "sweeps.prepare") else []), *arguments
         )
 
     def python(self, *arguments: str) -> subprocess.Popen[str]:
@@ -201,7 +201,7 @@ class Clips:
             text=True,
         )
 
-    def run(self, *arguments: str, status: int = 0, module: str = "training.prepare") -> str:
+    def run(self, *arguments: str, status: int = 0, module: str = "sweeps.prepare") -> str:
         """A command to its end; what it said."""
         begun = self.begin(*arguments, module=module)
         said, _ = begun.communicate(timeout=180)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.shards import Manifest, columns_of, write_shard
+from sweeps.training.data.shards import Manifest, columns_of, write_shard
 
 
 def prepare_small(

@@ -15,7 +15,7 @@ from sweeps import cluster
 from sweeps.pcs.__main__ import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("sweeps", "training", "trainables", "search_spaces")
+PACKAGES = ("sweeps", "trainables", "search_spaces")
 HEAVY = ("torch", "ray", "lightning", "optuna", "numpy", "pyarrow")
 
 
@@ -148,11 +148,11 @@ def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
 
 
 FIT_HELP = (
-    "from training.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
+    "from sweeps.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
 )
 REPORT_HELP = "from sweeps.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
-PREPARE_HELP = "from training.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
+PREPARE_HELP = "from sweeps.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PCS_HELP = [
     f"from sweeps.pcs.__main__ import main\ntry:\n    main([{words}])\nexcept SystemExit:\n    pass"
     for words in ("'--help'", *(f"'{command}', '--help'" for command in COMMANDS))

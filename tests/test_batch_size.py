@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.common.errors import CannotTrain
-from training.batch_size import MicroBatch, largest_that_fits, split, with_margin
+from sweeps.training.distributed.gradient_accumulation import (
+    MicroBatch,
+    largest_that_fits,
+    split,
+    with_margin,
+)
 
 
 @given(limit=st.integers(0, 5000), share=st.integers(1, 3000), workers=st.integers(1, 4))

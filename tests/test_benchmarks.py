@@ -30,10 +30,10 @@ from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
 from sweeps.common.gc_freeze import uncollected
+from sweeps.training import compile as training_compile
 from tests.test_architecture import HEAVY
 from trainables import _fashion_mnist, digits_mlp
 from trainables._conv import Conv2d
-from training import compiling
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -279,7 +279,7 @@ def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
 
 def test_what_is_compiled_is_what_a_flag_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    monkeypatch.setattr(compiling, "compile_model", compiled.append)
+    monkeypatch.setattr(training_compile, "compile_model", compiled.append)
     inner_loop.SWITCHES["compiled"].settings["model"]("a model")
     assert compiled == ["a model"]
 

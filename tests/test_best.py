@@ -17,11 +17,11 @@ from sweeps import results
 from sweeps.best import Best
 from sweeps.common.errors import UserError
 from sweeps.record import Record
+from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
 from tests.conftest import propose
-from training import checkpoints
-from training.config import FitConfig
-from training.epochs import Epoch
-from training.trainer import Fit
 
 CONFIG = FitConfig(max_epochs=3, metric=digits.METRIC, mode=digits.MODE, threads=1, precision="32-true")
 
@@ -49,8 +49,8 @@ def train(record: Record, swept: dict[str, Any], fixed: dict[str, Any]) -> None:
         return True
 
     fit.run(heard)
-    of_trial = checkpoints.folder_of(record.folder, number)
-    checkpoints.write(of_trial, 3, fit.save, {**fixed, **swept})
+    of_trial = checkpoint_store.folder_of(record.folder, number)
+    checkpoint_store.write(of_trial, 3, fit.save, {**fixed, **swept})
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def crown(sweep: Path, trial: int = 0, checkpoint: Path | None = None, of: int =
     """Leave a `best/`, and no checkpoint of that run."""
     best = sweep / "best"
     best.mkdir()
-    of_trial = checkpoints.folder_of(sweep, of)
+    of_trial = checkpoint_store.folder_of(sweep, of)
     shutil.copy((checkpoint or of_trial / "epoch_0003") / "weights.pt", best)
     (best / "params.yaml").write_text(yaml.safe_dump({"trial": trial, "trainable": "digits_mlp"}))
     shutil.rmtree(of_trial)
@@ -107,7 +107,7 @@ def test_of_a_confirmed_trial_all_is_of_the_run_whose_weights_it_has(crowned: st
         run = record.begin(record.trials[0].point, record.trials[0].told, seed, confirms=0)
         record.report(run.number, 1, score, {digits.METRIC: score}, 1.0)
         record.end(run.number, "finished")
-    checkpoints.folder_of(sweep, 0).rename(checkpoints.folder_of(sweep, 2))
+    checkpoint_store.folder_of(sweep, 0).rename(checkpoint_store.folder_of(sweep, 2))
     if crowned == "best/":
         best = crown(sweep, of=2)
         (best / "params.yaml").write_text(yaml.safe_dump({"trial": 0, "run": 2, "trainable": "digits_mlp"}))
@@ -122,12 +122,12 @@ def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:
     record = Record.reopen(sweep)
     record.report(1, 1, 0.99, {digits.METRIC: 0.99}, 1.0)
     record.end(1, "pruned")
-    of_trial = checkpoints.folder_of(sweep, 1)
+    of_trial = checkpoint_store.folder_of(sweep, 1)
 
     def fill(part: Path) -> None:
         torch.save(digits.build_model(digits.Params(hidden=8)).state_dict(), part / "weights.pt")
 
-    checkpoints.write(of_trial, 1, fill, {"batch_size": 32, "lr": 0.3, "hidden": 8})
+    checkpoint_store.write(of_trial, 1, fill, {"batch_size": 32, "lr": 0.3, "hidden": 8})
     (of_trial / "epoch_0001").rename(of_trial / "epoch_0000")
     with pytest.warns(UserWarning, match=r"trial 1 was best in epoch 1; its newest weights are of epoch 0"):
         best_of(sweep).model()
@@ -150,7 +150,7 @@ def test_without_weights_it_says_so(sweep: Path) -> None:
 
 
 def test_a_broken_checkpoint_is_named(sweep: Path) -> None:
-    weights = checkpoints.folder_of(sweep, 0) / "epoch_0003" / "weights.pt"
+    weights = checkpoint_store.folder_of(sweep, 0) / "epoch_0003" / "weights.pt"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"the checkpoint of epoch 3 is broken \(weights.pt is not as it was"):
         best_of(sweep).model()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common import atomic_io
-from training import checkpoints
-from training.checkpoints import KEPT, MANIFEST
+from sweeps.training import checkpoint_store
+from sweeps.training.checkpoint_store import KEPT, MANIFEST
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,11 +35,11 @@ def fill(text: str = "weights") -> Callable[[Path], None]:
 @pytest.fixture
 def trial(tmp_path: Path) -> Path:
     """Where the checkpoints of trial 3 of a sweep are."""
-    return checkpoints.folder_of(tmp_path, 3)
+    return checkpoint_store.folder_of(tmp_path, 3)
 
 
 def written(trial: Path, *epochs: int) -> list[Path]:
-    return [checkpoints.write(trial, epoch, fill(f"weights of epoch {epoch}")) for epoch in epochs]
+    return [checkpoint_store.write(trial, epoch, fill(f"weights of epoch {epoch}")) for epoch in epochs]
 
 
 def names(folder: Path) -> list[str]:
@@ -54,9 +54,9 @@ def test_a_checkpoint_holds_what_was_filled_in_under_the_name_of_its_epoch(
     assert checkpoint == tmp_path / "checkpoints" / "trial_0003" / "epoch_0009"
     assert (checkpoint / "weights.pt").read_text() == "weights of epoch 9"
     assert names(trial) == ["epoch_0009"]
-    assert checkpoints.epoch_of(checkpoint) == 9
-    assert checkpoints.fault(checkpoint) is None
-    assert checkpoints.newest(trial) == (checkpoint, [])
+    assert checkpoint_store.epoch_of(checkpoint) == 9
+    assert checkpoint_store.fault(checkpoint) is None
+    assert checkpoint_store.newest(trial) == (checkpoint, [])
 
 
 def test_the_manifest_covers_every_file_in_sub_folders_too(trial: Path) -> None:
@@ -71,18 +71,18 @@ def test_a_name_appears_only_when_its_checkpoint_is_whole(trial: Path) -> None:
 
     def look(folder: Path) -> None:
         fill()(folder)
-        seen.append([path.name for path in checkpoints.all_of(trial)])
+        seen.append([path.name for path in checkpoint_store.all_of(trial)])
 
     written(trial, 1)
-    checkpoints.write(trial, 2, look)
+    checkpoint_store.write(trial, 2, look)
     assert seen == [["epoch_0001"]]
 
 
 def test_a_checkpoint_of_a_trial_with_other_params_is_not_used(trial: Path) -> None:
     mine, other = {"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 8}
-    one = checkpoints.write(trial, 1, fill(), mine)
-    checkpoints.write(trial, 2, fill(), other)
-    found, (reason,) = checkpoints.newest(trial, mine)
+    one = checkpoint_store.write(trial, 1, fill(), mine)
+    checkpoint_store.write(trial, 2, fill(), other)
+    found, (reason,) = checkpoint_store.newest(trial, mine)
     assert found == one
     assert reason == "the checkpoint of epoch 2 is broken (it is of a trial with other params)"
 
@@ -90,9 +90,9 @@ def test_a_checkpoint_of_a_trial_with_other_params_is_not_used(trial: Path) -> N
 def test_a_broken_one_does_not_take_the_place_of_one_to_fall_back_to(trial: Path) -> None:
     five, nine = written(trial, 5, 9)
     (nine / "weights.pt").write_text("broken")
-    assert checkpoints.newest(trial)[0] == five
+    assert checkpoint_store.newest(trial)[0] == five
     (six,) = written(trial, 6)  # the trial went on from 5
-    assert checkpoints.all_of(trial) == [six, five]
+    assert checkpoint_store.all_of(trial) == [six, five]
 
 
 def test_a_process_that_was_given_up_may_write_the_same_at_the_same_time(trial: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_process_that_was_given_up_may_write_the_same_at_the_same_time(trial: 
 
     (one,) = written(trial, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "remove", lambda path: None)  # it comes between this and the renaming
-        checkpoints.write(trial, 2, as_another_does)
+        patch.setattr(checkpoint_store, "remove", lambda path: None)  # it comes between this and the renaming
+        checkpoint_store.write(trial, 2, as_another_does)
     assert names(trial) == ["epoch_0001", "epoch_0002"]
-    assert checkpoints.fault(one) is None
+    assert checkpoint_store.fault(one) is None
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
@@ -117,15 +117,15 @@ def test_a_write_that_raises_leaves_nothing_and_the_one_before_it(trial: Path, e
 
     (before,) = written(trial, 1)
     with pytest.raises(type(error)):
-        checkpoints.write(trial, 2, break_off)
+        checkpoint_store.write(trial, 2, break_off)
     assert names(trial) == ["epoch_0001"]
-    assert checkpoints.newest(trial) == (before, [])
+    assert checkpoint_store.newest(trial) == (before, [])
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from training import checkpoints
+from sweeps.training import checkpoint_store as checkpoints
 
 def fill(folder):
     (folder / "weights.pt").write_bytes(bytes(4096))
@@ -146,9 +146,9 @@ def test_a_process_that_is_killed_in_the_middle_leaves_no_checkpoint_and_is_tidi
     (left,) = set(names(trial)) - {"epoch_0004"}
     assert left.startswith("."), "hidden: no program takes it for a checkpoint"
     assert (trial / left / "weights.pt").exists()
-    assert checkpoints.all_of(trial) == [before]
-    assert checkpoints.newest(trial) == (before, [])
-    checkpoints.tidy(tmp_path)
+    assert checkpoint_store.all_of(trial) == [before]
+    assert checkpoint_store.newest(trial) == (before, [])
+    checkpoint_store.tidy(tmp_path)
     assert names(trial) == ["epoch_0004"]
     assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "lives"], cwd=ROOT).returncode == 0
     assert names(trial) == ["epoch_0004", "epoch_0005"]
@@ -198,7 +198,7 @@ def test_a_damaged_checkpoint_is_known_and_named(damage: str, trial: Path) -> No
     (checkpoint,) = written(trial, 7)
     damaged, expected = DAMAGES[damage]
     damaged(checkpoint)
-    found = checkpoints.fault(checkpoint)
+    found = checkpoint_store.fault(checkpoint)
     assert found is not None
     assert expected in found
 
@@ -207,7 +207,7 @@ def test_a_damaged_checkpoint_is_known_and_named(damage: str, trial: Path) -> No
 def test_the_one_before_stands_in_for_a_damaged_one_which_is_named(damage: str, trial: Path) -> None:
     before, damaged = written(trial, 6, 7)
     DAMAGES[damage][0](damaged)
-    found, faults = checkpoints.newest(trial)
+    found, faults = checkpoint_store.newest(trial)
     assert found == before
     (fault,) = faults
     assert fault.startswith("the checkpoint of epoch 7 is broken (")
@@ -217,7 +217,7 @@ def test_the_one_before_stands_in_for_a_damaged_one_which_is_named(damage: str, 
 def test_where_all_are_damaged_there_is_none_and_each_is_named(trial: Path) -> None:
     for checkpoint in written(trial, 6, 7):
         _truncate(checkpoint)
-    found, faults = checkpoints.newest(trial)
+    found, faults = checkpoint_store.newest(trial)
     assert found is None
     assert [fault.split(" is ")[0] for fault in faults] == [
         "the checkpoint of epoch 7",
@@ -226,14 +226,14 @@ def test_where_all_are_damaged_there_is_none_and_each_is_named(trial: Path) -> N
 
 
 def test_a_trial_without_checkpoints_has_none(trial: Path) -> None:
-    assert checkpoints.all_of(trial) == []
-    assert checkpoints.newest(trial) == (None, [])
+    assert checkpoint_store.all_of(trial) == []
+    assert checkpoint_store.newest(trial) == (None, [])
 
 
 def test_they_are_ordered_by_epoch_not_by_name(trial: Path) -> None:
     written(trial, 9_999, 10_000)
-    assert [checkpoints.epoch_of(path) for path in checkpoints.all_of(trial)] == [10_000, 9_999]
-    assert checkpoints.newest(trial)[0] == trial / "epoch_10000"
+    assert [checkpoint_store.epoch_of(path) for path in checkpoint_store.all_of(trial)] == [10_000, 9_999]
+    assert checkpoint_store.newest(trial)[0] == trial / "epoch_10000"
 
 
 def test_a_trial_keeps_its_newest_and_one_to_fall_back_to(trial: Path) -> None:
@@ -244,19 +244,19 @@ def test_a_trial_keeps_its_newest_and_one_to_fall_back_to(trial: Path) -> None:
 
 def test_keep_newest_removes_all_the_others_and_nothing_hidden_stays(trial: Path) -> None:
     written(trial, 3, 4)
-    checkpoints.keep_newest(trial, 1)
+    checkpoint_store.keep_newest(trial, 1)
     assert names(trial) == ["epoch_0004"]
-    checkpoints.keep_newest(trial, 1)
+    checkpoint_store.keep_newest(trial, 1)
     assert names(trial) == ["epoch_0004"]
-    checkpoints.keep_newest(trial, 0)
+    checkpoint_store.keep_newest(trial, 0)
     assert names(trial) == []
 
 
 def test_an_epoch_that_is_written_again_replaces_it(trial: Path) -> None:
     written(trial, 1, 2)
-    again = checkpoints.write(trial, 2, _write("other.pt", b"2nd"))
+    again = checkpoint_store.write(trial, 2, _write("other.pt", b"2nd"))
     assert names(again) == [MANIFEST, "other.pt"]
-    assert checkpoints.fault(again) is None
+    assert checkpoint_store.fault(again) is None
     assert names(trial) == ["epoch_0001", "epoch_0002"]
 
 
@@ -264,7 +264,7 @@ def test_a_damaged_one_that_is_trained_again_is_whole_again(trial: Path) -> None
     _, damaged = written(trial, 1, 2)
     _truncate(damaged)
     written(trial, 2)
-    assert checkpoints.newest(trial) == (damaged, [])
+    assert checkpoint_store.newest(trial) == (damaged, [])
 
 
 def test_removing_takes_the_name_away_before_any_file(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,17 +278,17 @@ def test_removing_takes_the_name_away_before_any_file(trial: Path, monkeypatch: 
             seen.append(checkpoint.exists())
         really(path, **options)
 
-    monkeypatch.setattr(checkpoints.shutil, "rmtree", rmtree)
-    checkpoints.remove(checkpoint)
+    monkeypatch.setattr(checkpoint_store.shutil, "rmtree", rmtree)
+    checkpoint_store.remove(checkpoint)
     assert seen == [False]
     assert names(trial) == []
 
 
 def test_removing_a_whole_trial_and_what_is_not_there(trial: Path, tmp_path: Path) -> None:
     written(trial, 1, 2)
-    checkpoints.remove(trial)
-    checkpoints.remove(trial)
-    checkpoints.remove(trial / "epoch_0001")
+    checkpoint_store.remove(trial)
+    checkpoint_store.remove(trial)
+    checkpoint_store.remove(trial / "epoch_0001")
     assert names(tmp_path / "checkpoints") == []
 
 
@@ -301,22 +301,22 @@ def test_tidying_removes_what_the_killed_have_left_and_no_checkpoint(trial: Path
     ):
         left.mkdir(parents=True)
         (left / "weights.pt").write_text("half")
-    checkpoints.tidy(tmp_path)
+    checkpoint_store.tidy(tmp_path)
     assert names(trial) == ["epoch_0001", "epoch_0002"]
     assert names(trial.parent) == ["trial_0003"]
 
 
 def test_tidying_a_sweep_without_checkpoints_does_nothing(tmp_path: Path) -> None:
-    checkpoints.tidy(tmp_path)
+    checkpoint_store.tidy(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_a_pc_that_does_not_see_the_folder_of_the_sweep_says_so(tmp_path: Path) -> None:
-    trial = checkpoints.folder_of(tmp_path / "elsewhere", 3)
+    trial = checkpoint_store.folder_of(tmp_path / "elsewhere", 3)
     with pytest.raises(
         FileNotFoundError, match=r"elsewhere is not there on .*: all PCs must see that folder"
     ):
-        checkpoints.write(trial, 1, fill())
+        checkpoint_store.write(trial, 1, fill())
     assert names(tmp_path) == [], "not made anew: the driver would never see it"
 
 
@@ -344,7 +344,7 @@ def test_other_errors_are_the_disks_fault_only_when_nothing_is_free(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 2**40
-    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: Usage(2**41, 0, free))
+    monkeypatch.setattr(checkpoint_store.shutil, "disk_usage", lambda path: Usage(2**41, 0, free))
     assert not atomic_io.disk_is_full(error, tmp_path / "not" / "there")
     free = 2**20
     assert atomic_io.disk_is_full(error, tmp_path / "not" / "there")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import CannotTrain
+from sweeps.training import subprocess_run
+from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT, Ended
 from tests.conftest import ROOT
-from training import children
-from training.children import OUT_OF_MEMORY, TIMED_OUT, Ended
 
 # A first worker that ends while another one stays, as one does that waits for it.
 LEAVES_ONE = """
@@ -26,7 +26,7 @@ print(stays.pid, flush=True)
 
 
 def run_python(code: str, timeout_s: float = 60) -> Ended:
-    return children.run([sys.executable, "-c", code], timeout_s)
+    return subprocess_run.run([sys.executable, "-c", code], timeout_s)
 
 
 def has_ended(process: int) -> bool:
@@ -55,7 +55,7 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
 
 WAITS = """
 import signal, sys
-from training import children
+from sweeps.training import subprocess_run as children
 from sweeps.common.cli.command import status_of
 
 def program():
@@ -119,7 +119,10 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
     }
     for name, value in of_this_one.items():
         monkeypatch.setenv(name, value)
-    asks = "import os; from training import launch; print(launch.found(), launch.is_first(), *os.environ)"
+    asks = (
+        "import os; from sweeps.training.distributed import launch; "
+        "print(launch.found(), launch.is_first(), *os.environ)"
+    )
     started_by, is_first, *left = run_python(asks).output.split()
     assert (started_by, is_first) == ("None", "True")
     assert set(left) & of_this_one.keys() == {"SLURM_PROCID"}, "which says nothing by itself"
@@ -129,7 +132,7 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
 def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker fails."""
     monkeypatch.setenv("LOCAL_RANK", str(worker))
-    with pytest.raises(type(error)), children.telling(folder):
+    with pytest.raises(type(error)), subprocess_run.telling(folder):
         raise error
     file = max(folder.iterdir(), key=lambda file: file.name)
     os.utime(file, ns=(0, len(list(folder.iterdir()))))  # one after the other, on any disk
@@ -163,5 +166,5 @@ def test_a_failure_is_told_by_what_the_workers_have_left(
 ) -> None:
     for worker, error in enumerate(errors):
         leave(tmp_path, error, worker, monkeypatch)
-    assert children.why(ended, tmp_path).endswith(reason)
-    assert bool(children.why(ended, tmp_path)) == bool(reason)
+    assert subprocess_run.why(ended, tmp_path).endswith(reason)
+    assert bool(subprocess_run.why(ended, tmp_path)) == bool(reason)

@@ -51,9 +51,7 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     done = _sweep(project.write(tmp_path), address, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"on the Ray cluster at {address}" in done.stdout
-    sent = (
-        "code       my_layers.py, my_project, my_tools, sweeps, training: sent to every PC, as they are now"
-    )
+    sent = "code       my_layers.py, my_project, my_tools, sweeps: sent to every PC, as they are now"
     assert sent in done.stdout.splitlines()
     assert (
         "warning    Ray asks for no token: anyone who reaches its ports runs code on your PCs." in done.stdout
@@ -79,7 +77,7 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
     _skip_without_namespaces()
     home = project.write(tmp_path / "home")
     theirs = [home / "my_project", home / "my_tools"]
-    ours = [ROOT / package for package in ("sweeps", "training", "trainables", "search_spaces", "tests")]
+    ours = [ROOT / package for package in ("sweeps", "trainables", "search_spaces", "tests")]
     settings = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": "", "TOY_ATTEMPTS": str(attempts)}
     with head(settings, hidden=[*theirs, *ours]) as started:
         address = started.address
@@ -91,7 +89,7 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
         few = ("--search-space", "digits_mlp", "--num-trials", "1", "--max-epochs", "3", "--name", "mixed")
         both = _sweep(home, address, "--trainable", "mlp", *few, "--results-dir", str(tmp_path / "results"))
         assert both.returncode == 0, both.stdout + both.stderr
-    assert "code       trainables, trainables, sweeps, training: sent" in both.stdout
+    assert "code       trainables, trainables, sweeps: sent" in both.stdout
     for name, count in (("mine", 3), ("mixed", 1)):
         trials = Record.read(tmp_path / "results" / name).trials
         assert [trial.status for trial in trials] == ["finished"] * count

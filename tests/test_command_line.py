@@ -9,9 +9,10 @@ from types import ModuleType
 
 import pytest
 
+from sweeps import fit, prepare
 from sweeps.run import main
+from sweeps.training.ladder import ladder
 from tests.conftest import ROOT
-from training import fit, ladder, prepare
 
 TOY = ("--trainable", "tests.faulty.toy")
 MISTAKES = {

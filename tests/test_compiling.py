@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain
+from sweeps.training import compile as training_compile
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
 from trainables import digits_mlp
 from trainables._classifier import SgdClassifier
-from training import compiling
-from training.config import FitConfig
-from training.trainer import Fit
 
 ROOT = Path(__file__).resolve().parents[1]
 needs_compiler = pytest.mark.skipif(
@@ -45,7 +45,7 @@ def counted(name: str) -> int:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(compiling.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(training_compile.CACHE_VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -75,7 +75,7 @@ def test_a_model_without_forward_is_compiled_by_its_parts(cache: Path) -> None:
     model = WithoutForward(net, lr=0.1, momentum=0.0, weight_decay=0.0)
     names, inputs = list(model.state_dict()), torch.randn(4, 8)
     before, missed = net(inputs), counted("fxgraph_cache_miss")
-    compiling.compile_model(model)
+    training_compile.compile_model(model)
     torch.testing.assert_close(model.net(inputs), before)
     assert counted("fxgraph_cache_miss") > missed
     assert list(model.state_dict()) == names
@@ -103,7 +103,7 @@ def test_models_of_more_shapes_than_pytorch_keeps_are_all_compiled(cache: Path) 
 @pytest.mark.parametrize("strategy", ["fsdp", "fsdp_full", "deepspeed_stage_3"])
 def test_a_strategy_that_takes_the_weights_apart_is_refused(strategy: str) -> None:
     with pytest.raises(CannotTrain, match=f"compile: not with strategy {strategy}"):
-        compiling.check(strategy)
+        training_compile.check(strategy)
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     for name in ("CC", "CXX"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CannotTrain, match=r"needs a compiler .* and there is none: apt-get install g"):
-        compiling.check("single")
+        training_compile.check("single")
 
 
 COUNTING = """
@@ -140,7 +140,7 @@ def test_workers_compile_the_model_and_not_their_steps(strategy: str, cache: Pat
     (tmp_path / "counting.py").write_text(COUNTING)
     flags = ("--compile", "--devices", "2", "--threads", "1", "--max-epochs", "2", "--strategy", strategy)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "training.fit", "counting", *flags]
+    command = [sys.executable, "-m", "sweeps.fit", "counting", *flags]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "recompile_limit" not in done.stderr

@@ -31,9 +31,9 @@ from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import check
 from sweeps.stopping import End
 from sweeps.storage import Folder
+from sweeps.training import checkpoint_store, params_file
+from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command, propose
-from training import checkpoints, recipe
-from training.config import FitConfig
 
 KNOB = {"slope": FloatDistribution(0.1, 1.0)}
 ASKED = {"top": 2, "seeds": 2}
@@ -256,7 +256,9 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
 
 
 def write_weights(at: Path, number: int) -> None:
-    checkpoints.write(checkpoints.folder_of(at, number), 1, lambda into: (into / "weights.pt").touch())
+    checkpoint_store.write(
+        checkpoint_store.folder_of(at, number), 1, lambda into: (into / "weights.pt").touch()
+    )
 
 
 def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alone(tmp_path: Path) -> None:
@@ -574,8 +576,8 @@ def test_each_trial_of_a_warm_process_trains_alike_in_a_fresh_one(
     config = FitConfig(max_epochs=4, metric="val_acc", mode="max", seed=5, threads=1)
     for trial in record.trials:
         file, name = tmp_path / f"{trial.number}.yaml", f"trial-{trial.number}"
-        file.write_text(recipe.write(model, {**trial.fixed, **trial.params}, config, {}))
-        command = [sys.executable, "-m", "training.fit", model, "--params", str(file), "--name", name]
+        file.write_text(params_file.write(model, {**trial.fixed, **trial.params}, config, {}))
+        command = [sys.executable, "-m", "sweeps.fit", model, "--params", str(file), "--name", name]
         fitted = subprocess.run(
             [*command, "--results-dir", str(tmp_path)],
             **{"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 170},

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sweeps.training.data import replicate
+from sweeps.training.data.dataset import DataSet
+from sweeps.training.data.raw_files import Item
+from sweeps.training.data.replicate import CannotCopy, Original
+from sweeps.training.data.shards import MANIFEST, Manifest, columns_of, write_shard
 from tests.conftest import fill_up
-from training import copies
-from training.copies import CannotCopy, Original
-from training.prepared import DataSet
-from training.raw import Item
-from training.shards import MANIFEST, Manifest, columns_of, write_shard
 
 PIECE = 5_000
 ROWS = 300
@@ -92,33 +92,33 @@ def shards_of(original: Original) -> dict[str, int]:
 
 
 def test_it_is_copied_once_and_then_known(original: Original, source: Source) -> None:
-    assert copies.find(original) is None
-    assert copies.missing_bytes(original) == original.size_bytes
+    assert replicate.find(original) is None
+    assert replicate.missing_bytes(original) == original.size_bytes
     told: list[int] = []
-    assert copies.bring(original, source, told.append) == original.target
+    assert replicate.bring(original, source, told.append) == original.target
     assert is_whole(original, source)
     assert source.given == shards_of(original)
     assert sum(told) == sum(source.given.values())
-    assert copies.find(original) == original.target
-    assert copies.missing_bytes(original) == 0
-    copies.bring(original, source)
+    assert replicate.find(original) == original.target
+    assert replicate.missing_bytes(original) == 0
+    replicate.bring(original, source)
     assert source.given == shards_of(original), "nothing is fetched again"
 
 
 def test_what_was_copied_is_not_even_read_again(original: Original, source: Source) -> None:
-    copies.bring(original, source)
+    replicate.bring(original, source)
     shard = original.target / "train-0.parquet"
     content = bytearray(shard.read_bytes())
     content[-100] ^= 1
     shard.write_bytes(content)
     os.utime(shard, ns=(OLD[1] * 10**9, OLD[1] * 10**9))  # as it is known by
-    assert copies.find(original) == original.target
+    assert replicate.find(original) == original.target
 
 
 def test_one_that_this_pc_sees_in_its_folder_is_used_where_it_lies(original: Original) -> None:
-    assert copies.find(original) == Path(original.folder)
-    assert copies.is_shared(original)
-    assert copies.missing_bytes(original) == 0
+    assert replicate.find(original) == Path(original.folder)
+    assert replicate.is_shared(original)
+    assert replicate.missing_bytes(original) == 0
     assert not original.target.exists()
 
 
@@ -126,25 +126,25 @@ def test_a_copy_made_by_hand_in_the_same_place_is_taken_for_its_checksums(
     original: Original, source: Source
 ) -> None:
     shutil.copytree(source.folder, original.folder)
-    assert copies.find(original) == Path(original.folder)
+    assert replicate.find(original) == Path(original.folder)
     (Path(original.folder) / "val-0.parquet").write_bytes((source.folder / "train-0.parquet").read_bytes())
-    assert copies.find(original) is None
-    assert copies.is_shared(original), "of its size"
+    assert replicate.find(original) is None
+    assert replicate.is_shared(original), "of its size"
     shutil.rmtree(original.folder)
-    assert not copies.is_shared(original)
+    assert not replicate.is_shared(original)
 
 
 @pytest.mark.parametrize("cut_after", [1, 2 * PIECE, 40_000, 80_000])
 def test_a_copy_that_is_cut_goes_on_where_it_was(cut_after: int, original: Original, source: Source) -> None:
     source.cut_after = cut_after
     with pytest.raises(Cut):
-        copies.bring(original, source)
-    assert copies.find(original) is None
+        replicate.bring(original, source)
+    assert replicate.find(original) is None
     assert not (original.target / MANIFEST).exists()
     there = sum(source.given.values())
-    assert copies.missing_bytes(original) == original.size_bytes - there
+    assert replicate.missing_bytes(original) == original.size_bytes - there
     source.cut_after = 10**9
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert source.given == shards_of(original), "no byte twice"
     assert is_whole(original, source)
 
@@ -153,7 +153,7 @@ def test_a_copy_that_is_cut_goes_on_where_it_was(cut_after: int, original: Origi
 def test_a_copy_that_is_broken_is_mended_file_by_file(
     damage: str, original: Original, source: Source
 ) -> None:
-    copies.bring(original, source)
+    replicate.bring(original, source)
     source.given.clear()
     broken = original.target / (MANIFEST if damage == "manifest" else "train-1.parquet")
     content = bytearray(broken.read_bytes())
@@ -161,15 +161,15 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
     broken.unlink() if damage == "removed" else broken.write_bytes(
         content if damage in ("flipped", "manifest") else content[:-1]
     )
-    assert copies.find(original) is None
-    copies.bring(original, source)
+    assert replicate.find(original) is None
+    replicate.bring(original, source)
     assert source.given == ({} if damage == "manifest" else {broken.name: broken.stat().st_size})
     assert is_whole(original, source)
 
 
 def test_a_byte_that_is_flipped_on_the_way_is_fetched_again(original: Original, source: Source) -> None:
     source.flips = ["val-0.parquet"]
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert source.given["val-0.parquet"] == 2 * shards_of(original)["val-0.parquet"]
     assert is_whole(original, source)
 
@@ -177,9 +177,9 @@ def test_a_byte_that_is_flipped_on_the_way_is_fetched_again(original: Original, 
 def test_an_original_that_is_damaged_is_named(original: Original, source: Source) -> None:
     source.flips = ["val-0.parquet"] * 2
     with pytest.raises(CannotCopy, match=r"val-0.parquet arrived 2 times .*/theirs/mine-\w+, is damaged"):
-        copies.bring(original, source)
+        replicate.bring(original, source)
     assert not (original.target / MANIFEST).exists()
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert is_whole(original, source)
 
 
@@ -191,7 +191,7 @@ def test_the_original_itself_is_never_written(original: Original, monkeypatch: p
     with pytest.raises(
         CannotCopy, match=r"/theirs/mine-\w+ is the original, seen from here, and has changed"
     ):
-        copies.bring(original, Source(original, Path(original.folder)))
+        replicate.bring(original, Source(original, Path(original.folder)))
     assert damaged.read_bytes() == content
     assert (Path(original.folder) / MANIFEST).exists()
 
@@ -200,7 +200,7 @@ def test_part_of_another_file_is_no_beginning(original: Original, source: Source
     original.target.mkdir(parents=True)
     for name, length in (("train-0", PIECE), ("train-1", 10**6)):
         (original.target / f".{name}.parquet.part").write_bytes(bytes(length))
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert is_whole(original, source)
 
 
@@ -211,12 +211,12 @@ def test_a_disk_without_room_is_told_before_anything_is_copied(
     others = fill_up(small_disk, leave=50_000)
     needed = rf"the disk of {small_disk}/ours has no room: \d+ kB needed, 4\d.* kB free"
     with pytest.raises(CannotCopy, match=needed):
-        copies.missing_bytes(original)
+        replicate.missing_bytes(original)
     with pytest.raises(CannotCopy, match=needed):
-        copies.bring(original, source)
+        replicate.bring(original, source)
     assert source.given == {}
     others.unlink()
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert is_whole(original, source)
 
 
@@ -231,10 +231,10 @@ def test_a_disk_that_others_fill_meanwhile_is_named(
             filled.append(fill_up(small_disk))
 
     with pytest.raises(CannotCopy, match=rf"the disk of {small_disk}/ours is full"):
-        copies.bring(original, source, told)
-    assert copies.find(original) is None
+        replicate.bring(original, source, told)
+    assert replicate.find(original) is None
     filled[0].unlink()
-    copies.bring(original, source)
+    replicate.bring(original, source)
     assert is_whole(original, source)
 
 
@@ -244,11 +244,11 @@ def test_a_place_that_may_not_be_written_is_named(
     (tmp_path / "file").touch()
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "file" / "ours"))
     with pytest.raises(CannotCopy, match=r"/file/ours: Not a directory"):
-        copies.bring(original, source)
+        replicate.bring(original, source)
 
 
 def test_two_that_want_it_at_once_copy_it_once(original: Original, source: Source) -> None:
-    threads = [threading.Thread(target=copies.bring, args=(original, source)) for _ in range(4)]
+    threads = [threading.Thread(target=replicate.bring, args=(original, source)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -14,8 +14,9 @@ import pytest
 import torch
 import yaml
 
+from sweeps import fit
+from sweeps.training import checkpoint_store
 from tests.conftest import ROOT, fill_up
-from training import checkpoints, fit
 
 # digits_mlp, in whose way others write: when epoch $FILLS_IN begins, the disk is full to the last byte.
 # Somebody presses Ctrl-C in epoch $STOPS_IN.
@@ -103,7 +104,7 @@ def test_a_checkpoint_of_several_workers_that_has_no_room_is_left_out(
         "--max-epochs",
         "3",
     )
-    command = [sys.executable, "-m", "training.fit", "digits_mlp", "--hidden", str(HIDDEN), *how, *where]
+    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--hidden", str(HIDDEN), *how, *where]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Notice     no checkpoint of epoch 1: the disk is full") == 1
@@ -121,7 +122,7 @@ def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
     assert (
         " kB left, and no room for the weights of epoch 3 (240 kB). Make some; the run begins anew" in errors
     )
-    assert f"-m training.fit --resume {small_disk / 'it'}\n" in errors
+    assert f"-m sweeps.fit --resume {small_disk / 'it'}\n" in errors
     assert names(small_disk / "it") == ["epochs.jsonl", "fit.yaml"], "nothing half is left"
     others.unlink()
     assert fit.main(["--resume", str(small_disk / "it")]) == 0
@@ -143,12 +144,12 @@ def test_on_a_full_disk_a_run_keeps_the_checkpoint_that_it_goes_on_from(
     monkeypatch.setenv("FILLS_IN", "0")
     monkeypatch.setenv("STOPS_IN", "3")
     assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 130
-    newest, older = checkpoints.all_of(checkpoints.folder_of(crowded / "it", 0))
+    newest, older = checkpoint_store.all_of(checkpoint_store.folder_of(crowded / "it", 0))
     next(file for file in newest.iterdir() if file.stat().st_size > KB).write_bytes(b"broken")
     fill_up(crowded)
     monkeypatch.delenv("STOPS_IN")
     assert fit.main(["--resume", str(crowded / "it")]) == 0, capsys.readouterr().err
-    assert f"from {checkpoints.epoch_of(older) + 1} on" in capsys.readouterr().out
+    assert f"from {checkpoint_store.epoch_of(older) + 1} on" in capsys.readouterr().out
     assert epochs(crowded) == [1, 2, 3]
 
 
@@ -159,7 +160,7 @@ def test_several_workers_end_together_where_an_epoch_can_not_be_written_down(
 ) -> None:
     how = ("--strategy", strategy, "--devices", "2", "--batch-size", "32", "--threads", "1")
     where = ("--results-dir", str(crowded), "--name", "it", "--max-epochs", "3")
-    command = [sys.executable, "-m", "training.fit", "crowded", *how, *where]
+    command = [sys.executable, "-m", "sweeps.fit", "crowded", *how, *where]
     environment = {**os.environ, "FILLS_IN": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
@@ -189,7 +190,7 @@ def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
     def sync(descriptor: int, fsync: Callable[[int], None] = os.fsync) -> None:
         fsync(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        has_checkpoint = bool(checkpoints.all_of(checkpoints.folder_of(folder, 0)))
+        has_checkpoint = bool(checkpoint_store.all_of(checkpoint_store.folder_of(folder, 0)))
         synced.append((path, (folder / "best").exists(), has_checkpoint))
 
     monkeypatch.setattr(os, "fsync", sync)

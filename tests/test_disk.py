@@ -11,7 +11,7 @@ import pytest
 from sweeps import disk
 from sweeps.common.formatting import size
 from sweeps.disk import Disk
-from training import checkpoints
+from sweeps.training import checkpoint_store
 
 MB = 10**6
 
@@ -63,7 +63,7 @@ def written(sweep: Path, trial: int, epoch: int, bytes_: int) -> None:
         with (folder / "shards" / "weights.pt").open("wb") as file:
             file.truncate(bytes_)
 
-    checkpoints.write(checkpoints.folder_of(sweep, trial), epoch, fill)
+    checkpoint_store.write(checkpoint_store.folder_of(sweep, trial), epoch, fill)
 
 
 @pytest.mark.parametrize("free_mb", [1.0, 50.0])

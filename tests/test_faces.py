@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Epoch, Fit
 from tests.prepared import prepare_small
 from trainables import _faces_clips, _faces_detect, _faces_raw, faces
 from trainables._faces_detect import Face
-from training.config import FitConfig
-from training.trainer import Epoch, Fit
 
 PARAMS = faces.Params(detector="blazeface", frames_per_s=5.0)
 NEEDED = [*(_faces_detect.missing(detector) for detector in _faces_detect.WEIGHTS)]

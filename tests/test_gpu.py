@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from sweeps.training.config import FitConfig
+from sweeps.training.data import shards
+from sweeps.training.data.datamodule import ParquetDataModule
+from sweeps.training.data.shards import Manifest
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
 from trainables import digits_mlp, fashion_vit
-from training import shards
-from training.config import FitConfig
-from training.epochs import Epoch
-from training.parquet import ParquetDataModule
-from training.shards import Manifest
-from training.trainer import Fit
 
 pytestmark = [
     pytest.mark.gpu,
@@ -85,7 +85,7 @@ def build_model(params):
 def test_the_micro_batch_that_fits_on_the_gpu_is_found(tmp_path: Path) -> None:
     (tmp_path / "hungry.py").write_text(HUNGRY)
     flags = ("--find-batch-size", "--batch-size", "64", "--max-epochs", "1", "--steps-per-epoch", "2")
-    command = [sys.executable, "-m", "training.fit", "hungry", *flags]
+    command = [sys.executable, "-m", "sweeps.fit", "hungry", *flags]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

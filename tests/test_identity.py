@@ -93,12 +93,12 @@ def test_the_code_is_what_trains_proposes_and_prunes(package: Path) -> None:
     assert own == {*USED, "__init__.py"}, "what it uses of its package, and no other"
     others = {name for name in code if not name.startswith(package.name)}
     assert {
-        "training/trainer.py",
-        "training/strategy.py",
+        "sweeps/training/fit_loop.py",
+        "sweeps/training/distributed/strategy.py",
         "sweeps/searchers/tpe.py",
         "sweeps/schedulers/asha.py",
     } <= others
-    assert "training/fit.py" not in others, "no sweep runs it"
+    assert "sweeps/fit.py" not in others, "no sweep runs it"
     assert not [name for name in others if "numpy" in name or "optuna" in name], "these have versions"
 
 

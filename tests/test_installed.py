@@ -38,7 +38,7 @@ def run(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 def test_a_wheel_holds_all_that_the_checkout_does(installed: Path) -> None:
-    for package in ("sweeps", "training", "trainables", "search_spaces"):
+    for package in ("sweeps", "trainables", "search_spaces"):
         ours = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")}
         assert ours == {path.relative_to(installed) for path in (installed / package).rglob("*.py")}
 
@@ -54,7 +54,7 @@ def test_a_project_is_swept_where_it_lies(installed: Path, home: Path) -> None:
     assert [trial.status for trial in record.trials] == ["finished"] * 3
     code = record.about["identity"]["code"]
     assert {"my_project/model.py", "my_layers.py", "my_tools/tool.py", "my_project/_drawing.py"} <= set(code)
-    assert {"training/trainer.py", "training/config.py"} <= set(code)
+    assert {"sweeps/training/fit_loop.py", "sweeps/training/config.py"} <= set(code)
     assert not [name for name in code if name.startswith(("lightning", "torch", "ray", "unrelated"))]
 
 

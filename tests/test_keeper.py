@@ -20,9 +20,9 @@ from sweeps.keeper import EndsAt, RecordKeeper
 from sweeps.record import Record
 from sweeps.stopping import End
 from sweeps.storage import DISK_IS_FULL, Folder
+from sweeps.training import checkpoint_store
 from sweeps.trial import SAVE_FAULT
 from tests.conftest import propose
-from training import checkpoints
 
 END = 3
 
@@ -59,7 +59,7 @@ class Keeping:
             self.keeper.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
-            checkpoints.write(checkpoints.folder_of(self.folder, number), END, save)
+            checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
         if asked and fault:
             found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
             trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVE_FAULT: found})
@@ -144,7 +144,7 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     keeping = Keeping(tmp_path, ends_at=lambda *_: True)
     number = propose(keeping.record, {"lr": 0.1}).number
     keeping.record.report(number, 1, 0.5, {}, 1.0)
-    checkpoints.write(checkpoints.folder_of(tmp_path, number), 1, weights)
+    checkpoint_store.write(checkpoint_store.folder_of(tmp_path, number), 1, weights)
     paused: Any = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
     monkeypatch.setattr(os, "fsync", refuse)
     keeping.keeper.on_trial_complete(1, [], paused)

@@ -17,11 +17,14 @@ import psutil
 import pytest
 import torch
 
+from sweeps import ladder as sweeps_ladder
 from sweeps.common.errors import CannotPrepare, UserError
-from training import ladder, ladder_rungs, ladder_table, preparation, speed
-from training.ladder import Result
-from training.ladder_rungs import RUNGS, Place
-from training.speed import Setup, Speed
+from sweeps.training.data import build
+from sweeps.training.ladder import measure as ladder_measure
+from sweeps.training.ladder import report, rungs
+from sweeps.training.ladder.ladder import Result
+from sweeps.training.ladder.measure import Setup, Speed
+from sweeps.training.ladder.rungs import RUNGS, Place
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_knob=True)
@@ -30,16 +33,16 @@ PLAIN = Place(gpus=0, cores=1, batch_rows=64, has_raw=False, has_prepared=False,
 
 def set_up(name: str, where: Place, before: Setup | None = None) -> Setup | str:
     rung = next(rung for rung in RUNGS if rung.name == name)
-    return rung.set_up(before or ladder_rungs.first(where), where)
+    return rung.set_up(before or rungs.first(where), where)
 
 
 def test_each_rung_adds_one_thing_to_the_one_before() -> None:
-    setup = ladder_rungs.first(CPU)
+    setup = rungs.first(CPU)
     said = []
     for rung in RUNGS:
         changed = rung.set_up(setup, CPU)
         assert isinstance(changed, Setup), rung.name
-        said.append(ladder_rungs.in_words(setup, changed))
+        said.append(rungs.in_words(setup, changed))
         setup = changed
     assert said == [
         "raw data",
@@ -108,8 +111,8 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             return fake(90.0), ""
         return fake(100.0 if setup.batch_rows is None else 150.0), ""
 
-    monkeypatch.setattr(speed, "measure", measure)
-    monkeypatch.setattr(speed, "busy_cores", lambda: 0.1)
+    monkeypatch.setattr(ladder_measure, "measure", measure)
+    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: 0.1)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return asked
 
@@ -117,7 +120,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
     speeds: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"larger batch +150 .* 1\.50x .* batch rows 256", printed)
     assert re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed) or "one core" in printed
@@ -142,8 +145,8 @@ def test_that_other_programs_are_busy_is_said_and_kept(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(speed, "busy_cores", lambda: busy_cores)
-    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: busy_cores)
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     said = "other programs keep 1.3 of 4 cores busy: these figures are not the PC's alone"
     printed = capsys.readouterr().out
     assert (f"\nNotice     {said}\n\nrung " in printed) is is_said
@@ -173,7 +176,7 @@ RAW = Setup(is_raw=True, loader_workers=0)
     ],
 )
 def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: str) -> None:
-    assert ladder_table.number(value, digits) == said
+    assert report.number(value, digits) == said
 
 
 def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
@@ -181,8 +184,8 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     slow = Result("as given", fake(0.5, 0.002), 1.0, "", True, RAW)
     parquet = Result("prepared Parquet", fake(900.0, 45678.0), 90.0, "", True, Setup())
     results = [slow, parquet, fast]
-    ladder_table.write(tmp_path, "toy", {}, results, 0.0)
-    axes = ladder_table.chart("toy", results).axes[0]
+    report.write(tmp_path, "toy", {}, results, 0.0)
+    axes = report.chart("toy", results).axes[0]
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     bars = [text.get_text() for text in axes.texts]
     assert bars[2] == " 17,580/s, 1,758.32x"
@@ -190,7 +193,7 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     left = (tmp_path / "ladder.md").read_text()
     assert "| 17,580 |" in left
     assert "| 1,758.32x |" in left
-    screen = [ladder_table.line(fast), ladder_table.summary(results)]
+    screen = [report.line(fast), report.summary(results)]
     assert screen[0].split()[2] == "17,580"
     for text in (*screen, *ticks, *bars, left):
         assert not re.search(r"\de[+-]?\d|mathdefault", text), text
@@ -217,7 +220,7 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
         rung("more loader workers", fake(40, 80.0), more, is_kept=is_kept),
         rung("prepared Parquet", fake(90, 5000.0), prepared),
     ]
-    assert f"Data alone {said}, and nothing else running" in ladder_table.summary(results)
+    assert f"Data alone {said}, and nothing else running" in report.summary(results)
 
 
 @pytest.mark.parametrize(
@@ -251,23 +254,23 @@ def test_what_holds_it_back_is_said_with_its_figures(
         rung("larger batch", fake(100, data_wait_pct=wait_pct, gpu_util_pct=gpu_pct), RAW),
         rung("compile", fake(50, data_wait_pct=0.0), RAW, is_kept=False),
     ]
-    assert said in ladder_table.summary(results)
+    assert said in report.summary(results)
 
 
 def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
     only = rung("as given", fake(10, cores_busy_pct=7.0), RAW)
-    assert "Now compute-bound: the step waits 5 % of the time" in ladder_table.summary([only])
-    assert "GPU is busy" not in ladder_table.summary([only])
+    assert "Now compute-bound: the step waits 5 % of the time" in report.summary([only])
+    assert "GPU is busy" not in report.summary([only])
 
 
 def test_how_busy_it_was_is_told_of_the_gpu_where_that_is_known() -> None:
     found = [fake(10, cores_busy_pct=7.0), fake(10, gpu_util_pct=0.0, cores_busy_pct=7.0)]
-    assert [ladder_table.cells(rung("as given", speed, RAW))[4] for speed in found] == ["7 %", "0 %"]
+    assert [report.cells(rung("as given", speed, RAW))[4] for speed in found] == ["7 %", "0 %"]
 
 
 def test_what_the_articles_tell_of_shuffling_is_said_too() -> None:
-    assert "shuffling brought that to 95 %" in ladder_table.summary([rung("as given", fake(10), RAW)])
+    assert "shuffling brought that to 95 %" in report.summary([rung("as given", fake(10), RAW)])
 
 
 BROKEN = """
@@ -284,13 +287,22 @@ def test_a_first_rung_that_fails_ends_it(
     (tmp_path / "broken_net.py").write_text(BROKEN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the process that measures
-    assert ladder.main(["broken_net", "--results-dir", str(tmp_path)]) == 1
+    assert sweeps_ladder.main(["broken_net", "--results-dir", str(tmp_path)]) == 1
     assert "failed: ValueError: no such net" in capsys.readouterr().out
 
 
 def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "training.ladder", "digits_mlp", "--seconds", "60", "--name", "it"]
+    command = [
+        sys.executable,
+        "-m",
+        "sweeps.ladder",
+        "digits_mlp",
+        "--seconds",
+        "60",
+        "--name",
+        "it",
+    ]
     ended = psutil.Popen(
         [*command, "--results-dir", str(tmp_path)],
         cwd=ROOT,
@@ -302,7 +314,7 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
 
     def is_measuring(process: psutil.Process) -> bool:
         loaded = process.memory_info().rss > 100 * 10**6  # it has torch
-        return loaded and "training.speed" in process.cmdline()
+        return loaded and "sweeps.training.ladder.measure" in process.cmdline()
 
     measuring: list[psutil.Process] = []
     while not measuring:
@@ -334,7 +346,7 @@ def test_data_that_does_not_say_its_batch_is_a_mistake_in_one_line(
 ) -> None:
     (tmp_path / "no_batch.py").write_text(NO_BATCH_SIZE)
     monkeypatch.chdir(tmp_path)
-    assert ladder.main(["no_batch", "--results-dir", str(tmp_path / "results")]) == 2
+    assert sweeps_ladder.main(["no_batch", "--results-dir", str(tmp_path / "results")]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1
     assert errors[0].startswith("error: LightningDataModule has no attribute batch_size")
@@ -343,7 +355,7 @@ def test_data_that_does_not_say_its_batch_is_a_mistake_in_one_line(
 
 def test_raw_data_that_is_missing_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--data-dir", str(tmp_path), "--results-dir", str(tmp_path / "results"))
-    assert ladder.main(["fashion_cnn", *where]) == 2
+    assert sweeps_ladder.main(["fashion_cnn", *where]) == 2
     assert capsys.readouterr().err.startswith(f"error: Fashion-MNIST is not in {tmp_path} (--data-dir or ")
     assert not (tmp_path / "results").exists()
 
@@ -351,13 +363,13 @@ def test_raw_data_that_is_missing_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
 def test_a_place_that_can_not_be_made_is_known_before_anything_is_prepared(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--results-dir \S+/file: \S+/file is no folder that can be written"):
-        ladder.parse(["digits_mlp", "--results-dir", str(tmp_path / "file")])
+        sweeps_ladder.parse(["digits_mlp", "--results-dir", str(tmp_path / "file")])
 
 
 def test_a_place_that_can_not_be_made_after_all_is_a_mistake(
     speeds: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ladder.main(["digits_mlp", "--results-dir", "/proc/nowhere", "--name", "it"]) == 2
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", "/proc/nowhere", "--name", "it"]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
@@ -368,8 +380,8 @@ def test_a_preparation_that_fails_comes_once_below_the_head(
         print("Preparing")
         raise CannotPrepare("the disk is full")
 
-    monkeypatch.setattr(preparation, "of_trial", of_trial)
-    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path)]) == 1
+    monkeypatch.setattr(build, "of_trial", of_trial)
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert re.fullmatch(r"Ladder of digits_mlp, .*\nPreparing\n", captured.out)
     assert captured.err == "error: the disk is full\n"
@@ -379,8 +391,8 @@ def test_what_is_prepared_is_asked_for_once(
     speeds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(preparation, "of_trial", lambda name, *_: asked.append(name))
-    assert ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    monkeypatch.setattr(build, "of_trial", lambda name, *_: asked.append(name))
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     assert asked == ["digits_mlp"]
 
 
@@ -396,4 +408,4 @@ def test_what_is_prepared_is_asked_for_once(
 )
 def test_a_mistake_is_answered(arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
-        ladder.parse(arguments)
+        sweeps_ladder.parse(arguments)

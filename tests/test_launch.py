@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
-from training import launch, single
-from training.launch import Launch
+from sweeps.training import run_settings
+from sweeps.training.distributed import launch
+from sweeps.training.distributed.launch import Launch
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6", "RANK": "3"}
@@ -61,30 +62,30 @@ def under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_workers_are_as_many_as_were_started(under_torchrun: None, tmp_path: Path) -> None:
-    run = single.parse(["digits_mlp", "--results-dir", str(tmp_path)])[0]
+    run = run_settings.parse(["digits_mlp", "--results-dir", str(tmp_path)])[0]
     assert (run.devices, run.num_nodes) == (2, 3)
 
 
 def test_another_number_is_refused(under_torchrun: None) -> None:
     with pytest.raises(UserError, match="--devices 4: torchrun has started 2; leave it out"):
-        single.parse(["digits_mlp", "--devices", "4"])
+        run_settings.parse(["digits_mlp", "--devices", "4"])
 
 
 def test_tries_are_refused_where_others_start_the_workers(under_torchrun: None) -> None:
     with pytest.raises(UserError, match="--find-batch-size: its tries are runs of their own, which torchrun"):
-        single.parse(["digits_mlp", "--find-batch-size"])
+        run_settings.parse(["digits_mlp", "--find-batch-size"])
 
 
 def test_several_pcs_want_somebody_who_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     with pytest.raises(UserError, match="--num-nodes 2: start the run on each PC by torchrun or Slurm"):
-        single.parse(["digits_mlp", "--num-nodes", "2"])
+        run_settings.parse(["digits_mlp", "--num-nodes", "2"])
 
 
 def test_two_processes_of_torchrun_train_together(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     flags = ("--max-epochs", "2", "--strategy", "ddp", "--threads", "1", "--name", "it")
-    command = [*torchrun, "-m", "training.fit", "digits_mlp", *flags]
+    command = [*torchrun, "-m", "sweeps.fit", "digits_mlp", *flags]
     done = _run(command, tmp_path, {})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("Best       val_acc") == 1  # one of them speaks
@@ -97,7 +98,7 @@ def test_two_tasks_as_slurm_starts_them_train_together(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     flags = ("--max-epochs", "2", "--strategy", "ddp", "--threads", "1", "--name", "it")
-    command = [sys.executable, "-m", "training.fit", "digits_mlp", *flags]
+    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", *flags]
     tasks = []
     for rank in range(2):
         # What srun sets for 2 tasks on a node; https://slurm.schedmd.com/srun.html

@@ -14,11 +14,11 @@ import ray
 from sweeps import scratch
 from sweeps.members import Member, Said
 from sweeps.storage import Folder
+from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
+from sweeps.training.distributed.cluster_environment import Gang
 from sweeps.trial import Job
 from tests.conftest import fill_up
-from training import checkpoints
-from training.config import FitConfig
-from training.gang import Gang
 
 CONFIG: dict[str, Any] = {"trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
 
@@ -56,15 +56,15 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(job: Job, tmp_
     for name, each in content.items():
         (whole / name).parent.mkdir(parents=True, exist_ok=True)
         (whole / name).write_bytes(each)
-    checkpoints.seal(whole)
-    manifest = (whole / checkpoints.MANIFEST).read_text()
+    checkpoint_store.seal(whole)
+    manifest = (whole / checkpoint_store.MANIFEST).read_text()
     assert not answer(member.lacks(whole, manifest)), "it is seen from here"
     assert answer(member.lacks(folder, manifest))
     for file in (path for path in whole.rglob("*") if path.is_file()):
         half = file.stat().st_size // 2
         for part in (file.read_bytes()[:half], file.read_bytes()[half:]):
             answer(member.take(folder, str(file.relative_to(whole)), part))
-    assert checkpoints.fault(folder) is None
+    assert checkpoint_store.fault(folder) is None
     again = Gang.opened("127.0.0.1", 1)
     answer(member.begin(CONFIG, again.seat, folder))
     answer(member.train())
@@ -82,11 +82,11 @@ def test_one_of_two_workers_of_a_pc_takes_a_checkpoint_and_both_have_it(job: Job
     sent = tmp_path / "sent"
     sent.mkdir()
     (sent / "weights.pt").write_bytes(b"weights")
-    checkpoints.seal(sent)
-    manifest = (sent / checkpoints.MANIFEST).read_text()
+    checkpoint_store.seal(sent)
+    manifest = (sent / checkpoint_store.MANIFEST).read_text()
     assert [answer(member.lacks(folder, manifest)) for member in (one, other)] == [True, False]
     another = scratch.new_folder()
-    for file in (sent / "weights.pt", sent / checkpoints.MANIFEST):
+    for file in (sent / "weights.pt", sent / checkpoint_store.MANIFEST):
         answer(one.take(folder, file.name, file.read_bytes()))
     assert [answer(member.has(folder, manifest)) for member in (one, other)] == [None, None]
     (folder / "weights.pt").write_bytes(b"weighed")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain
-from training import memory
-from training.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
+from sweeps.training.profiling import memory
+from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -99,7 +99,7 @@ def build_model(params):
 
 def test_a_model_that_leaks_is_named_on_the_screen(tmp_path: Path) -> None:
     (tmp_path / "leaky.py").write_text(LEAKY)
-    command = [sys.executable, "-m", "training.fit", "leaky", "--max-epochs", "9"]
+    command = [sys.executable, "-m", "sweeps.fit", "leaky", "--max-epochs", "9"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -123,7 +123,7 @@ def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.fit", "digits_mlp", "--memory-snapshot"]
+    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--memory-snapshot"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
@@ -155,9 +155,9 @@ def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
 def test_the_gpus_allocator_has_heard_of_it() -> None:
     code = """
 import torch
-from training import trainer
+from sweeps.training import fit_loop as trainer
 from trainables import digits_mlp
-from training.config import FitConfig
+from sweeps.training.config import FitConfig
 config = FitConfig(max_epochs=1, metric="val_acc", mode="max")
 trainer.Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True)
 assert torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]

@@ -12,9 +12,9 @@ import yaml
 
 from sweeps import results
 from sweeps.record import Record
+from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import Command
 from tests.killing import Murderer
-from training.costs import COSTS
 
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
 TOYS = (

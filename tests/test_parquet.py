@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.common.errors import CannotTrain
-from training import pages, shards
-from training.config import FitConfig
-from training.epochs import Epoch
-from training.order import Batches, Slice
-from training.parquet import Columns, ParquetDataModule, PreparedRows
-from training.shards import Column, Manifest, NotPrepared
-from training.trainer import Fit
+from sweeps.training.config import FitConfig
+from sweeps.training.data import shards
+from sweeps.training.data.datamodule import Columns, ParquetDataModule, PreparedRows
+from sweeps.training.data.sampler import Batches, Slice
+from sweeps.training.data.shards import Column, Manifest, NotPrepared
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
 
 COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
 
@@ -443,7 +443,7 @@ def test_a_shard_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> 
     path = tmp_path / "train-00000.parquet"
     expected = (  # one line, whatever Arrow says
         rf"^{path}: not a shard that can be read \([^\n]+\S\)\. To mend it: rm {path}, and prepare the data "
-        r"again \(python -m training\.prepare NAME\)$"
+        r"again \(python -m sweeps\.prepare NAME\)$"
     )
     with pytest.raises(NotPrepared, match=expected):
         ParquetDataModule(tmp_path, 2).train_dataloader()
@@ -532,7 +532,7 @@ def test_the_values_of_a_row_group_lie_beside_one_another_whatever_their_size(tm
     shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns, group_rows=5)
     content = np.fromfile(tmp_path / "a.parquet", np.uint8)
     metadata = pq.ParquetFile(tmp_path / "a.parquet").metadata
-    read = [pages.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
+    read = [shards.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
     assert [len(values) for values in read] == [5, 4]
     assert np.array_equal(np.concatenate(read).reshape(images.shape), images)
 

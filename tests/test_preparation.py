@@ -18,12 +18,12 @@ import ray
 
 from sweeps.common import plugins
 from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.training.data import build, dataset, ray_pipeline, staging
+from sweeps.training.data.datamodule import ParquetDataModule
+from sweeps.training.data.dataset import DataSet
+from sweeps.training.data.shards import Manifest, NotPrepared
 from tests.clips import FILES, RAW, Clips
 from tests.conftest import ROOT, fill_up
-from training import parts, pipeline, preparation, prepared
-from training.parquet import ParquetDataModule
-from training.prepared import DataSet
-from training.shards import Manifest, NotPrepared
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def clips(home: Path, monkeypatch: pytest.MonkeyPatch) -> Clips:
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return prepared.look(clips.model, plugins.load(clips.model), params)
+    return dataset.look(clips.model, plugins.load(clips.model), params)
 
 
 def rows_in(folder: Path, split: str = "train") -> list[int]:
@@ -77,7 +77,7 @@ def test_every_row_of_every_file_is_there_once_in_its_split(
 ) -> None:
     data_set = look(clips)
     assert not data_set.is_there()
-    folder = preparation.ensure(data_set)
+    folder = build.ensure(data_set)
     train = rows_in(folder)
     assert sorted(train) == list(range(120))
     assert train != sorted(train)
@@ -98,30 +98,30 @@ def test_every_row_of_every_file_is_there_once_in_its_split(
 
 
 def test_what_did_not_change_is_not_prepared_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = preparation.ensure(look(clips))
+    folder = build.ensure(look(clips))
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     for path in clips.raw.rglob("*.json"):
         os.utime(path, (1, 1))  # touched: another time, the same content
     clips.forget_calls()
     capsys.readouterr()
-    assert preparation.ensure(look(clips), has_to_say=True) == folder
+    assert build.ensure(look(clips), has_to_say=True) == folder
     assert clips.calls() == []
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     assert capsys.readouterr().out.startswith("prepared already: ")
 
 
 def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
-    folder = preparation.ensure(look(clips))
+    folder = build.ensure(look(clips))
     changed = clips.raw / "train" / "c0.json"
     changed.write_text(json.dumps({**json.loads(changed.read_text()), "first": 1000}))
-    other = preparation.ensure(look(clips))
+    other = build.ensure(look(clips))
     assert other != folder
     assert sorted(rows_in(other)) == [*range(20, 120), *range(1000, 1020)]
     assert sorted(rows_in(folder)) == list(range(120))
 
 
 def test_a_swept_knob_has_data_of_its_own(clips: Clips) -> None:
-    folders = [preparation.ensure(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
+    folders = [build.ensure(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
     assert [Manifest.read(folder).columns["pixels"].shape for folder in folders] == [(4,), (3,)]
     assert rows_in(folders[0]) == rows_in(folders[1]), "the same seed, the same order"
 
@@ -137,7 +137,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     clips.add("other", fault="other")
     clips.add("empty", rows=0)
     clips.add("rowless", fault="rowless")
-    folder = preparation.ensure(look(clips), max_bad_pct=50)
+    folder = build.ensure(look(clips), max_bad_pct=50)
     assert sorted(rows_in(folder)) == list(range(120))
     skipped = {Path(s["file"]).stem: s["reason"] for s in Manifest.read(folder).about["skipped"]}
     line = RAW.splitlines().index('            raise ValueError("no key frame\\nfound")') + 1
@@ -161,7 +161,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
 
 def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -> None:
     clips.add("once", rows=40, fault="killed once")
-    folder = preparation.ensure(look(clips), max_bad_pct=0)
+    folder = build.ensure(look(clips), max_bad_pct=0)
     assert clips.calls().count("once") == 2
     assert sorted(rows_in(folder)) == [*range(120), *range(160, 200)]
 
@@ -170,18 +170,18 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (
         r"(?s)\d raw files? of 10 can't be prepared, and --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
-        r".*\nTo leave out more of them \(N percent\): \S+ -m training\.prepare "
+        r".*\nTo leave out more of them \(N percent\): \S+ -m sweeps\.prepare "
         rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
         r"--max-bad-pct N$"
     )
     with pytest.raises(CannotPrepare, match=expected):
-        preparation.ensure(look(clips), max_bad_pct=5)
+        build.ensure(look(clips), max_bad_pct=5)
     kept = len(parts_of(clips))
     assert not look(clips).is_there()
     for path in bad:
         path.unlink()
     clips.forget_calls()
-    assert sorted(rows_in(preparation.ensure(look(clips)))) == list(range(120))
+    assert sorted(rows_in(build.ensure(look(clips)))) == list(range(120))
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
@@ -189,7 +189,7 @@ def test_a_knob_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Cl
     clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
     expected = f"error: {clips.model}: prepare reads the knob pixels: add it to PREPARE_KNOBS\n"
     assert expected in clips.run(status=2)
-    assert expected in clips.run("--pixels", "64", module="training.fit", status=2)
+    assert expected in clips.run("--pixels", "64", module="sweeps.fit", status=2)
     assert not parts_of(clips)
     assert not list(clips.prepared.glob("*/manifest.json"))
 
@@ -200,17 +200,17 @@ def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
     for number in range(28):
         clips.add(f"slow{number}", seconds=0.3)
     with pytest.raises(CannotPrepare, match=r"4 raw files of 40 can't .* allows 3\."):
-        preparation.ensure(look(clips), max_bad_pct=8)
+        build.ensure(look(clips), max_bad_pct=8)
     assert len(clips.calls()) < 40
 
 
 def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "DIED", 1)
+    monkeypatch.setattr(ray_pipeline, "DIED", 1)
     for number in range(3):
         clips.add(f"bad{number}", fault="dies")
     expected = "the processes of more than 1 raw files died, .* code of prepare crash, .* Ray says: "
     with pytest.raises(CannotPrepare, match=expected):
-        preparation.ensure(look(clips))
+        build.ensure(look(clips))
 
 
 def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
@@ -218,7 +218,7 @@ def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
     with pytest.raises(
         CannotPrepare, match=r"no raw file of split val can be prepared.\n  .*v0.json: ValueError"
     ):
-        preparation.ensure(look(clips), max_bad_pct=20)
+        build.ensure(look(clips), max_bad_pct=20)
 
 
 def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
@@ -232,23 +232,23 @@ def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
     with pytest.raises(
         CannotPrepare, match=f"{small_disk}: the disk is full. What is prepared is kept in model-"
     ):
-        preparation.ensure(data_set)
+        build.ensure(data_set)
     assert not data_set.is_there()
     assert 0 < len(list(data_set.parts_folder.iterdir())) < 12
     others.unlink()
     # 1.6 MB of parts, and as much of shards: they do not fit together, and are not called whole.
     with pytest.raises(CannotPrepare, match="the disk is full"):
-        preparation.ensure(data_set)
+        build.ensure(data_set)
     assert not data_set.folder.exists()
     assert len(list(data_set.parts_folder.glob("*.arrow"))) == 12
 
 
 def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = preparation.ensure(look(clips))
+    folder = build.ensure(look(clips))
     (folder / "train-00000.parquet").unlink()
     with pytest.raises(NotPrepared, match=r"train-00000\.parquet is missing"):
         ParquetDataModule(folder, 8)
-    assert preparation.ensure(look(clips)) == folder
+    assert build.ensure(look(clips)) == folder
     assert sorted(rows_in(folder)) == list(range(120))
     assert "train-00000.parquet is missing. It is prepared again." in capsys.readouterr().out
 
@@ -271,7 +271,7 @@ def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
     item, other = data_set.items[:2]
 
     def messages(*_: object) -> Iterator[dict[str, Any]]:
-        (payload, rows), *_rest = parts.encoded([{"row": np.arange(3)}])
+        (payload, rows), *_rest = staging.encoded([{"row": np.arange(3)}])
         block = {"rows": rows, "is_last": False, "error": "", "mistake": "", "payload": payload}
         for number in numbers[:-1]:
             yield {**block, "part": item.part, "number": number}
@@ -279,11 +279,11 @@ def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
         yield {**block, "part": other.part, "number": 0}
         yield {**block, "part": other.part, "number": 1, "is_last": True}
 
-    monkeypatch.setattr(pipeline, "_messages", messages)
-    found = list(pipeline.run(data_set, [item, other], allowed=2))
+    monkeypatch.setattr(ray_pipeline, "_messages", messages)
+    found = list(ray_pipeline.run(data_set, [item, other], allowed=2))
     assert found == ([(item, reason)] if reason else [])
     assert data_set.part(item).exists() == (not reason)
-    assert parts.rows_of(data_set.part(other)) == 3
+    assert staging.rows_of(data_set.part(other)) == 3
     assert len(list(data_set.parts_folder.iterdir())) == 2 - bool(reason)
 
 
@@ -295,19 +295,19 @@ def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Manifest, "write", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            preparation.ensure(both)
+            build.ensure(both)
     begun = both.part(both.items[0]).with_name(".killed.arrow.part")
     begun.touch()
     kept = [both.part(item) for item in both.items if item.split == "train"]
     away = clips.raw.rename(clips.raw.with_name("away"))
     clips.add("v1", split="train")
-    preparation.ensure(look(clips))
+    build.ensure(look(clips))
     assert all(part.exists() for part in kept)
     assert not begun.exists()
     clips.raw.rename(clips.raw.with_name("gone"))
     away.rename(clips.raw)
     clips.forget_calls()
-    assert preparation.ensure(look(clips)) == both.folder
+    assert build.ensure(look(clips)) == both.folder
     assert clips.calls() == []
     assert not both.parts_folder.exists()
 
@@ -329,7 +329,7 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
     clips.forget_calls()
     data_set = look(clips)
     clips.add("new")  # raw files may come meanwhile
-    folder = preparation.ensure(look(clips))
+    folder = build.ensure(look(clips))
     done = {Path(item.name).stem for item in data_set.items if item.part in kept}
     assert sorted(clips.calls()) == sorted({*(f"c{n}" for n in range(6)), "t0", "v0", "new"} - done)
     assert sorted(rows_in(folder)) == [*range(120), *range(160, 180)]
@@ -337,7 +337,7 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
 
 KILLED_BEFORE_THE_MANIFEST = """
 import os, signal, sys
-from training import prepare, shards
+from sweeps import prepare, shards
 shards.Manifest.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 prepare.main(sys.argv[1:])
 """
@@ -348,7 +348,7 @@ def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "write", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            preparation.ensure(data_set)
+            build.ensure(data_set)
     assert len(parts_of(clips)) == 8
     killed = clips.python("-c", KILLED_BEFORE_THE_MANIFEST, clips.model)
     assert killed.wait(timeout=60) == -signal.SIGKILL, killed.communicate()
@@ -357,7 +357,7 @@ def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch
     with pytest.raises(NotPrepared, match=r"manifest\.json is missing"):
         ParquetDataModule(data_set.folder, 8)
     clips.forget_calls()
-    assert sorted(rows_in(preparation.ensure(data_set))) == list(range(120))
+    assert sorted(rows_in(build.ensure(data_set))) == list(range(120))
     assert clips.calls() == []
 
 
@@ -367,11 +367,11 @@ def _interrupt(*_: object) -> None:
 
 def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
     data_set = look(clips)
-    with preparation.alone(data_set):
+    with build.alone(data_set):
         second = clips.begin()
         assert second.stdout is not None
         assert second.stdout.readline() == "Another process prepares model: waiting for it ...\n"
-        preparation._prepare(data_set, 10, None)
+        build._prepare(data_set, 10, None)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0
     assert said.startswith("prepared already: ")
@@ -392,7 +392,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     begun.send_signal(signal.SIGINT)
     said, _ = begun.communicate(timeout=60)
     assert begun.returncode == 130, said
-    assert f"-m training.prepare {clips.model} --pixels 3" in said
+    assert f"-m sweeps.prepare {clips.model} --pixels 3" in said
     assert "Traceback" not in said
     assert parts_of(clips)
     assert "of them before" in clips.run("--pixels", "3")
@@ -400,7 +400,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
 
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
     assert "is not there: it is still to be prepared" in clips.run("--check", status=1)
-    folder = preparation.ensure(look(clips))
+    folder = build.ensure(look(clips))
     assert clips.run("--check").startswith("whole: ")
     path = folder / "train-00000.parquet"
     content = bytearray(path.read_bytes())
@@ -417,7 +417,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     said = clips.run("--check", status=1)
     assert f"error: {path} is missing\n" in said
     assert said.splitlines()[-1].endswith(
-        f"-m training.prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
+        f"-m sweeps.prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
         f"--prepared-dir {clips.prepared.relative_to(clips.home)}"
     )
 
@@ -441,7 +441,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
 def test_a_mistake_is_answered(
     arguments: tuple[str, ...], expected: str, clips: Clips, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training import prepare
+    from sweeps import prepare
 
     if "--address" in arguments:
         said = clips.run(*arguments, status=2)
@@ -452,7 +452,7 @@ def test_a_mistake_is_answered(
 
 
 def test_a_winners_knobs_may_be_given_as_a_file(clips: Clips, tmp_path: Path) -> None:
-    from training import prepare
+    from sweeps import prepare
 
     (tmp_path / "params.yaml").write_text("params:\n  lr: 0.5\n  pixels: 3\n")
     asked = prepare.parse([clips.model, "--params", str(tmp_path / "params.yaml")])
@@ -466,7 +466,7 @@ def test_a_winners_knobs_may_be_given_as_a_file(clips: Clips, tmp_path: Path) ->
 def test_a_single_run_prepares_by_itself_and_every_epoch_has_its_own_order(
     clips: Clips, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from training import fit
+    from sweeps import fit
 
     step = "        def training_step(self, batch, index):\n"
     note = f"            note = open({str(tmp_path / 'read')!r}, 'a')\n"
@@ -491,7 +491,7 @@ def test_a_single_run_prepares_by_itself_and_every_epoch_has_its_own_order(
 def test_data_that_lacks_what_training_needs_is_answered(
     clips: Clips, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from training import fit
+    from sweeps import fit
 
     (clips.raw / "val" / "v0.json").unlink()
     (clips.raw / "val").rmdir()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from sweeps.common.errors import CannotTrain, UserError
+from sweeps.training.data import dataset
+from sweeps.training.data.dataset import DataSet, Declared, UndeclaredKnob
 from tests.clips import Clips
-from training import prepared
-from training.prepared import DataSet, Declared, UndeclaredKnob
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return prepared.look("mine", importlib.import_module(clips.model), params)
+    return dataset.look("mine", importlib.import_module(clips.model), params)
 
 
 def test_the_same_is_called_the_same(clips: Clips) -> None:
@@ -85,10 +85,10 @@ def test_raw_files_change_the_key_and_keep_the_recipe(clips: Clips) -> None:
 def test_its_place_is_the_users_cache_or_what_is_said(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SWEEPS_PREPARED_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert prepared.root() == Path("/somewhere/sweeps/prepared")
+    assert dataset.root() == Path("/somewhere/sweeps/prepared")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
-    assert prepared.root() == Path("/home/me/.cache/sweeps/prepared")
+    assert dataset.root() == Path("/home/me/.cache/sweeps/prepared")
 
 
 def test_it_says_what_it_is_made_of(clips: Clips) -> None:
@@ -136,7 +136,7 @@ def test_raw_items_that_read_another_knob_are_told(clips: Clips) -> None:
 def test_without_a_folder_there_is_nothing_to_train_on(clips: Clips) -> None:
     module: Any = importlib.import_module(clips.model)
     with pytest.raises(CannotTrain, match="reads prepared data, and no folder of it was given"):
-        prepared.build_data(module, module.Params(), None)
+        dataset.build_data(module, module.Params(), None)
 
 
 def test_a_changed_raw_file_is_seen_by_its_content(clips: Clips) -> None:

@@ -11,12 +11,12 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from sweeps.training.config import FitConfig
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.step_profiler import LOOK_EVERY_S, GpuUtil, Meter
+from sweeps.training.profiling.time_breakdown import COSTS, PARTS, mean_costs, verdict
 from trainables import digits_mlp
-from training.config import FitConfig
-from training.costs import COSTS, PARTS, mean_costs, verdict
-from training.epochs import Epoch
-from training.profile import LOOK_EVERY_S, GpuUtil, Meter
-from training.trainer import Fit
 
 WAIT_S = 0.02
 STEPS = 19

@@ -15,8 +15,8 @@ import pytest
 from sweeps.common import checksum_cache
 from sweeps.common.checksum_cache import Facts
 from sweeps.common.errors import UserError
-from training import raw
-from training.raw import Item
+from sweeps.training.data import raw_files
+from sweeps.training.data.raw_files import Item
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, **splits: list[str]) -> list[Item]:
-    return raw.find(
+    return raw_files.find(
         "mine", lambda _: {split: [folder / f for f in files] for split, files in splits.items()}, None
     )
 
@@ -70,16 +70,16 @@ def test_a_folder_that_moves_with_its_name_changes_no_name(folder: Path) -> None
 
 def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path, tmp_path: Path) -> None:
     memory = tmp_path / "cache" / "checksums.json"
-    items = raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+    items = raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
     assert [item.sha256 for item in items] == [
         hashlib.sha256(t.encode()).hexdigest() for t in ("real/a", "real/b")
     ]
     # The same size and time of change: it is not read again. (Whoever changes a file changes its time.)
     (folder / "real" / "a").write_text("REAL/A")
     os.utime(folder / "real" / "a", (1, 1))
-    assert raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory) == items
+    assert raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory) == items
     os.utime(folder / "real" / "a", (2, 2))
-    again = raw.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+    again = raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
     assert again[0].sha256 == hashlib.sha256(b"REAL/A").hexdigest()
     assert again[1] == items[1]
 
@@ -87,7 +87,7 @@ def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path, tmp_p
 def test_a_file_that_was_written_just_now_is_read_again(folder: Path, tmp_path: Path) -> None:
     """It may change once more without another time of change."""
     (folder / "real" / "a").write_text("1st")
-    raw.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    raw_files.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
     assert not (tmp_path / "checksums.json").exists()
 
 
@@ -107,7 +107,7 @@ def test_what_was_read_before_ctrl_c_is_remembered(
         patched.setattr(checksum_cache, "READERS", 1)
         patched.setattr(checksum_cache, "_hash", hashed)
         with pytest.raises(KeyboardInterrupt):
-            raw.with_checksums(items, memory)
+            raw_files.with_checksums(items, memory)
     assert set(json.loads(memory.read_text())) == {str(path) for path in read}
 
 
@@ -117,7 +117,7 @@ def test_what_was_read_is_written_down_now_and_then(
     remembered: list[int] = []
     monkeypatch.setattr(checksum_cache, "REMEMBER_S", -1)
     monkeypatch.setattr(checksum_cache, "remember", lambda _, facts: remembered.append(len(facts)))
-    raw.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
+    raw_files.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
     assert remembered == [1, 2, 3, 3]
 
 
@@ -125,23 +125,23 @@ def test_what_was_read_is_written_down_now_and_then(
 def test_a_file_that_vanishes_is_named(is_known: bool, folder: Path, tmp_path: Path) -> None:
     items, memory = found(folder, train=["real/a", "real/b"]), tmp_path / "checksums.json"
     if is_known:
-        raw.with_checksums(items, memory)
+        raw_files.with_checksums(items, memory)
     (folder / "real" / "b").unlink()
     with pytest.raises(UserError, match=r"real/b can't be read: No such file or directory"):
-        raw.with_checksums(items, memory)
+        raw_files.with_checksums(items, memory)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{]"])
 def test_a_memory_that_is_broken_is_forgotten(content: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "checksums.json").write_text(content)
-    items = raw.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    items = raw_files.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
     assert items[0].sha256 == hashlib.sha256(b"real/a").hexdigest()
 
 
 def test_a_part_is_of_split_name_and_content(folder: Path, tmp_path: Path) -> None:
     """The folder of a file may say what its rows are."""
     (folder / "fake" / "a").write_text("real/a")
-    items = raw.with_checksums(found(folder, train=["real/a", "fake/a"]), tmp_path / "checksums.json")
+    items = raw_files.with_checksums(found(folder, train=["real/a", "fake/a"]), tmp_path / "checksums.json")
     assert items[0].sha256 == items[1].sha256
     assert items[0].part != items[1].part
     assert items[0].part != dataclasses.replace(items[0], split="val").part
@@ -171,7 +171,7 @@ def test_a_list_that_is_none_is_refused(listed: Any, expected: str, folder: Path
         return {split: [folder / name for name in names] for split, names in listed.items()}
 
     with pytest.raises(UserError, match=expected):
-        raw.find("mine", raw_items, None)
+        raw_files.find("mine", raw_items, None)
 
 
 def test_the_ways_to_get_the_files_are_said() -> None:
@@ -179,4 +179,4 @@ def test_the_ways_to_get_the_files_are_said() -> None:
         raise FileNotFoundError("no clips here; ask your librarian")
 
     with pytest.raises(UserError, match=r"^no clips here; ask your librarian$"):
-        raw.find("mine", raw_items, None)
+        raw_files.find("mine", raw_items, None)

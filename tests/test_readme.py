@@ -15,14 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import clocks, comparison, environment, flags, folder, registry, report, results, resume
+from sweeps import clocks, comparison, environment, flags, folder, prepare, registry, report, results, resume
+from sweeps import ladder as sweeps_ladder
 from sweeps.config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import describe, make_plan
+from sweeps.training import run_settings
+from sweeps.training.data import dataset, staging
 from tests.searched import peak, searched
-from training import ladder, parts, prepare, prepared, single
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -38,10 +40,10 @@ FORMS: dict[str, tuple[Form, ...]] = {
 COMMANDS = re.findall(r"^\.venv/bin/python -m sweeps\.run ?(.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
-LADDERS = re.findall(r"^\.venv/bin/python -m training\.ladder (.*?)(?:\s+#.*)?$", README, flags=re.M)
-PREPARATIONS = re.findall(r"^\.venv/bin/python -m training\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
+LADDERS = re.findall(r"^\.venv/bin/python -m sweeps\.ladder (.*?)(?:\s+#.*)?$", README, flags=re.M)
+PREPARATIONS = re.findall(r"^\.venv/bin/python -m sweeps\.prepare (.*?)(?:\s+#.*)?$", README, flags=re.M)
 COMPARISONS = re.findall(r"^\.venv/bin/python -m sweeps\.results (.*?)(?:\s+#.*)?$", README, flags=re.M)
-FITS = re.findall(r"^\.venv/bin/python -m training\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
+FITS = re.findall(r"^\.venv/bin/python -m sweeps\.fit (.*?)(?:\s+#.*)?$", README, flags=re.M)
 
 
 REPORTS = re.findall(r"^\.venv/bin/python -m sweeps\.report (.*?)(?:\s+#.*)?$", README, flags=re.M)
@@ -161,9 +163,9 @@ def test_a_command_of_a_single_run_is_one(line: str, tmp_path: Path) -> None:
     arguments = shlex.split(line.replace("results/NAME/best", str(tmp_path)))
     if "--help" in arguments:
         with pytest.raises(SystemExit):
-            single.parse(arguments)
+            run_settings.parse(arguments)
     else:
-        run, _, resumes = single.parse([*arguments, "--results-dir", str(tmp_path)])
+        run, _, resumes = run_settings.parse([*arguments, "--results-dir", str(tmp_path)])
         assert not resumes
         assert run.params.get("lr", 0.02) in (0.02, 0.1)
 
@@ -202,7 +204,7 @@ def test_a_command_that_prepares_is_one(line: str, clips: Path, tmp_path: Path) 
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
     asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
     assert asked.knobs.get("pixels", 64) in (32, 64)
-    data_set = prepared.look(asked.trainable, asked.module, asked.knobs)
+    data_set = dataset.look(asked.trainable, asked.module, asked.knobs)
     assert [item.split for item in data_set.items] == ["train", "val", "test"]
 
 
@@ -214,7 +216,7 @@ def test_the_functions_of_the_readme_give_rows(clips: Path) -> None:
         ((64, 64, 64, 3), (64,)),
         ((36, 64, 64, 3), (36,)),
     ]
-    assert len(list(parts.encoded(blocks))) == 2
+    assert len(list(staging.encoded(blocks))) == 2
 
 
 def test_the_readme_shows_preparations() -> None:
@@ -282,7 +284,7 @@ def test_the_readme_shows_reports() -> None:
 
 @pytest.mark.parametrize("line", LADDERS)
 def test_a_command_of_a_ladder_is_one(line: str) -> None:
-    assert ladder.parse(shlex.split(line)).trainable in line
+    assert sweeps_ladder.parse(shlex.split(line)).trainable in line
 
 
 def test_the_readme_shows_ladders() -> None:

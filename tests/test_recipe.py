@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sweeps import fit, prepare
 from sweeps.common.errors import UserError
-from training import fit, prepare, recipe, single
-from training.config import FitConfig
+from sweeps.training import params_file, run_settings
+from sweeps.training.config import FitConfig
 
 TRAINED = FitConfig(
     max_epochs=5, metric="val_loss", mode="min", precision="bf16-mixed", compile=True, seed=7, threads=3
@@ -19,12 +20,14 @@ TRAINED = FitConfig(
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "params.yaml"
-    path.write_text(recipe.write("digits_mlp", {"lr": 0.02}, TRAINED, {"score": 0.9, "epoch": 4}, ["Hello"]))
+    path.write_text(
+        params_file.write("digits_mlp", {"lr": 0.02}, TRAINED, {"score": 0.9, "epoch": 4}, ["Hello"])
+    )
     return path
 
 
 def test_what_is_written_reads_back(file: Path) -> None:
-    read = recipe.read(str(file))
+    read = params_file.read(str(file))
     assert (read.trainable, read.params) == ("digits_mlp", {"lr": 0.02})
     assert read.fit == {
         **{"max_epochs": 5, "metric": "val_loss", "mode": "min", "precision": "bf16-mixed"},
@@ -37,43 +40,43 @@ def test_what_is_written_reads_back(file: Path) -> None:
 @pytest.mark.parametrize("form", ["--params {}", "--params={}"])
 def test_a_run_takes_all_that_the_file_says_and_flags_win(form: str, file: Path) -> None:
     tokens = form.format(file).split()
-    run, module, _ = single.parse(["digits_mlp", *tokens])
+    run, module, _ = run_settings.parse(["digits_mlp", *tokens])
     assert run.fit_config(module) == TRAINED
     assert run.params == {"lr": 0.02}
     typed = ("--seed", "1", "--no-compile", "--lr", "0.5", "--precision", "32")
-    run, _, _ = single.parse(["digits_mlp", *typed, *tokens])
+    run, _, _ = run_settings.parse(["digits_mlp", *typed, *tokens])
     assert (run.seed, run.compile, run.precision, run.max_epochs) == (1, False, "32", 5)
     assert run.params == {"lr": 0.5}
 
 
 def test_workers_are_in_the_file_where_there_are_several(file: Path) -> None:
     several = FitConfig(max_epochs=1, metric="m", mode="max", devices=2, micro_batch=8)
-    file.write_text(recipe.write("digits_mlp", {}, several, {}))
-    run, _, _ = single.parse(["digits_mlp", "--params", str(file)])
+    file.write_text(params_file.write("digits_mlp", {}, several, {}))
+    run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.devices, run.micro_batch) == (2, 8)
 
 
 @pytest.mark.parametrize("text", ["lr: 0.02", "params: {lr: 0.02}", "params: {lr: 0.02}\nfit:\n"])
 def test_a_file_of_knobs_alone_says_nothing_else(text: str, file: Path) -> None:
     file.write_text(text)
-    run, _, _ = single.parse(["digits_mlp", "--params", str(file)])
+    run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.params, run.seed, run.max_epochs) == ({"lr": 0.02}, 0, 27)
 
 
 def test_a_preparation_takes_the_knobs_and_leaves_the_rest(file: Path) -> None:
-    file.write_text(recipe.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED, {}))
+    file.write_text(params_file.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED, {}))
     asked = prepare.parse(["faces", "--params", str(file)])
     assert asked.knobs["crop_pixels"] == 128
 
 
 def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> None:
-    run, _, _ = single.parse(["trainables.digits_mlp", "--params", str(file)])
+    run, _, _ = run_settings.parse(["trainables.digits_mlp", "--params", str(file)])
     assert run.params == {"lr": 0.02}
     with pytest.raises(UserError, match=r"is of trainable digits_mlp, not of fashion_cnn$"):
-        single.parse(["fashion_cnn", "--params", str(file)])
+        run_settings.parse(["fashion_cnn", "--params", str(file)])
     file.write_text("trainable: gone\nparams: {lr: 0.02}")
     with pytest.raises(UserError, match=r"is of trainable gone, not of digits_mlp$"):
-        single.parse(["digits_mlp", "--params", str(file)])
+        run_settings.parse(["digits_mlp", "--params", str(file)])
 
 
 @pytest.mark.parametrize(

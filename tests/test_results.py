@@ -190,7 +190,7 @@ def test_what_is_no_sweep_is_named_in_a_line_and_ends_nothing(tmp_path: Path) ->
     assert done.stderr.splitlines() == [
         "a.txt: not a folder. Sweeps there are: good",
         f"empty: no sweep here: {JOURNAL} is missing. Sweeps there are: good",
-        "fit: a run of training.fit, no sweep. Sweeps there are: good",
+        "fit: a run of sweeps.fit, no sweep. Sweeps there are: good",
         "goood: no such folder. Did you mean 'good'?",
         "many: no sweep, but a folder of sweeps: many/one",
     ]

@@ -16,10 +16,10 @@ import torch
 from sweeps import results
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import ROOT, Command
 from tests.dying import POINTS
 from tests.killing import Murderer, check_nothing_is_lost, check_whole
-from training.costs import COSTS
 
 TOY = (
     "--trainable",

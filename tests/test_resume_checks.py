@@ -20,8 +20,8 @@ from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.schedulers import asha
 from sweeps.space import FlatSpace
+from sweeps.training import checkpoint_store
 from tests.conftest import propose
-from training import checkpoints
 
 SLOPES = "tests.faulty.slopes"
 TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRIC = 'score'\n"
@@ -70,16 +70,16 @@ class Sweep:
         return number
 
     def checkpoint(self, number: int, *epochs: int) -> None:
-        of_trial, trial = checkpoints.folder_of(self.folder, number), self.record.trials[number]
+        of_trial, trial = checkpoint_store.folder_of(self.folder, number), self.record.trials[number]
         of = {**trial.fixed, **trial.params}
         for epoch in epochs:
-            checkpoints.write(of_trial, epoch, lambda into: (into / "weights.pt").touch(), of)
+            checkpoint_store.write(of_trial, epoch, lambda into: (into / "weights.pt").touch(), of)
 
     def on_disk(self) -> dict[int, list[int]]:
         """Trial to the epochs of which there are checkpoints."""
         found = {}
-        for of_trial in sorted((self.folder / checkpoints.FOLDER).glob("*")):
-            epochs = [checkpoints.epoch_of(path) for path in checkpoints.all_of(of_trial)]
+        for of_trial in sorted((self.folder / checkpoint_store.FOLDER).glob("*")):
+            epochs = [checkpoint_store.epoch_of(path) for path in checkpoint_store.all_of(of_trial)]
             found[int(of_trial.name.removeprefix("trial_"))] = epochs
         return found
 
@@ -424,7 +424,7 @@ def test_a_torn_end_of_the_record_is_said(sweep: Sweep) -> None:
 def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
     sweep.trial(0.9, 0.9, 0.9)
     sweep.checkpoint(0, 2, 3)
-    (checkpoints.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
+    (checkpoint_store.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
     text = sweep.look().text
     assert "trial 0 goes on after epoch 2 (1 epoch again; the checkpoint of epoch 3 is broken" in text
 
@@ -530,7 +530,7 @@ def test_checkpoints_ahead_of_the_record_are_removed(sweep: Sweep) -> None:
 def test_what_killed_writers_have_left_is_removed(sweep: Sweep) -> None:
     sweep.trial(0.9, 0.9)
     sweep.checkpoint(0, 2)
-    left = checkpoints.folder_of(sweep.folder, 0) / ".epoch_0003.pc1.17"
+    left = checkpoint_store.folder_of(sweep.folder, 0) / ".epoch_0003.pc1.17"
     left.mkdir()
     sweep.resumed()
     assert not left.exists()

@@ -14,7 +14,7 @@ from benchmarks import _measure, curves, curves_space, replay, replay_space, sea
 from benchmarks.curves import Epoch
 from sweeps.points import Point, Told
 from sweeps.record import Record
-from training.config import FitConfig
+from sweeps.training.config import FitConfig
 
 PLACE, OTHER = (0, 1, 0, 3, 2), (1, 0, 1, 0, 5)
 OPTUNA = ("Ray OptunaSearch + ASHA, grace 1", "Ray OptunaSearch + ASHA, grace 3")
@@ -57,7 +57,7 @@ def test_the_space_of_the_searches_is_the_grid() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_replayed_trial_scores_what_the_table_says(seed: int) -> None:
-    from training.trainer import Fit
+    from sweeps.training.fit_loop import Fit
 
     positions = dict(zip(curves.load().values, PLACE, strict=True))
     found: list[float] = []

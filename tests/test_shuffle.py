@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training import parts, shards, shuffle
-from training.parts import BadRows, PartWriter
-from training.shards import Manifest
+from sweeps.training.data import shards, shuffle, staging
+from sweeps.training.data.shards import Manifest
+from sweeps.training.data.staging import BadRows, PartWriter
 
 
 def block(first: int, rows: int) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def write_part(path: Path, first: int, sizes: list[int]) -> int:
     """A part of blocks of these sizes; the first row that is not in it."""
     writer = PartWriter(path)
     ends = np.cumsum([first, *sizes])
-    for payload, _ in parts.encoded(block(int(end), rows) for end, rows in zip(ends, sizes, strict=False)):
+    for payload, _ in staging.encoded(block(int(end), rows) for end, rows in zip(ends, sizes, strict=False)):
         writer.add(payload)
     writer.commit()
     assert writer.rows == sum(sizes)
@@ -58,12 +58,12 @@ def test_every_row_of_every_part_is_in_one_shard_once(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         patched.setattr(shuffle, "SHARD_BYTES", shard_bytes)
         patched.setattr(shuffle, "GROUP_ROWS", (group_rows, group_rows))
-        patched.setattr(parts, "BLOCK_BYTES", block_bytes)
+        patched.setattr(staging, "BLOCK_BYTES", block_bytes)
         folder, first = Path(name), 0
         for number, of_part in enumerate(sizes):
             first = write_part(folder / f"{number}.arrow", first, of_part)
         paths = [folder / f"{number}.arrow" for number in range(len(sizes))]
-        columns = parts.columns_of(paths[0])
+        columns = staging.columns_of(paths[0])
         assert columns == shards.columns_of(block(0, 1))
         written = list(shuffle.shuffled(folder, "train", paths, columns, (seed, 0)))
         found = read(folder, written)
@@ -77,7 +77,7 @@ def test_every_row_of_every_part_is_in_one_shard_once(
 
 def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
     write_part(tmp_path / "a.arrow", 0, [30, 30])
-    columns = parts.columns_of(tmp_path / "a.arrow")
+    columns = staging.columns_of(tmp_path / "a.arrow")
 
     def order(seed: tuple[int, ...], folder: str) -> list[int]:
         written = list(shuffle.shuffled(tmp_path / folder, "val", [tmp_path / "a.arrow"], columns, seed))
@@ -91,10 +91,10 @@ def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
 def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None:
     numbers = np.arange(10_000)
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload, _ in parts.encoded([{"row": numbers}]):
+    for payload, _ in staging.encoded([{"row": numbers}]):
         writer.add(payload)
     writer.commit()
-    columns = parts.columns_of(tmp_path / "a.arrow")
+    columns = staging.columns_of(tmp_path / "a.arrow")
     written = list(shuffle.shuffled(tmp_path, "train", [tmp_path / "a.arrow"], columns, (0,)))
     assert [shard.rows for shard in written] == [5000, 5000]
     Manifest(columns=columns, splits={"train": written}).write(tmp_path)
@@ -103,7 +103,7 @@ def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None
 
 def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload, _ in parts.encoded([block(0, 5)]):
+    for payload, _ in staging.encoded([block(0, 5)]):
         writer.add(payload)
     assert not (tmp_path / "a.arrow").exists()
     writer.discard()
@@ -129,4 +129,4 @@ def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
 )
 def test_what_is_no_block_of_rows_is_refused(blocks: list[Any], expected: str) -> None:
     with pytest.raises(BadRows, match=expected):
-        list(parts.encoded(blocks))
+        list(staging.encoded(blocks))

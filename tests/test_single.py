@@ -1,4 +1,4 @@
-"""`python -m training.fit`: its flags, and the answers to mistakes."""
+"""`python -m sweeps.fit`: its flags, and the answers to mistakes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import torch
 import yaml
 
 from sweeps.common.errors import UserError
-from training import single
+from sweeps.training import run_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def parsed(*arguments: str) -> single.SingleRun:
-    return single.parse(arguments)[0]
+def parsed(*arguments: str) -> run_settings.SingleRun:
+    return run_settings.parse(arguments)[0]
 
 
 def test_knobs_have_flags_of_their_own(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
     (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\n")
     for name in ("SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"):
         monkeypatch.setenv(name, "before")
-    single.parse(["--resume", str(tmp_path), "--data-dir", "/raw", "--prepared-dir=/prepared"])
+    run_settings.parse(["--resume", str(tmp_path), "--data-dir", "/raw", "--prepared-dir=/prepared"])
     assert (os.environ["SWEEPS_DATA_DIR"], os.environ["SWEEPS_PREPARED_DIR"]) == ("/raw", "/prepared")
 
 
@@ -77,13 +77,13 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
         ),
         (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
         (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
-        (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m training\.fit"),
+        (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m sweeps\.fit"),
         (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
     ],
 )
 def test_a_mistake_is_answered(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        single.parse(arguments)
+        run_settings.parse(arguments)
 
 
 def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) 
         sys.executable,
         "-c",
         (
-            "from training import single\n"
+            "from sweeps.training import run_settings as single\n"
             "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
             "print(run.devices, run.params)"
         ),
@@ -120,7 +120,7 @@ def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) 
 def test_a_run_whose_knobs_have_changed_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
     with pytest.raises(UserError, match=r"digits_mlp has changed.*\n--params hiden: no such knob") as raised:
-        single.parse(["--resume", str(tmp_path)])
+        run_settings.parse(["--resume", str(tmp_path)])
     assert "Did you mean 'hidden'?" in str(raised.value)
 
 
@@ -148,7 +148,7 @@ def test_raw_data_that_is_missing_is_a_mistake_in_the_words_of_a_sweep(tmp_path:
 
 
 def fit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "training.fit", *arguments]
+    command = [sys.executable, "-m", "sweeps.fit", *arguments]
     variables = {**os.environ, **environment}
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
 
@@ -219,7 +219,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     (tmp_path / "slow_model.py").write_text(SLOW)
     settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")
     process = subprocess.Popen(
-        [sys.executable, "-m", "training.fit", "slow_model", *settings],
+        [sys.executable, "-m", "sweeps.fit", "slow_model", *settings],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
@@ -237,7 +237,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert re.search(r"\nStopped +the run goes on after epoch \d\n", output)
-    assert re.search(r"\nGo on +\S+ -m training\.fit --resume results/mine\n", output)
+    assert re.search(r"\nGo on +\S+ -m sweeps\.fit --resume results/mine\n", output)
     done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in epochs.read_text().splitlines()]
@@ -272,7 +272,7 @@ def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_pat
     done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
     assert done.returncode == 130, done.stderr
     assert "\nStopped    the run begins anew, for it has no checkpoint yet" in done.stdout
-    assert f"training.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
+    assert f"sweeps.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
     done = fit("--resume", "results/mine", "--data-dir", "other", **here)
     assert done.returncode == 2
     assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in done.stderr

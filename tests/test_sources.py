@@ -66,19 +66,19 @@ def test_a_change_anywhere_in_the_project_is_named(name: str, home: Path) -> Non
 def test_packages_and_single_files_are_sent_theirs_before_ours(home: Path) -> None:
     sent = source_files.to_send([registry.find("trainable", "my_project.model")])
     theirs = [home / name for name in ("my_layers.py", "my_project", "my_tools")]
-    assert sent == [*theirs, ROOT / "sweeps", ROOT / "training"]
+    assert sent == [*theirs, ROOT / "sweeps"]
 
 
 def test_of_this_program_a_trainable_is_sent_with_its_package() -> None:
     sent = source_files.to_send([registry.find("trainable", "digits_mlp")])
-    assert sent == [ROOT / package for package in ("trainables", "sweeps", "training")]
+    assert sent == [ROOT / package for package in ("trainables", "sweeps")]
 
 
 def test_what_is_installed_is_neither_sent_nor_looked_through(home: Path) -> None:
     (home / "my_project-1.0.dist-info").mkdir()
     plug_in = registry.find("trainable", "my_project.model")
     assert source_files.files(plug_in).keys() == {name for name in USED if name.startswith("my_project/")}
-    assert source_files.to_send([plug_in]) == [ROOT / "sweeps", ROOT / "training"]
+    assert source_files.to_send([plug_in]) == [ROOT / "sweeps"]
 
 
 def test_a_helper_of_ours_counts_as_code_of_the_plug_in(home: Path) -> None:

@@ -18,13 +18,13 @@ from sweeps.common.yaml_values import field_docs
 from sweeps.config import SweepConfig
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
+from sweeps.training import fit_loop
+from sweeps.training.config import FitConfig
+from sweeps.training.data.dataset import has_preparation
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
 from tests.prepared import prepare_small
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
-from training import trainer
-from training.config import FitConfig
-from training.epochs import Epoch
-from training.prepared import has_preparation
-from training.trainer import Fit
 
 TRAINABLES = registry.choices("trainable")
 SPACES = registry.choices("search_space")
@@ -158,7 +158,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert module.METRIC in epochs[0].metrics
-    scores = trainer.test(module, params, fit_config(module), tmp_path, prepared=prepared)
+    scores = fit_loop.test(module, params, fit_config(module), tmp_path, prepared=prepared)
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 

@@ -12,15 +12,16 @@ import psutil
 import pytest
 import torch
 
+from sweeps.training import subprocess_run
+from sweeps.training.ladder import measure
+from sweeps.training.ladder.measure import Setup
 from tests.conftest import ROOT
-from training import children, speed
-from training.speed import Setup
 
 
 def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
-    found, reason = speed.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
+    found, reason = measure.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
     assert found is not None, reason
-    assert len(found.blocks) == speed.BLOCKS
+    assert len(found.blocks) == measure.BLOCKS
     assert found.samples_s > 0
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
     assert found.loader_rows_s
@@ -30,7 +31,7 @@ def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
 
 def test_what_other_programs_do_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-        found = speed.busy_cores()
+        found = measure.busy_cores()
         other.kill()
     assert 0.5 < found <= (os.cpu_count() or 1)
 
@@ -38,28 +39,28 @@ def test_what_other_programs_do_is_seen() -> None:
 @pytest.mark.slow
 def test_the_speed_of_two_workers_is_theirs_together() -> None:
     setup = Setup(batch_rows=100, strategy="ddp", devices=2)
-    found, reason = speed.measure("digits_mlp", {}, setup, 0.3)
+    found, reason = measure.measure("digits_mlp", {}, setup, 0.3)
     assert found is not None, reason
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
 
 
 def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "TIMEOUT_S", 0.1)
-    assert speed.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
+    monkeypatch.setattr(measure, "TIMEOUT_S", 0.1)
+    assert measure.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
 
 
 def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path) -> None:
     error = FileNotFoundError("no weights here. One of:\n  download them\n  name a folder")
-    with pytest.raises(FileNotFoundError), children.telling(tmp_path):
+    with pytest.raises(FileNotFoundError), subprocess_run.telling(tmp_path):
         raise error
-    failure = children.why(children.Ended(1, "", timed_out=False), tmp_path)
+    failure = subprocess_run.why(subprocess_run.Ended(1, "", timed_out=False), tmp_path)
     assert failure.endswith("name a folder")
-    assert speed.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
+    assert measure.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
 
 
 @pytest.mark.parametrize("failure", ["out of memory", "Warning: old\nFatal error", "Fatal error"])
 def test_the_reason_of_what_is_no_traceback_is_its_last_line(failure: str) -> None:
-    assert speed.in_a_line(failure) == failure.splitlines()[-1]
+    assert measure.in_a_line(failure) == failure.splitlines()[-1]
 
 
 ONE_RUNS_OUT = """
@@ -89,7 +90,7 @@ def test_a_worker_out_of_memory_leaves_no_other_one_waiting(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     setup = Setup(batch_rows=100, strategy="ddp", devices=2)
-    assert speed.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
+    assert measure.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
     for _ in range(600):  # killed, and on their way
         if not (left := running_in(tmp_path)):
             break

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from training.stopwatch import ENOUGH, steps_to_go
+from sweeps.training.ladder.throughput import ENOUGH, steps_to_go
 
 
 def block(step_s: Callable[[int], float], block_s: float) -> tuple[int, float, int]:

@@ -130,7 +130,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fit(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "training.fit", *arguments]
+    command = [sys.executable, "-m", "sweeps.fit", *arguments]
     return subprocess.run(
         command,
         cwd=project,

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
-from training import strategy
-from training.config import FitConfig, Strategy
-from training.strategy import Choice, Device
+from sweeps.training.config import FitConfig, Strategy
+from sweeps.training.distributed import strategy
+from sweeps.training.distributed.strategy import Choice, Device
 
 CPU = Device(memory_bytes=None, has_bf16=True)
 RTX_2080_TI = Device(memory_bytes=11 * 10**9, has_bf16=False)

@@ -166,8 +166,8 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 CUT_OFF = """
 import ray
 from sweeps.supply import READER, Copied, Reader
-from training.config import PCUnfit
-from training.copies import File, Original
+from sweeps.training.config import PCUnfit
+from sweeps.training.data.replicate import File, Original
 file = File("train-0.parquet", 5, "0", (0, 0, 0, 0))
 with_one = Copied(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)

@@ -12,8 +12,8 @@ import pytest
 
 from sweeps import results, tables
 from sweeps.record import Record
+from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import propose
-from training.costs import COSTS
 
 
 def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:

@@ -14,9 +14,10 @@ import pytest
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 
-from training import fit, trace
-from training.timeline import TIMELINE_FILE, Step, Timeline
-from training.trace import DEAREST, RECORDED, TRACE_FILE, dearest
+from sweeps import fit
+from sweeps.training.profiling import torch_trace
+from sweeps.training.profiling.timeline import TIMELINE_FILE, Step, Timeline
+from sweeps.training.profiling.torch_trace import DEAREST, RECORDED, TRACE_FILE, dearest
 
 PNG = b"\x89PNG"
 
@@ -102,7 +103,7 @@ def test_validation_is_not_recorded_wherever_an_epoch_ends(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trace, "DEAREST", 1000)  # all of them
+    monkeypatch.setattr(torch_trace, "DEAREST", 1000)  # all of them
     flags = f"--max-epochs {epochs} --steps-per-epoch {epoch_steps}"
     calls = calls_a_step(recorded, printed_with(flags, tmp_path, capsys))
     assert calls["aten::addmm"] == 2.0

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.training import fit_loop
+from sweeps.training.config import FitConfig, Mode, is_better
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.weights import WEIGHTS_FILE
 from trainables import digits_mlp
 from trainables._classifier import Classifier
-from training import trainer
-from training.config import FitConfig, Mode, is_better
-from training.epochs import Epoch
-from training.trainer import Fit
-from training.weights import WEIGHTS_FILE
 
 
 @pytest.fixture(autouse=True)
@@ -254,14 +254,14 @@ def test_gradients_are_on_and_the_model_trains_after_each_report() -> None:
 
 def test_a_trained_model_is_scored_on_the_test_rows(tmp_path: Path) -> None:
     train(trainable(), config(2), save_at=2, folder=tmp_path)
-    scores = trainer.test(trainable(), digits_mlp.Params(), config(), tmp_path)
+    scores = fit_loop.test(trainable(), digits_mlp.Params(), config(), tmp_path)
     assert list(scores) == ["test_acc"]
     assert 0.5 < scores["test_acc"] <= 1
 
 
 def test_a_model_without_a_test_step_has_no_test_score(tmp_path: Path) -> None:
     what = trainable(lambda params: pl.LightningModule())
-    assert trainer.test(what, digits_mlp.Params(), config(), tmp_path) == {}
+    assert fit_loop.test(what, digits_mlp.Params(), config(), tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -287,13 +287,13 @@ def test_a_finite_score_beats_a_worse_one_and_nothing_else_beats_any(
 
 @pytest.mark.parametrize(("devices", "gpus"), [(1, 0), (8, 0), (1, 1), (2, 2), (2, 8)])
 def test_a_cpu_takes_any_number_of_workers_and_each_gpu_one(devices: int, gpus: int) -> None:
-    trainer.check_devices(devices, gpus)
+    fit_loop.check_devices(devices, gpus)
 
 
 @pytest.mark.parametrize(("devices", "gpus", "there_are"), [(2, 1, "1 GPU"), (9, 8, "8 GPUs")])
 def test_more_devices_than_gpus_are_refused(devices: int, gpus: int, there_are: str) -> None:
     with pytest.raises(CannotTrain, match=f"devices {devices}: only {there_are} can be used here"):
-        trainer.check_devices(devices, gpus)
+        fit_loop.check_devices(devices, gpus)
 
 
 def test_more_devices_than_gpus_are_refused_before_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:

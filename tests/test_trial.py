@@ -18,11 +18,11 @@ import torch
 from sweeps.doors import door_of
 from sweeps.remote import Remote
 from sweeps.storage import Folder
+from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
 from sweeps.trial import SAVE_FAULT, Job, SweepTrial
 from tests.conftest import fill_up
 from tests.servers import sshd
-from training import checkpoints
-from training.config import FitConfig
 
 EPOCHS = 3
 NAME = "net"
@@ -227,7 +227,7 @@ def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
     second = start(job, SECOND)
     result = second.train()
     assert (result["epoch"], result["metrics"], result["done"]) == (3, alone[2], True)
-    (checkpoint,) = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
+    (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     written = (checkpoint / "resume.ckpt").stat()
     second.save_checkpoint(str(tmp_path))
     assert (checkpoint / "resume.ckpt").stat() == written, "there is nothing new to save"
@@ -257,7 +257,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     for _ in range(2):
         first.train()
         first.save_checkpoint(str(tmp_path))
-    newest, before = checkpoints.all_of(checkpoints.folder_of(tmp_path, 0))
+    newest, before = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     content = bytearray((newest / "resume.ckpt").read_bytes())
     content[len(content) // 2] ^= 1
     (newest / "resume.ckpt").write_bytes(content)
@@ -285,7 +285,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
     result = trial.train()
     assert result["epoch"] == 3
     assert result["notices"] == ["no checkpoint of epoch 2: the disk is full"]
-    assert checkpoints.newest(checkpoints.folder_of(small_disk, 0))[0] is not None
+    assert checkpoint_store.newest(checkpoint_store.folder_of(small_disk, 0))[0] is not None
 
 
 def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Start, tmp_path: Path) -> None:

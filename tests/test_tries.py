@@ -14,10 +14,10 @@ import torch
 import yaml
 
 from sweeps.common.errors import UserError
-from training import children, tries
-from training.config import Precision
-from training.single import SingleRun
-from training.strategy import Device
+from sweeps.training import batch_size_finder, subprocess_run
+from sweeps.training.config import Precision
+from sweeps.training.distributed.strategy import Device
+from sweeps.training.run_settings import SingleRun
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,7 +69,7 @@ def fit(
         "RUNS_OUT_BY": runs_out_by,
         "WORKER": str(worker),
     }
-    command = [sys.executable, "-m", "training.fit", "hungry", "--max-epochs", "1", "--name", "it", *flags]
+    command = [sys.executable, "-m", "sweeps.fit", "hungry", "--max-epochs", "1", "--name", "it", *flags]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -117,7 +117,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert "Traceback" not in done.stderr
     assert "In a new run, try one of:\n  --" in done.stdout
     again = next(line for line in done.stdout.splitlines() if "--resume results/it --micro-batch 6" in line)
-    flags = again.split(" -m training.fit ")[1].split()
+    flags = again.split(" -m sweeps.fit ")[1].split()
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -125,7 +125,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
         "RUNS_OUT_BY": "gpu",
         "WORKER": "",
     }
-    command = [sys.executable, "-m", "training.fit", *flags]
+    command = [sys.executable, "-m", "sweeps.fit", *flags]
     resumed = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert (project / "results/it/best/weights.pt").is_file()
@@ -142,7 +142,9 @@ def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Pat
 @pytest.mark.slow
 def test_tries_that_fail_say_why(project: Path) -> None:
     text = MODEL.replace("def run_out(by):", "def run_out(by):\n    by = 'bug' if is_a_try else by")
-    (project / "hungry.py").write_text("import sys\nis_a_try = 'training.tries' in sys.orig_argv\n" + text)
+    (project / "hungry.py").write_text(
+        "import sys\nis_a_try = 'sweeps.training.batch_size_finder' in sys.orig_argv\n" + text
+    )
     done = fit(project, "--batch-size", "3", most_rows=1)
     assert done.returncode == 3, done.stderr
     assert "None was found: a try with 4 rows failed:" in done.stdout
@@ -169,7 +171,7 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
         "RUNS_OUT_BY": "stays",
         "WORKER": "",
     }
-    command = [sys.executable, "-m", "training.fit", "hungry", "--find-batch-size", "--name", "it"]
+    command = [sys.executable, "-m", "sweeps.fit", "hungry", "--find-batch-size", "--name", "it"]
     with subprocess.Popen(
         command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
@@ -187,20 +189,20 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     ("failure", "workers", "fits"),
     [
         ("", 1, True),
-        (children.OUT_OF_MEMORY, 1, False),
-        (children.OUT_OF_MEMORY, 2, False),
-        (children.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
+        (subprocess_run.OUT_OF_MEMORY, 1, False),
+        (subprocess_run.OUT_OF_MEMORY, 2, False),
+        (subprocess_run.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
     ],
 )
 def test_a_try_fits_or_does_not(failure: str, workers: int, fits: bool) -> None:
-    assert tries.does_fit(failure, 4, workers) is fits
+    assert batch_size_finder.does_fit(failure, 4, workers) is fits
 
 
 def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
     with pytest.raises(
         UserError, match="a try with 4 rows was not done within 10 min 0 s, which says nothing"
     ):
-        tries.does_fit(children.TIMED_OUT, 4, workers=1)
+        batch_size_finder.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
 
 
 @pytest.mark.slow
@@ -233,13 +235,16 @@ def test_a_lower_precision_is_a_hint_where_there_is_one(
     precision: Precision, device: Device, hint: list[str]
 ) -> None:
     run = SingleRun(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
-    assert tries.hints(run, 1, device) == hint
-    assert tries.hints(run, 2, device) == ["--find-batch-size", *hint]
+    assert batch_size_finder.hints(run, 1, device) == hint
+    assert batch_size_finder.hints(run, 2, device) == ["--find-batch-size", *hint]
 
 
 def test_an_error_without_words_is_told() -> None:
-    assert tries.in_a_line(MemoryError()) == "out of memory"
-    assert tries.in_a_line(torch.OutOfMemoryError("CUDA out of memory.\nmore")) == "CUDA out of memory."
+    assert batch_size_finder.in_a_line(MemoryError()) == "out of memory"
+    assert (
+        batch_size_finder.in_a_line(torch.OutOfMemoryError("CUDA out of memory.\nmore"))
+        == "CUDA out of memory."
+    )
 
 
 @pytest.mark.slow

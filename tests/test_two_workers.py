@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training import shards
-from training.shards import Manifest
+from sweeps.training.data import shards
+from sweeps.training.data.shards import Manifest
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 import lightning.pytorch as pl
 import torch
-from training.parquet import ParquetDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 
 METRIC, MODE = "val_rows", "max"
 
@@ -64,7 +64,7 @@ def test_two_workers_share_the_rows_and_the_first_tests_on_all_of_them(tmp_path:
     Manifest(columns=columns, splits=splits).write(tmp_path / "rows")
     (tmp_path / "counting_rows.py").write_text(MODEL)
     flags = ("--devices", "2", "--strategy", "ddp", "--threads", "1", "--max-epochs", "1", "--test")
-    command = [sys.executable, "-m", "training.fit", "counting_rows", *flags, "--name", "it"]
+    command = [sys.executable, "-m", "sweeps.fit", "counting_rows", *flags, "--name", "it"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "ROWS": str(tmp_path / "rows")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -8,9 +8,9 @@ import pytest
 
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from sweeps.training.config import FitConfig
 from tests.conftest import Command
 from tests.faulty import pair
-from training.config import FitConfig
 
 EPOCHS = 4
 TOLERANCE = 1e-5
@@ -45,7 +45,7 @@ def losses(trial: TrialRow) -> list[dict[str, float]]:
 
 def alone(seed: int, folder: Path) -> list[dict[str, float]]:
     """The same training in one process, without a sweep."""
-    from training.trainer import Fit
+    from sweeps.training.fit_loop import Fit
 
     seen = []
     config = FitConfig(max_epochs=EPOCHS, metric="val_loss", mode="min", seed=seed)

@@ -18,8 +18,8 @@ from sweeps import asking
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import Folder
 from sweeps.supply import Say
+from sweeps.training.config import FitConfig
 from sweeps.trial import Job, SweepTrial
-from training.config import FitConfig
 
 FULL = "the disk of /prepared is full"
 

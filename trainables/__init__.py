@@ -27,7 +27,7 @@ Weights that `configure_optimizers` sees are flat under FSDP: their shape is gon
 `self.log` in each step costs about a millisecond of it. Where steps are short, sum on the device and log
 once an epoch, as `_classifier.py` does.
 
-Data that costs work before it can be trained on is prepared once, by `python -m training.prepare NAME` or by
+Data that costs work before it can be trained on is prepared once, by `python -m sweeps.prepare NAME` or by
 whatever trains first; a file that wants this defines all of
 
     PREPARE_KNOBS = ("pixels",)               # knobs of Params that prepared rows depend on; () for none
@@ -35,7 +35,7 @@ whatever trains first; a file that wants this defines all of
     def prepare(item: Path, params: Params) -> Iterator[Rows]: ...      # a file to blocks of rows
 
 and its `build_data(params, prepared: Path)` gets the folder of the prepared data too, to read it with
-`training.parquet.ParquetDataModule`. A split is "train", "val" or "test"; `raw_items` raises
+`sweeps.training.data.datamodule.ParquetDataModule`. A split is "train", "val" or "test"; `raw_items` raises
 FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], of
 the same columns in every file, and raises when the file is corrupt. Both get a Params of which
 PREPARE_KNOBS alone can be read: another knob is an error, and ends the preparation. Prepared data is taken

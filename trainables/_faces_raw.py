@@ -18,8 +18,8 @@ from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from sweeps.training.data.shards import Rows
     from trainables._faces_detect import Face, Floats, Frame
-    from training.shards import Rows
 
 PREPARE_KNOBS = ("detector", "crop_pixels", "frames_per_s")
 """Knobs of Params that the rows depend on."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.training.data.datamodule import Columns
 from trainables._faces_blend import augmentation, blended
-from training.parquet import Columns
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from trainables._faces_raw import prepare as prepare
 from trainables._faces_raw import raw_items
 
 if TYPE_CHECKING:
+    from sweeps.training.data.datamodule import ParquetDataModule
     from trainables._faces_naive import RawFaces
     from trainables._faces_net import FaceNet
-    from training.parquet import ParquetDataModule
 
 METRIC, MODE = "val_acc", "max"
 
@@ -71,8 +71,8 @@ def build_model(params: Params) -> FaceNet:
 
 def build_data(params: Params, prepared: Path) -> ParquetDataModule:
     from sweeps.common.seeding import seed_of_run
+    from sweeps.training.data.datamodule import ParquetDataModule
     from trainables._faces_rows import RealOrBlended
-    from training.parquet import ParquetDataModule
 
     made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)
     return ParquetDataModule(

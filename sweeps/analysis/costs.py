@@ -16,7 +16,7 @@ from sweeps.analysis import look
 from sweeps.common.formatting import duration
 from sweeps.results import Sweep
 from sweeps.rows import TrialRow
-from training.costs import PARTS
+from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120

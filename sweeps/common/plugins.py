@@ -39,7 +39,7 @@ class Kind:
     """Raises a UserError where one (how it was asked for, its module) is not as it must be."""
 
 
-OURS = ("training", "trainables", "search_spaces")
+FOLDERS = ("trainables", "search_spaces")
 """Packages beside this one; a user's folder may have some of the same name."""
 OUR_ROOT = Path(__file__).absolute().parents[2]
 
@@ -68,7 +68,7 @@ def find(kind: Kind, name: str) -> ModuleType:
     """
     if (here := str(Path.cwd())) not in sys.path:  # a user's own package, where the command was typed
         sys.path.insert(0, here)
-    _refuse_other_training()
+    _join_folders()
     path = _path(kind, name)
     if not _exists(path):
         raise UserError(_no_such(kind, name))
@@ -107,7 +107,7 @@ def _join_folders() -> None:
 
     Python would take one of them and hide the other: the first that has an `__init__.py`.
     """
-    for name in OURS:
+    for name in FOLDERS:
         if importlib.util.find_spec(name) is None:
             continue  # of another PC, which got what its trials need
         try:
@@ -120,23 +120,6 @@ def _join_folders() -> None:
         folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(OUR_ROOT)]]
         joined = [*(folder for folder in folders if Path(folder).is_dir()), *package.__path__]
         package.__path__ = list(dict.fromkeys(joined))
-
-
-def _refuse_other_training() -> None:
-    """A trial is trained by ours: a `training/` of the user's may stand beside it, not in its place.
-
-    Where it has an `__init__.py` it would be in its place on the other PCs, whatever is joined here.
-    """
-    _refuse_other("training", OUR_ROOT / "training" / "__init__.py")
-    _join_folders()
-    for ours in sorted((OUR_ROOT / "training").glob("[!_]*.py")):
-        _refuse_other(f"training.{ours.stem}", ours)
-
-
-def _refuse_other(name: str, ours: Path) -> None:
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.origin and not Path(spec.origin).samefile(ours):
-        raise UserError(f"{spec.origin} hides {name}, which this program trains with: rename yours")
 
 
 def _no_such(kind: Kind, name: str) -> str:

@@ -20,7 +20,7 @@ from types import ModuleType
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import size
-from sweeps.common.plugins import OUR_ROOT, OURS
+from sweeps.common.plugins import FOLDERS, OUR_ROOT
 
 MOST_BYTES = 100 * 10**6
 """Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB
@@ -42,7 +42,7 @@ def checksum(files: Mapping[str, Path]) -> str:
 
 def files_of_training() -> dict[str, Path]:
     """The same of what trains one trial; it is not imported for it."""
-    return _named(_walk("training.trainer", OUR_ROOT / "training" / "trainer.py"))
+    return _named(_walk("sweeps.training.fit_loop", OUR_ROOT / "sweeps" / "training" / "fit_loop.py"))
 
 
 def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
@@ -53,7 +53,7 @@ def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
         UserError: one is too big.
     """
     found = [_top(name, path) for plug_in in plug_ins for name, path in sorted(_of(plug_in))]
-    found += [OUR_ROOT / package for package in ("sweeps", "training")]
+    found.append(OUR_ROOT / "sweeps")
     # The user's first: on the other PCs too, theirs come before ours of the same name.
     found.sort(key=lambda path: path.parent == OUR_ROOT)
     sent = [path for path in dict.fromkeys(found) if not _is_installed(path.parent)]
@@ -96,7 +96,7 @@ def _file_of(name: str, package: str, root: Path) -> Path | None:
     top = name.partition(".")[0]
     # Among installed packages only its own: all others would be found beside it.
     roots = [root] if top == package or not _is_installed(root) else []
-    roots += [OUR_ROOT] if top in OURS else []
+    roots += [OUR_ROOT] if top in ("sweeps", *FOLDERS) else []
     for place in roots:
         below = place.joinpath(*name.split("."))
         for path in (below / "__init__.py", below.with_name(f"{below.name}.py")):

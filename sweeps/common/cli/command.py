@@ -1,4 +1,4 @@
-"""Commands whose first word is a trainable: `python -m training.fit fashion_cnn --lr 0.1`."""
+"""Commands whose first word is a trainable: `python -m sweeps.fit fashion_cnn --lr 0.1`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
 from sweeps.common.yaml_values import Knob
-from training.recipe import Recipe
+from sweeps.training.params_file import Recipe
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
@@ -71,7 +71,7 @@ class Command:
     """How a command is called: behind the trainable its own flags, and one for each knob."""
 
     name: str
-    """As typed, `python -m training.fit`."""
+    """As typed, `python -m sweeps.fit`."""
     does: str
     """For --help."""
     wants: str

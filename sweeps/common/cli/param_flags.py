@@ -10,8 +10,8 @@ from sweeps.common import machine_folders, param_types
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.yaml_values import Knob, field_docs
 from sweeps.common.yaml_values import knob as value_of
-from training import recipe
-from training.recipe import Recipe
+from sweeps.training import params_file
+from sweeps.training.params_file import Recipe
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[R
         names: knobs with a flag of their own.
     """
     files, tokens = _params_files(tokens)
-    recipes = [recipe.read(path) for path in files]
+    recipes = [params_file.read(path) for path in files]
     tokens, typed = cli_parser.take_params(tokens)
     for name in names:
         values, tokens = cli_parser.take_all(tokens, cli_parser.flag(name), "a value")

@@ -11,12 +11,12 @@ import sys
 if any("default_worker.py" in word for word in sys.orig_argv):
     import torch
 
-    from training import profile
+    from sweeps.training.profiling import step_profiler
 
-    def _end(meter: profile.Meter) -> tuple[float, dict[str, float]]:
+    def _end(meter: step_profiler.Meter) -> tuple[float, dict[str, float]]:
         seconds, costs = _end_without(meter)
         return seconds, {**costs, "gpu_memory_gb": float(os.environ["TAKES_GB"])}
 
-    _end_without = profile.Meter.end
-    profile.Meter.end = _end  # type: ignore[method-assign]
+    _end_without = step_profiler.Meter.end
+    step_profiler.Meter.end = _end  # type: ignore[method-assign]
     torch.cuda.get_device_name = lambda device=None: "Card of a test"

@@ -1,0 +1,66 @@
+"""The speed ladder: `python -m sweeps.ladder NAME` trains a model as it is given, then ever faster.
+
+All flags: `python -m sweeps.ladder NAME --help`. Exit status: 0; 1, the first rung or the preparation failed;
+2, a mistake in what was asked; 130, Ctrl-C or SIGTERM (what is measured is kept).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.common import atomic_io
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import Command, status_of
+from sweeps.common.errors import UserError
+from sweeps.training.ladder.ladder import Asked, climb
+
+
+def _add_settings(parser: cli_parser.Parser) -> None:
+    group = parser.add_argument_group("How")
+    cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
+    named = "Name of its folder (default: ladder-, the trainable, the time)."
+    cli_parser.add(group, "name", str | None, named, None)
+    cli_parser.add(group, "results_dir", str, "Folder that holds it.", "results")
+
+
+COMMAND = Command(
+    name="python -m sweeps.ladder",
+    does="Train as it is given, then ever faster, one thing at a time: what each brings.",
+    wants="what to train",
+    settings={"seconds": float, "name": str | None, "results_dir": str},
+    add=_add_settings,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: climb(parse(arguments)), "\nInterrupted.")
+
+
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """What is asked for.
+
+    Raises:
+        UserError: every fault found, one a line.
+        SystemExit: after `--help` (status 0).
+    """
+    asked = COMMAND.read(arguments)
+    module, settings = asked.module, asked.settings
+    params, faults = param_flags.checked(module.Params, asked.knobs)
+    if not settings.seconds > 0:
+        faults.append(f"--seconds {settings.seconds:g}: must be above 0")
+    folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
+    if fault := atomic_io.place_fault(folder):
+        faults.append(f"--results-dir {settings.results_dir}: {fault}")
+    elif folder.exists():
+        faults.append(f"--name {settings.name}: {folder} is there already; give another name")
+    if faults:
+        raise UserError("\n".join(faults))
+    return Asked(asked.trainable, module, params, settings.seconds, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Prepare a trainable's raw data once: `python -m sweeps.prepare NAME`
+
+All flags: `python -m sweeps.prepare NAME --help`. Exit status: 0; 1, it could not be prepared; 2, a
+mistake in what was asked; 130, Ctrl-C (what is prepared is kept, and the same command goes on).
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sweeps.common import plugins
+from sweeps.common.cli import param_flags
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, place
+from sweeps.common.yaml_values import Knob, nearest
+from sweeps.training.config import MAX_BAD_PCT
+
+if TYPE_CHECKING:
+    from sweeps.training.data.dataset import DataSet
+
+
+def _add_settings(parser: cli_parser.Parser) -> None:
+    group = parser.add_argument_group("How")
+    share = "Share of raw files, in percent, that may be left out as corrupt."
+    cli_parser.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
+    cli_parser.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
+    cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
+
+
+def _find(name: str) -> ModuleType:
+    module = plugins.find(TRAINABLE, name)
+    if not hasattr(module, "prepare"):
+        known = _with_preparation()
+        raise UserError(
+            f"{name}: its data needs no preparation (it defines no prepare).{nearest(name, known)} "
+            f"Trainables that define it: {', '.join(known) or 'none here'}"
+        )
+    return module
+
+
+def _with_preparation() -> list[str]:
+    found = []
+    for name in plugins.choices(TRAINABLE):
+        try:
+            if hasattr(plugins.find(TRAINABLE, name), "prepare"):
+                found.append(name)
+        except UserError:
+            continue  # it does not keep the contract: its own command says how
+    return found
+
+
+COMMAND = Command(
+    name="python -m sweeps.prepare",
+    does="Prepare raw data once, for all that train on it.",
+    wants="whose data to prepare",
+    settings={"max_bad_pct": float, "address": str | None, "check": bool},
+    add=_add_settings,
+    aliases=("--raw",),
+    choices=_with_preparation,
+    find=_find,
+    takes=lambda module: module.PREPARE_KNOBS,
+    knobs_are="Knobs of {name} that rows depend on",
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A preparation that is asked for."""
+
+    trainable: str
+    module: ModuleType
+    knobs: Mapping[str, Knob]
+    max_bad_pct: float
+    address: str | None
+    check: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    again = command("sweeps.prepare", *(sys.argv[1:] if arguments is None else arguments))
+    interrupted = f"\nInterrupted. What is prepared is kept.\nGo on      {again}"
+    return status_of(lambda: prepare(parse(arguments)), interrupted)
+
+
+def prepare(asked: Asked) -> int:
+    """Prepare what is not prepared yet, or check what is; the exit status."""
+    from sweeps.training.data import build, dataset
+
+    data_set = dataset.look(asked.trainable, asked.module, asked.knobs)
+    if asked.check:
+        return check(data_set)
+    build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
+    return 0
+
+
+def check(data_set: DataSet) -> int:
+    """Compare each shard with its checksum, and say how to mend what is damaged; the exit status."""
+    from sweeps.training.data.shards import NotPrepared, checksum_faults
+
+    try:
+        manifest = data_set.manifest()
+        if manifest is None:
+            raise NotPrepared(f"{data_set.folder} is not there: it is still to be prepared")
+        damaged = checksum_faults(data_set.folder, manifest)
+    except NotPrepared as error:  # which preparing sees by itself
+        print(f"error: {error}\nRemedy     {data_set.command()}", file=sys.stderr)
+        return 1
+    for fault in damaged.values():
+        print(f"error: {fault}", file=sys.stderr)
+    if damaged:
+        removed = shlex.join(["rm", *(place(path) for path in damaged)])
+        print(f"Remedy     {removed} && {data_set.command()}", file=sys.stderr)
+        return 1
+    print(f"whole: {data_set.in_a_line()}")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """What is asked for.
+
+    Raises:
+        UserError: every fault found, one a line.
+        SystemExit: after `--help` (status 0).
+    """
+    asked = COMMAND.read(arguments)
+    settings = asked.settings
+    knobs, faults = _checked(asked)
+    if not 0 <= settings.max_bad_pct <= 100:
+        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: from 0 to 100")
+    if faults:
+        raise UserError("\n".join(faults))
+    return Asked(asked.trainable, asked.module, knobs, settings.max_bad_pct, settings.address, settings.check)
+
+
+def _checked(asked: Typed) -> tuple[dict[str, Knob], list[str]]:
+    """The knobs that prepared rows depend on, and what is wrong with those that were given."""
+    module: Any = asked.module
+    faults = [
+        f"--params {knob}: prepared rows do not depend on it.{nearest(knob, module.PREPARE_KNOBS)} "
+        f"Knobs that they depend on: {', '.join(module.PREPARE_KNOBS) or 'none'}"
+        for knob in asked.typed
+        if knob not in module.PREPARE_KNOBS
+    ]
+    # A file may be of a sweep's winner, and then has all knobs.
+    given = {knob: value for knob, value in asked.knobs.items() if knob in module.PREPARE_KNOBS}
+    knobs, wrong = param_flags.checked(module.Params, given)
+    return knobs, [*faults, *wrong]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

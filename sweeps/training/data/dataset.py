@@ -1,0 +1,247 @@
+"""Prepared data as training finds it: what it would be made of now, where it lies, whether it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sweeps.common import machine_folders, source_files
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import command, count, place, size
+from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, Knob
+from sweeps.training.config import Trainable
+from sweeps.training.data import raw_files, shards
+from sweeps.training.data.raw_files import Item
+from sweeps.training.data.shards import Manifest, NotPrepared
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule
+
+CHECKSUMS_FILE = "checksums.json"
+"""In the folder of all prepared data: checksums of raw files that are known."""
+KEY_LENGTH = 12
+"""Characters of a key that stand in a folder's name."""
+
+
+class UndeclaredKnob(UserError):
+    """`prepare` or `raw_items` reads a knob that PREPARE_KNOBS does not name."""
+
+
+class Declared:
+    """A trainable's Params of which PREPARE_KNOBS alone can be read: data is not known by the others.
+
+    Args:
+        params: with its methods and properties.
+        knobs: names of those that can be read.
+        reader: the function that gets it, for the message of `UndeclaredKnob`.
+    """
+
+    def __init__(self, params: Any, knobs: tuple[str, ...], reader: str) -> None:
+        hidden = {field.name for field in dataclasses.fields(params)} - set(knobs)
+        self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pickle asks before there is anything
+            raise AttributeError(name)
+        if name in self._hidden:
+            raise UndeclaredKnob(f"{self._reader} reads the knob {name}: add it to PREPARE_KNOBS")
+        return getattr(self._params, name)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The prepared data of what is here now: raw files, knobs and code. It may not have been made yet."""
+
+    trainable: str
+    """As it was named."""
+    module: str
+    """The trainable's module path."""
+    knobs: Mapping[str, Knob]
+    """PREPARE_KNOBS with their values."""
+    items: tuple[Item, ...]
+    code: str
+    """Checksum of the code of `prepare`."""
+
+    @property
+    def name(self) -> str:
+        """Of the trainable, without its packages."""
+        return self.module.rpartition(".")[2]
+
+    @cached_property
+    def key(self) -> str:
+        """Checksum of all that the rows follow from."""
+        files = sorted((item.split, item.name, item.sha256) for item in self.items)
+        return _digest([self._recipe, files])
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies, or will."""
+        return root() / f"{self.name}-{self.key[:KEY_LENGTH]}"
+
+    @property
+    def parts_folder(self) -> Path:
+        """Where rows are kept, a file for each raw file, until all are there."""
+        return root() / f"{self.name}-parts-{_digest(self._recipe)[:KEY_LENGTH]}"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the one process that makes it."""
+        return root() / f".{self.parts_folder.name}.lock"
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of all raw files."""
+        return sum(item.size_bytes for item in self.items)
+
+    @cached_property
+    def folder_of_raw_files(self) -> Path:
+        """That holds them all."""
+        return Path(os.path.commonpath([item.path.parent for item in self.items]))
+
+    def part(self, item: Item) -> Path:
+        """Where its rows are kept meanwhile."""
+        return self.parts_folder / f"{item.part}.arrow"
+
+    def manifest(self) -> Manifest | None:
+        """Of the data set; None when it has not been made.
+
+        Raises:
+            NotPrepared: it is damaged.
+        """
+        return Manifest.read(self.folder) if (self.folder / shards.MANIFEST).exists() else None
+
+    def is_there(self) -> bool:
+        """Whether it has been made, and its files are there."""
+        try:
+            return self.manifest() is not None
+        except NotPrepared:
+            return False
+
+    def describe(self) -> str:
+        """In a line, for a plan."""
+        files = f"{count(len(self.items), 'raw file')} of {size(self.raw_bytes)}"
+        where = f"in {self.folder_of_raw_files}"
+        return f"prepared: {files} {where}" if self.is_there() else f"to be prepared: {files} {where}"
+
+    def in_a_line(self) -> str:
+        """What has been made.
+
+        Raises:
+            NotPrepared: it is not there, or damaged.
+        """
+        manifest = Manifest.read(self.folder)
+        rows = ", ".join(f"{manifest.rows(split):,} rows {split}" for split in manifest.splits)
+        skipped = len(manifest.about.get("skipped", []))
+        return f"{place(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
+
+    def command(self, *more: str) -> str:
+        """What prepares it, to be typed.
+
+        Args:
+            more: arguments behind those that say what it is.
+        """
+        named = machine_folders.OF_THE_MACHINE.items()
+        folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
+        knobs = [f"{knob}={value}" for knob, value in self.knobs.items()]
+        where = [text for name, folder in folders for text in (name, place(Path(folder)))]
+        params = ["--params", *knobs] if knobs else []
+        return command("sweeps.prepare", self.trainable, *params, *where, *more)
+
+    @property
+    def _recipe(self) -> list[Any]:
+        """What the rows of one raw file follow from, beside that file."""
+        return [shards.FORMAT, self.code, sorted(self.knobs.items())]
+
+
+def root() -> Path:
+    """The folder of all prepared data of this user, or of this machine."""
+    if named := os.environ.get(PREPARED_DIR_VARIABLE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "prepared"
+
+
+def describe_data(name: str, trainable: Any, params: Any) -> str:
+    """What a trainable says of its data, in a line; "" of data that is prepared, of which its folder tells.
+
+    Raises:
+        UserError: it is not there.
+    """
+    if not hasattr(trainable, "describe_data"):
+        return "" if has_preparation(trainable) else f"as {name}.build_data has it"
+    try:
+        return str(trainable.describe_data(params))
+    except OSError as error:
+        raise UserError(str(error)) from None
+
+
+def has_preparation(trainable: Any) -> bool:
+    """Whether its raw data is prepared before it trains."""
+    return hasattr(trainable, "prepare")
+
+
+def look(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> DataSet:
+    """What would be prepared now; raw files that are not known yet are read for their checksums.
+
+    Args:
+        asked: the trainable, as it was named.
+        module: the trainable.
+        params: its knobs that are given; those that prepared rows do not depend on are left out.
+
+    Raises:
+        UserError: the raw files are not there, Params refuses the knobs, or `raw_items` reads another one.
+    """
+    all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_KNOBS})
+    knobs = {knob: getattr(all_params, knob) for knob in module.PREPARE_KNOBS}
+    try:
+        items = raw_files.find(
+            asked, module.raw_items, Declared(module.Params(**knobs), tuple(knobs), "raw_items")
+        )
+    except UndeclaredKnob as error:
+        raise UserError(f"{asked}: {error}") from None
+    items = raw_files.with_checksums(items, root() / CHECKSUMS_FILE)
+    return DataSet(asked, module.__name__, knobs, tuple(items), _code_of(module.prepare, module))
+
+
+def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
+    """The trainable's data module; one whose data is prepared gets the folder of it.
+
+    Raises:
+        CannotTrain: there is no folder, and it needs one.
+    """
+    if not has_preparation(trainable):
+        return trainable.build_data(params)
+    if folder is None:
+        raise CannotTrain("this trainable reads prepared data, and no folder of it was given")
+    return trainable.build_data(params, folder)
+
+
+def _params(asked: str, module: ModuleType, knobs: Mapping[str, Knob]) -> Any:
+    try:
+        return module.Params(**knobs)
+    except (ValueError, TypeError) as error:
+        given = ", ".join(f"{name}={value}" for name, value in knobs.items()) or "its defaults"
+        raise UserError(f"{asked}: Params refuses {given} (PREPARE_KNOBS alone are set): {error}") from None
+
+
+def _code_of(prepare: Any, module: ModuleType) -> str:
+    """Of the module that defines `prepare` and of what that imports of its project.
+
+    This program's own rooms are left out: what they would change about rows is `shards.FORMAT`.
+    """
+    home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
+    files = source_files.files(home if getattr(home, "__file__", None) else module)
+    return source_files.checksum({n: path for n, path in files.items() if not n.startswith("sweeps/")})
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,130 @@
+"""Parts: the rows of one raw file, kept until those of all others are there, too.
+
+A part is an Arrow file of blocks, uncompressed, which is read by mapping it into memory. It is written
+beside its place and then into it: a part that is there is whole.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sweeps.common import atomic_io
+from sweeps.training.data import shards
+from sweeps.training.data.shards import Column
+
+BLOCK_BYTES = 64 * 2**20
+"""Of a block that travels from a worker, at most (if a row is not larger)."""
+KINDS = "biuf"
+"""Of NumPy's types, those that a column may have: booleans, whole numbers and floats."""
+
+
+class BadRows(ValueError):
+    """What `prepare` gave is no block of rows."""
+
+
+def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
+    """The blocks of one raw file as bytes for `PartWriter`, each with its rows.
+
+    Raises:
+        BadRows: one is no block of rows, or there is no row.
+        Exception: whatever `prepare` raises.
+    """
+    columns: dict[str, Column] | None = None
+    has_rows = False
+    for block in blocks:
+        rows = _arrays(block)
+        columns = columns or shards.columns_of(rows)
+        try:
+            table = shards.to_table(rows, columns)
+        except ValueError as error:
+            raise BadRows(str(error)) from None
+        step = max(1, BLOCK_BYTES // max(1, sum(column.row_bytes for column in columns.values())))
+        for first in range(0, table.num_rows, step):
+            piece = table.slice(first, step)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(piece)
+            yield sink.getvalue().to_pybytes(), piece.num_rows
+            has_rows = True
+    if not has_rows:
+        raise BadRows("prepare yields no row")
+
+
+class PartWriter:
+    """Writes one part, block by block.
+
+    Args:
+        path: of the part.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._beside = path, path.with_name(f".{path.name}.part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._beside.open("wb")
+        self._writer: Any = None
+        self.rows = self.blocks = 0
+
+    def add(self, block: Any) -> None:
+        """A block of `encoded`: bytes, or a buffer of Arrow's."""
+        with pa.ipc.open_stream(block) as stream:
+            self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
+            for batch in stream:
+                self._writer.write_batch(batch)
+                self.rows += batch.num_rows
+        self.blocks += 1
+
+    def commit(self) -> None:
+        """It is whole: put it into its place."""
+        self._writer.close()
+        self._file.close()
+        atomic_io.sync(self._beside)
+        self._beside.replace(self._path)
+
+    def discard(self) -> None:
+        """Leave nothing of it."""
+        self._file.close()
+        self._beside.unlink(missing_ok=True)
+
+
+def columns_of(part: Path) -> dict[str, Column]:
+    """The columns of a part."""
+    with pa.memory_map(str(part)) as content:
+        return shards.columns_in(pa.ipc.open_file(content).schema)
+
+
+def rows_of(part: Path) -> int:
+    """How many it has."""
+    with pa.memory_map(str(part)) as content:
+        reader = pa.ipc.open_file(content)
+        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+
+
+def reason_of(error: BaseException, function: str) -> str:
+    """Why a raw file could not be prepared: the error, and where in the user's code it came from."""
+    text = " ".join(str(error).split())
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, BadRows):
+        return text
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if frame.name == function] or frames
+    return f"{said[:300]} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said[:300]
+
+
+def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:
+    if not isinstance(block, Mapping) or not block:
+        raise BadRows(f"prepare yields {type(block).__name__}, not column -> array [rows, ...]")
+    arrays = {str(name): np.asarray(values) for name, values in block.items()}
+    for name, values in arrays.items():
+        if values.dtype.kind not in KINDS or not values.dtype.isnative:
+            raise BadRows(
+                f"column {name} is of {values.dtype}: it must be of numbers, in this PC's byte order"
+            )
+        if values.ndim == 0:
+            raise BadRows(f"column {name} is one value, not an array [rows, ...]")
+    return arrays

@@ -1,0 +1,1 @@
+"""Several workers in one run: their launch, their strategy, their batch."""

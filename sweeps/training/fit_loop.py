@@ -1,0 +1,282 @@
+"""Train one trial with Lightning's Trainer: one `fit()`, reported epoch by epoch.
+
+The Trainer is lean: no logger, no progress bar, no summary, no sanity check, no checkpoint of its
+own. They cost up to a third of a small model's step, and a sweep reports in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
+from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import count
+from sweeps.training import compile as training_compile
+from sweeps.training import weights as training_weights
+from sweeps.training.config import FitConfig, Trainable, is_better
+from sweeps.training.data.dataset import build_data
+from sweeps.training.distributed import gradient_accumulation, strategy
+from sweeps.training.distributed.cluster_environment import Gang
+from sweeps.training.epoch_callback import Epoch, EpochEnd
+from sweeps.training.profiling import memory
+from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.weights import WEIGHTS_FILE
+
+ABOUT_FILE = "about.json"
+RESUME_FILE = "resume.ckpt"
+"""Optimizer, schedules and loop: what training goes on from; a folder where workers keep shards of them."""
+
+memory.use_expandable_segments()  # here: what comes first asks CUDA something, and then it is too late
+for _name in ("lightning.pytorch", "lightning.fabric"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
+# The Trainer advises worker processes; these data sets are already tensors in this process.
+warnings.filterwarnings("ignore", ".*does not have many workers.*")
+warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
+# What a worker logs is averaged over all of them (`mean_over_workers`).
+warnings.filterwarnings("ignore", ".*sync_dist=True.*")
+# Where Slurm is installed: a run without it is meant to be one.
+warnings.filterwarnings("ignore", "The `srun` command is available.*")
+warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")
+# That Lightning and DeepSpeed call what PyTorch will rename is theirs to mend.
+warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
+
+
+class Fit:
+    """One training run. Going on from a checkpoint trains as if there had been no break.
+
+    Args:
+        trainable: the module that says what to train.
+        params: an instance of its Params.
+        config: how to train it.
+        checkpoint: a folder written by `save`, to go on from; None to start.
+        prepared: the folder of the prepared data, for a trainable that has its data prepared.
+        gang: of this worker, where others train with it that are there already; they must have met.
+
+    Raises:
+        CannotTrain: what was asked can't run here.
+    """
+
+    def __init__(
+        self,
+        trainable: Trainable,
+        params: Any,
+        config: FitConfig,
+        checkpoint: Path | None = None,
+        *,
+        prepared: Path | None = None,
+        gang: Gang | None = None,
+    ) -> None:
+        check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        self.config = config
+        self.best_score = math.nan
+        self.best_weights: dict[str, torch.Tensor] = {}
+        self.last_metrics: Mapping[str, float] = {}
+        self.epochs = 0
+        """Epochs that have ended."""
+        self.has_ended = False
+        """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
+        self.first_epoch = 0
+        self.meter = Meter(config.threads)
+        self._checkpoint, self._gang = checkpoint, gang
+        self._written_by = ("single", 1)
+        """Strategy and workers of the checkpoint."""
+        if checkpoint is not None:
+            self._load_best(checkpoint)
+        torch.set_num_threads(config.threads)
+        pl.seed_everything(config.seed, workers=True, verbose=False)
+        self._model = trainable.build_model(params)
+        self._data = build_data(trainable, params, prepared)
+        self._accumulation = self._split_batch()
+        self._trainer: pl.Trainer | None = None
+        trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
+        self.choice = strategy.choose(config, trained, strategy.Device.here())
+        """How it is trained here, and why."""
+        if config.compile:
+            training_compile.check(self.choice.strategy)
+            training_compile.compile_model(self._model)
+
+    @property
+    def last_epoch(self) -> Epoch | None:
+        """The last epoch of the checkpoint that it goes on from, as it was reported (its time aside)."""
+        if not self.first_epoch:
+            return None
+        score = self.last_metrics[self.config.metric]
+        return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
+
+    @property
+    def has_test(self) -> bool:
+        """Whether the model can be scored on test rows."""
+        return _has_test(self._model, self._data)
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether there is more to save than the checkpoint that it goes on from."""
+        return self._trainer is not None
+
+    def run(
+        self, on_epoch: Callable[[Epoch], bool], *callbacks: pl.Callback, progress_bar: bool = False
+    ) -> None:
+        """Train until `max_epochs`, or until `on_epoch` answers False.
+
+        Args:
+            on_epoch: is handed each epoch when it has ended, on every worker alike.
+            callbacks: of Lightning, to watch it.
+            progress_bar: show the steps of an epoch.
+
+        Raises:
+            MetricNotLogged: after the first epoch that did not log the metric.
+            CannotTrain: what was asked can't run here.
+            Exception: whatever the model or the data raises.
+        """
+        bar = [_Steps(refresh_rate=20)] if progress_bar else []
+        self._trainer = pl.Trainer(
+            max_epochs=self.config.max_epochs,
+            precision=self.choice.precision,  # type: ignore[arg-type]
+            strategy=strategy.build(self.choice, self._model),
+            num_nodes=self.config.num_nodes,
+            plugins=[self._gang] if self._gang is not None else None,
+            **self._batches(),
+            callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
+            enable_checkpointing=True,  # EpochEnd is the checkpoint callback: no other is added
+            profiler=self.meter.step_times,
+            **{**_lean(self.config.devices), "enable_progress_bar": progress_bar},
+        )
+        resume = None
+        if self._checkpoint is not None:
+            strategy.refuse_other_workers(self._written_by, (self.choice.strategy, self.config.workers))
+            resume = self._checkpoint / RESUME_FILE
+        # Our own file, written by `save`; it holds optimizer and loop state, not weights alone.
+        self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
+
+    def save(self, folder: Path) -> None:
+        """Write what a resume needs, and the weights of the best epoch, into `folder`.
+
+        All workers call it together, with the same folder; each writes its part.
+        """
+        assert self._trainer is not None, "nothing has been trained"
+        if self._trainer.is_global_zero:
+            torch.save(self.best_weights, folder / WEIGHTS_FILE)
+            about = {
+                "score": self.best_score,
+                "epochs": self.epochs,
+                "has_ended": self._trainer.should_stop,
+                "metrics": dict(self.last_metrics),
+                "strategy": self.choice.strategy,
+                "workers": self.config.workers,
+            }
+            (folder / ABOUT_FILE).write_text(json.dumps(about))
+        self._trainer.save_checkpoint(folder / RESUME_FILE)
+
+    def keep_if_best(self, score: float) -> None:
+        """Hold the weights of the best epoch so far in CPU memory, in fp32; all workers together."""
+        if is_better(score, self.best_score, self.config.mode):
+            assert self._trainer is not None
+            self.best_score, self.best_weights = score, training_weights.whole(self._trainer)
+
+    def agree(self, answer: bool) -> bool:
+        """The first worker's answer, for all of them."""
+        assert self._trainer is not None, "nothing has been trained"
+        return bool(self._trainer.strategy.broadcast(answer))
+
+    def _batches(self) -> dict[str, Any]:
+        """How many micro-batches make up a step, and how many steps an epoch, for the Trainer."""
+        accumulation, steps = self._accumulation, self.config.steps_per_epoch
+        settings: dict[str, Any] = {"accumulate_grad_batches": accumulation}
+        if steps is not None:
+            settings |= {"limit_train_batches": steps * accumulation, "limit_val_batches": steps}
+        return settings
+
+    def _split_batch(self) -> int:
+        """Let each worker load its share of a batch, in micro-batches; how many make it up.
+
+        Raises:
+            CannotTrain: the data module does not say how large a batch is, or it can't be shared out.
+        """
+        workers, rows = self.config.workers, self.config.micro_batch
+        if workers == 1 and rows is None:
+            return 1
+        whole = gradient_accumulation.of(self._data)
+        found = gradient_accumulation.split(whole, workers, rows or whole)
+        self._data.batch_size = found.rows  # type: ignore[attr-defined]
+        return found.accumulation
+
+    def _load_best(self, folder: Path) -> None:
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
+        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
+        self._written_by = about.get("strategy", "single"), about.get("workers", 1)
+        self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
+
+
+def check_devices(devices: int, gpus: int) -> None:
+    """Refuse more devices than there are.
+
+    Args:
+        devices: that were asked for.
+        gpus: that this process may use; 0: it computes on the CPU, which takes any number of workers.
+
+    Raises:
+        CannotTrain: there are not so many.
+    """
+    if 0 < gpus < devices:
+        raise CannotTrain(f"devices {devices}: only {count(gpus, 'GPU')} can be used here")
+
+
+def test(
+    trainable: Trainable,
+    params: Any,
+    config: FitConfig,
+    weights: Path,
+    *,
+    prepared: Path | None = None,  # noqa: PT028  (no test of pytest's)
+) -> dict[str, float]:
+    """Score trained weights on the test rows; {} when the model has no `test_step`.
+
+    Args:
+        weights: a folder written by `Fit.save`.
+        prepared: as `Fit` has it.
+    """
+    torch.set_num_threads(config.threads)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    model, data = trainable.build_model(params), build_data(trainable, params, prepared)
+    if not _has_test(model, data):
+        return {}
+    model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
+    precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
+    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean(devices=1))
+    trainer.test(model, data, verbose=False)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
+    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
+    return bool(has_rows and is_overridden("test_step", model, pl.LightningModule))
+
+
+def _lean(devices: int) -> dict[str, Any]:
+    return {
+        "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
+        "devices": devices,
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+    }
+
+
+class _Steps(TQDMProgressBar):
+    """The steps of an epoch, counted as everywhere here: from 1."""
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        super().on_train_epoch_start(trainer)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")

@@ -1,0 +1,99 @@
+"""params.yaml: all that trains a run again. It lies beside the weights, and `--params FILE` reads it.
+
+    trainable: fashion_cnn
+    params: {lr: 0.1, width: 8}         # its knobs
+    fit: {max_epochs: 27, seed: 7, ...} # how it was trained: fields of FitConfig, flags of sweeps.fit
+    score: 0.8815                       # what came of it; nobody reads that back
+    epoch: 19
+
+A file with `params` alone, or with knobs alone, is one too. What is of a machine (its folders) is in none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sweeps.common.cli import parser
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import Knob, load_yaml, nearest
+from sweeps.training.config import FitConfig
+
+FILE = "params.yaml"
+SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a file says."""
+
+    path: str
+    trainable: str = ""
+    """"" where the file does not say it."""
+    params: Mapping[str, Knob] = field(default_factory=dict)
+    fit: Mapping[str, Any] = field(default_factory=dict)
+
+    def tokens(self) -> list[str]:
+        """How to train, as flags: what is typed behind them wins."""
+        said = {name: value for name, value in self.fit.items() if value is not None}
+        switches = {True: "", False: "no_"}
+        return [
+            parser.flag(switches[value] + name) if isinstance(value, bool) else f"{parser.flag(name)}={value}"
+            for name, value in said.items()
+        ]
+
+
+def write(
+    trainable: str,
+    params: Mapping[str, Knob],
+    config: FitConfig,
+    came_of_it: Mapping[str, Any],
+    head: Sequence[str] = (),
+) -> str:
+    """The text of a file.
+
+    Args:
+        trainable: as it was named.
+        params: the knobs, of which all others have the default of Params.
+        config: how it was trained; of several workers, too.
+        came_of_it: what to say beside.
+        head: comments above.
+    """
+    given = dataclasses.asdict(config)
+    alone = {"devices", "num_nodes"} if config.workers == 1 else set()
+    fit = {name: value for name, value in given.items() if value is not None and name not in alone}
+    content = {"trainable": trainable, "params": dict(params), "fit": fit, **came_of_it}
+    return "".join(f"# {line}\n" for line in head) + yaml.safe_dump(content, sort_keys=False)
+
+
+def read(path: str) -> Recipe:
+    """What a file says.
+
+    Raises:
+        UserError: it can't be read, or says what nobody understands.
+    """
+    where = f"--params {path}"
+    try:
+        content = load_yaml(Path(path).expanduser().read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{where}: can't be read ({getattr(error, 'strerror', None) or error})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, Mapping):
+        raise UserError(f"{where}: must hold knobs as 'name: value' lines")
+    if "params" not in content:
+        return Recipe(path, params={str(name): value for name, value in content.items()})
+    params, fit = content["params"] or {}, content.get("fit") or {}
+    for name, part in (("params", params), ("fit", fit)):
+        if not isinstance(part, Mapping):
+            raise UserError(f"{where}: {name}: must be 'name: value' lines")
+    if unknown := [str(name) for name in fit if name not in SETTINGS]:
+        said = [f"fit.{name}: no such setting.{nearest(name, SETTINGS)}" for name in unknown]
+        raise UserError(f"{where}: {'; '.join(said)}")
+    knobs = {str(name): value for name, value in params.items()}
+    return Recipe(path, str(content.get("trainable") or ""), knobs, fit)

@@ -1,0 +1,75 @@
+"""The weights of a model, plain, fp32 and whole, by whatever strategy its workers share them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
+from torch import nn
+
+from sweeps.common import atomic_io
+from sweeps.training import params_file
+
+WEIGHTS_FILE = "weights.pt"
+"""The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
+
+
+def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
+    """Leave the weights of the best epoch, and params.yaml beside them, in a new folder that is whole."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        torch.save(best, part / WEIGHTS_FILE)
+        atomic_io.sync(part / WEIGHTS_FILE)
+        atomic_io.write(part / params_file.FILE, about)
+        part.rename(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    atomic_io.sync(folder.parent)
+
+
+def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
+    """The weights, plain, fp32 and whole, on the CPU; all workers must ask for them together.
+
+    Returns:
+        What the model's `state_dict()` would be on a single device ({} on FSDP's other workers).
+    """
+    strategy, model = trainer.strategy, trainer.lightning_module
+    if isinstance(strategy, FSDPStrategy):
+        return _of_fsdp(strategy)
+    state = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+    if isinstance(strategy, DeepSpeedStrategy):
+        state.update(_of_zero(model))
+    return state
+
+
+def _of_fsdp(strategy: FSDPStrategy) -> dict[str, torch.Tensor]:
+    from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+    from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
+
+    assert isinstance(strategy.model, nn.Module)
+    # On a CPU "offloaded" weights would be views of memory that FSDP frees.
+    settings = FullStateDictConfig(offload_to_cpu=strategy.root_device.type != "cpu", rank0_only=True)
+    with Fsdp.state_dict_type(strategy.model, StateDictType.FULL_STATE_DICT, settings):
+        return {name: value.detach().clone() for name, value in strategy.model.state_dict().items()}
+
+
+def _of_zero(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The optimizer's fp32 weights: the model's own are halves of them, and with stage 3 shards."""
+    import deepspeed
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    weights = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        whole = safe_get_full_fp32_param(weight) if weight.requires_grad else None
+        if whole is None:  # it does not train
+            with deepspeed.zero.GatheredParameters([weight]):
+                whole = weight.detach().float()
+        weights[name] = whole.detach().to("cpu", copy=True)
+    return weights
