@@ -119,7 +119,7 @@ def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
 
 def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps import plan as planning
-    from sweeps.config import SweepConfig
+    from sweeps.config.sweep_config import SweepConfig
 
     searcher, scheduler, grace_epochs = OURS[asked.arm]
     config = SweepConfig(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import Record
 from sweeps.rungs import rungs
 

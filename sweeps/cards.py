@@ -13,7 +13,7 @@ from sweeps import asking
 from sweeps.asking import Answer
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.nodes import Node
 
 MIB = 2**20

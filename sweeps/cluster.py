@@ -18,7 +18,7 @@ from sweeps import nodes, placement
 from sweeps.common import ray_auth, ray_connection
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.nodes import PC, Node
 from sweeps.roster import Roster
 

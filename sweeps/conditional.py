@@ -19,10 +19,10 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FixedTrial
 
-from sweeps import registry
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import Knob
+from sweeps.config import plugins
 from sweeps.domains import Form
 from sweeps.points import Point, Refused, Suggests
 from sweeps.space import SWEPT_AND_FIXED
@@ -191,7 +191,7 @@ def check(
         UserError: all faults at once, one a line.
     """
     if "conditional" not in takes:
-        able = registry.searchers_that_take("conditional")
+        able = plugins.searchers_that_take("conditional")
         raise UserError(
             f"suggest: searcher {searcher} can't take a space whose knobs depend on one another. "
             f"Searchers that can: {', '.join(able)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweeps.common.formatting import count
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.rows import TrialRow

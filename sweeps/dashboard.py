@@ -23,8 +23,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
-from sweeps.config import JOURNAL
-from sweeps.listing import no_sweep
+from sweeps.config.sweep_folder import JOURNAL, no_sweep
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan

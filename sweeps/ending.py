@@ -9,7 +9,8 @@ from sweeps import export, outcome, report
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
-from sweeps.config import CONFIG_FILE
+from sweeps.config import sweep_folder
+from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
 from sweeps.record import Record
@@ -80,8 +81,8 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if test_scores:
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
-    if (plan.folder / export.FOLDER).is_dir():
-        print(f"Weights    {place(plan.folder / export.FOLDER)}")
+    if (plan.folder / sweep_folder.FOLDER).is_dir():
+        print(f"Weights    {place(plan.folder / sweep_folder.FOLDER)}")
         fit_again = command("sweeps.fit", *export.again(plan, best), *parser.machine_given())
         print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]

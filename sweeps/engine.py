@@ -18,7 +18,7 @@ from ray.tune.stopper import CombinedStopper
 from sweeps import cluster, confirm, names_only, placement, supplying
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper

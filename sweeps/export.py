@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.formatting import place
+from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.plan import Plan
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.training import params_file
 from sweeps.training.config import FitConfig
-
-FOLDER = "best"
-PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 
 
 def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:

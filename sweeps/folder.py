@@ -12,7 +12,8 @@ from sweeps import lock
 from sweeps.common.atomic_io import sync, write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
-from sweeps.config import CONFIG_FILE, to_yaml
+from sweeps.config.sweep_config import to_yaml
+from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.identity import identity
 from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan

@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweeps import data, environment, registry
+from sweeps import data, environment
 from sweeps.common import source_files
 from sweeps.common.formatting import short
-from sweeps.config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.config import plugins
+from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _code(plan: Plan) -> dict[str, str]:
     for model in plan.models:
         files |= source_files.files(model.module)
         if model.space.has_code:
-            files |= source_files.files(registry.find("search_space", model.space_name))
+            files |= source_files.files(plugins.find("search_space", model.space_name))
     return {name: _checksum(path.read_bytes()) for name, path in files.items()}
 
 

@@ -20,7 +20,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps import keeping
 from sweeps.common.formatting import count
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.journal import RecordLost
 from sweeps.record import Record

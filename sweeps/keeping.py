@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.storage import Storage

@@ -18,7 +18,7 @@ from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.conditional import ConditionalSpace
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.identity import score_changes
 from sweeps.journal import RecordUnreadable
 from sweeps.lessons import Ranked, ranked

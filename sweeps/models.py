@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sweeps import conditional, data, ranges, registry, space
+from sweeps import conditional, data, ranges, space
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, nearest
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.points import Point, Space, Suggests
 from sweeps.training.data.dataset import DataSet, describe_data
 
@@ -107,7 +108,7 @@ def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
     """
     names = config.trainables
     if len(names) > 1 and "several" not in searcher.TAKES:
-        able = registry.searchers_that_take("several")
+        able = plugins.searchers_that_take("several")
         raise UserError(
             f"--trainable {' '.join(names)}: searcher {config.searcher} takes one trainable. "
             f"Searchers that take several: {', '.join(able)}"
@@ -164,12 +165,12 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
-    trainable = registry.find("trainable", name)
+    trainable = plugins.find("trainable", name)
     if not config.search_spaces and "." in name and not {"SPACE", "suggest"} & set(vars(trainable)):
         raise UserError(
             f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
         )
-    file = registry.find("search_space", space_name)
+    file = plugins.find("search_space", space_name)
     checked = _space(config, name, trainable, file, searcher)
     prepared = data.wanted(name, trainable, checked)
     about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))

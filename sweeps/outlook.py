@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.lessons import FEW, Ranked
 from sweeps.record import Record
 from sweeps.rungs import rungs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.nodes import PC
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, confirm, data, models, placement, registry, storage
+from sweeps import cluster, confirm, data, models, placement, storage
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, place, size
 from sweeps.common.yaml_values import nearest
-from sweeps.config import SweepConfig, one_or_several
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.points import Space
 from sweeps.storage import Storage
@@ -77,11 +78,11 @@ def make_plan(config: SweepConfig) -> Plan:
     Raises:
         UserError: what does not fit, with the choices that do.
     """
-    searcher = registry.find("searcher", config.searcher)
-    scheduler = registry.find("scheduler", config.scheduler)
+    searcher = plugins.find("searcher", config.searcher)
+    scheduler = plugins.find("scheduler", config.scheduler)
     _check_pair(config, searcher)
     for name in config.logger_names:
-        registry.find("logger", name)
+        plugins.find("logger", name)
     if not config.parents or config.resume is not None:
         return _plan(config, searcher, scheduler)
     from sweeps import lineage, refine  # they know plans
@@ -162,8 +163,8 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
 def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
     if config.scheduler in searcher.SCHEDULERS or "." in config.scheduler:
         return
-    known = registry.choices("searcher")
-    pairs = [f"\n  {name} with {', '.join(registry.find('searcher', name).SCHEDULERS)}" for name in known]
+    known = plugins.choices("searcher")
+    pairs = [f"\n  {name} with {', '.join(plugins.find('searcher', name).SCHEDULERS)}" for name in known]
     raise UserError(
         f"--searcher {config.searcher} does not work with --scheduler {config.scheduler}."
         f"{nearest(config.scheduler, searcher.SCHEDULERS)} "

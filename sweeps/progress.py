@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import duration, short
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.plan import Plan
 from sweeps.record import Record

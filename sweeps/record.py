@@ -20,7 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.points import Point, Told
 from sweeps.rows import (

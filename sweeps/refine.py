@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from sweeps import models, registry
+from sweeps import models
 from sweeps.common.formatting import short
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.domains import Form, describe, form, values_of
 from sweeps.fidelity import influence
 from sweeps.lessons import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
@@ -51,7 +52,7 @@ def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleTyp
     names = config.trainables
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         prefix = f"{name}." if len(names) > 1 else ""
-        file = registry.find("search_space", space_name)
+        file = plugins.find("search_space", space_name)
         if hasattr(file, "suggest"):
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
@@ -126,7 +127,7 @@ def _steps(
 ) -> Iterator[_Step]:
     """What becomes of each knob of a space, but for those whose range or value is given."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
-    trainable = registry.find("trainable", name)
+    trainable = plugins.find("trainable", name)
     check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name)
     is_same = config.search_space == parents[0].settings.get("search_space")
     of_parent = models.own(parents[0].settings.get("ranges", {}), name) if is_same else {}

@@ -27,7 +27,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.listing import RESULTS, no_sweep
+from sweeps.config.sweep_folder import RESULTS, no_sweep
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa

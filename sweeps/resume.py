@@ -16,14 +16,15 @@ from sweeps import confirm, keeping, models, spaces, winner
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
-from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
+from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
+from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.yaml_files import refuse_other
 from sweeps.identity import changes, identity
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.reasons import why_diverged
 from sweeps.record import Record
 from sweeps.rows import Status, TrialRow
-from sweeps.settings import refuse_other
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""

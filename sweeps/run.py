@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps import flags
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.config import SweepConfig
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage import StorageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     try:
-        return sweep(flags.parse(arguments))
+        return sweep(cli.parse(arguments))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 
 
 def rungs(config: SweepConfig) -> list[int]:

@@ -21,7 +21,7 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config import CONFIG_FILE
+from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.training import checkpoint_store
 
 SCHEMES = ("s3", "sftp")

@@ -19,12 +19,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from sweeps import registry
 from sweeps.common import gc_freeze, machine_folders, ray_auth, ray_connection, source_files
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.config import CONFIG_FILE, SweepConfig, flag, to_yaml
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
+from sweeps.config.sweep_folder import CONFIG_FILE
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -55,7 +56,7 @@ def submit(config: SweepConfig) -> int:
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     _settle(address)
     with gc_freeze.uncollected():
-        code = source_files.to_send([registry.find(kind, name) for kind, name in _plug_ins(config)])
+        code = source_files.to_send([plugins.find(kind, name) for kind, name in _plug_ins(config)])
     client = _client(address)
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"

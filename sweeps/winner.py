@@ -13,8 +13,9 @@ from ray.exceptions import RayError
 
 from sweeps import cluster, export, keeping, placement
 from sweeps.common import atomic_io
+from sweeps.config import sweep_folder
+from sweeps.config.sweep_folder import FOLDER
 from sweeps.engine import job_of
-from sweeps.export import FOLDER
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan
 from sweeps.record import Record
@@ -40,7 +41,7 @@ def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dic
             print(f"The weights of trial {run.number} are gone: no {FOLDER}/, no test.", flush=True)
             return {}
         scores = _scores(plan, record, offered, run, weights, end)
-        atomic_io.write(weights / export.METRICS_FILE, export.metrics_text(record, run, scores))
+        atomic_io.write(weights / sweep_folder.METRICS_FILE, export.metrics_text(record, run, scores))
     except OSError as error:
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
@@ -135,7 +136,7 @@ def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> N
     shutil.copy(checkpoint / "weights.pt", partial / "weights.pt")
     workers = plan.config.workers_per_trial  # again on one PC, where no one has to start them
     fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
-    (partial / export.PARAMS_FILE).write_text(export.params_text(plan, record, run, fit))
+    (partial / sweep_folder.PARAMS_FILE).write_text(export.params_text(plan, record, run, fit))
     for path in (*partial.iterdir(), partial):
         atomic_io.sync(path)
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)

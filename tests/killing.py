@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.rungs import goes_on

@@ -11,7 +11,7 @@ import numpy as np
 from ray.tune.search import Searcher
 
 from sweeps import folder, resume
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.results import Sweep, load

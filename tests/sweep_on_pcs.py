@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from tests.cluster_of_pcs import PYTHON, join, nodes, start_head

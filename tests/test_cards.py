@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from sweeps import cards, flags
+from sweeps import cards
 from sweeps.asking import Answer
 from sweeps.cards import Card
 from sweeps.common.errors import UserError
+from sweeps.config import cli
 from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.lab import PC, Lab
@@ -60,7 +61,7 @@ def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
     ],
 )
 def test_a_card_must_hold_all_trials_that_share_it(given: str, gpus: float, needed_gb: float) -> None:
-    assert cards.needed_bytes(flags.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
+    assert cards.needed_bytes(cli.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
 
 
 def said(*cards: Any) -> dict[Node, Answer]:

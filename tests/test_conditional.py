@@ -18,10 +18,10 @@ from optuna.distributions import IntDistribution
 from optuna.trial import FixedTrial
 from ray import cloudpickle
 
-from sweeps import registry
 from sweeps.common.errors import UserError
 from sweeps.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.points import Point, Refused, Space, told
 from sweeps.record import Record
 from sweeps.searchers import tpe
@@ -29,7 +29,7 @@ from sweeps.searchers.random import draws
 from tests.conftest import propose
 
 TAKING = [
-    name for name in registry.choices("searcher") if "conditional" in registry.find("searcher", name).TAKES
+    name for name in plugins.choices("searcher") if "conditional" in plugins.find("searcher", name).TAKES
 ]
 
 
@@ -339,7 +339,7 @@ def _refuses(space: Space, seeds: tuple[int, ...]) -> bool:
 
 def searcher_of(name: str, record: Record, seed: int = 0, suggest: Callable[[Any], object] = layered) -> Any:
     config = SweepConfig(searcher=name, seed=seed, num_trials=100, max_epochs=1, grace_epochs=1)
-    return registry.find("searcher", name).build(config, checked(suggest), record)
+    return plugins.find("searcher", name).build(config, checked(suggest), record)
 
 
 def distance(params: Mapping[str, Any]) -> float:

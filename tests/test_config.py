@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps import flags
 from sweeps.common.yaml_values import field_docs, nearest
-from sweeps.config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
-from sweeps.faults import check
+from sweeps.config import cli
+from sweeps.config.sweep_config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
+from sweeps.config.validation import check
 
 FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
 
@@ -68,7 +68,7 @@ CHANGED = SweepConfig(
 
 def read_back(config: SweepConfig, folder: Path) -> SweepConfig:
     (folder / "sweep.yaml").write_text(to_yaml(config))
-    return flags.parse(["--config", str(folder / "sweep.yaml")])
+    return cli.parse(["--config", str(folder / "sweep.yaml")])
 
 
 def test_every_field_has_a_doc() -> None:

@@ -19,9 +19,10 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import brackets, confirm, ending, folder, keeping, registry, resume, winner
+from sweeps import brackets, confirm, ending, folder, keeping, resume, winner
 from sweeps import record as record_module
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.confirmed import seeds
 from sweeps.journal import RecordUnreadable
 from sweeps.plan import describe, make_plan
@@ -175,13 +176,13 @@ def searcher(name: str, record: Record, num_trials: int) -> RecordSearcher:
     from tests.faulty import toy
 
     config = SweepConfig(num_trials=num_trials, max_epochs=1, grace_epochs=1, metric="score", mode="max")
-    takes = registry.find("searcher", name)
+    takes = plugins.find("searcher", name)
     domains = {"slope": tune.quniform(0.1, 1.0, 0.01)}
     found: RecordSearcher = takes.build(config, check(domains, toy.Params, {}, takes.TAKES, name, ""), record)
     return found
 
 
-@pytest.mark.parametrize("name", registry.choices("searcher"))
+@pytest.mark.parametrize("name", plugins.choices("searcher"))
 def test_a_sweep_that_goes_on_behind_its_reruns_proposes_what_it_would_have(
     name: str, tmp_path: Path
 ) -> None:
@@ -351,15 +352,15 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
 
 
 def test_reports_what_no_one_wants() -> None:
-    from sweeps import flags
     from sweeps.common.errors import UserError
+    from sweeps.config import cli
 
     with pytest.raises(UserError, match="--confirm -1: must be at least 0"):
-        flags.parse(["--confirm", "-1"])
+        cli.parse(["--confirm", "-1"])
     with pytest.raises(UserError, match="--confirm-top 0: must be at least 1"):
-        flags.parse(["--confirm", "1", "--confirm-top", "0"])
+        cli.parse(["--confirm", "1", "--confirm-top", "0"])
     with pytest.raises(UserError, match="--confirm-top: only with --confirm"):
-        flags.parse(["--confirm-top", "2"])
+        cli.parse(["--confirm-top", "2"])
 
 
 @pytest.fixture(scope="module")

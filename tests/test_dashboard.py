@@ -23,7 +23,7 @@ from optuna.distributions import FloatDistribution
 
 from sweeps import dashboard
 from sweeps.common.errors import UserError
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from sweeps.rows import Status
 from tests import kinds

@@ -11,7 +11,7 @@ import pytest
 from sweeps import data
 from sweeps.common import plugins
 from sweeps.common.errors import UserError
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.engine import job_of
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan

@@ -11,8 +11,8 @@ import pytest
 from sweeps import run
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
-from sweeps.config import SweepConfig, docs, flag
-from sweeps.flags import parse
+from sweeps.config.cli import parse
+from sweeps.config.sweep_config import SweepConfig, docs, flag
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from sweeps import flags, resume
+from sweeps import resume
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.config import CONFIG_FILE, JOURNAL, SweepConfig
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL
 from sweeps.folder import opened
 from sweeps.lock import LOCK_FILE
 from sweeps.plan import Plan, make_plan
@@ -63,7 +65,7 @@ def test_a_new_folder_holds_the_settings_and_the_record(plan: Plan) -> None:
         assert names(plan.folder) == [LOCK_FILE, JOURNAL, CONFIG_FILE]
         assert names(plan.folder.parent) == ["s"]
         begin(record, plan)
-    assert flags.parse(["--config", str(plan.folder / CONFIG_FILE)]) == plan.config
+    assert cli.parse(["--config", str(plan.folder / CONFIG_FILE)]) == plan.config
     written = Record.read(plan.folder)
     assert len(written.trials) == 1
     assert (written.mode, written.about["metric"], written.about["max_epochs"]) == ("max", "score", 27)
@@ -155,7 +157,7 @@ def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Pla
         begin(record, plan)
         assert names(plan.folder) == [LOCK_FILE, JOURNAL, CONFIG_FILE]
     assert len(Record.read(plan.folder).trials) == 2
-    read = flags.parse(["--config", str(plan.folder / CONFIG_FILE)])
+    read = cli.parse(["--config", str(plan.folder / CONFIG_FILE)])
     assert read == dataclasses.replace(other.config, resume=None, force=False)
 
 

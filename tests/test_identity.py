@@ -13,7 +13,7 @@ import pytest
 from ray import tune
 
 from sweeps import environment
-from sweeps.config import OF_ONE_RUN, SweepConfig
+from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
 from sweeps.identity import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan import Plan, make_plan
 from sweeps.space import FlatSpace

@@ -13,7 +13,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import Journal, RecordLost, RecordUnreadable, mend, whole_bytes
 
 TORN = b'{"op_code":8,"worker_id":"x","user_at'

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.engine import _why_lost
 from sweeps.journal import RecordLost

@@ -12,7 +12,7 @@ import ray
 
 from sweeps import cards, nodes, proof
 from sweeps.cards import Gate
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.nodes import Node
 from sweeps.plan import make_plan
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from optuna.storages import JournalStorage
 
-from sweeps import flags, registry
 from sweeps.common.errors import UserError
-from sweeps.config import JOURNAL
+from sweeps.config import cli, plugins
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import ReadOnlyJournal
 from sweeps.loggers import _following, tensorboard
 from sweeps.record import Record
@@ -62,7 +62,7 @@ def rows(record: Record) -> list[TrialRow]:
 
 def log(name: str, record: Record, is_on: bool = False) -> None:
     """By a logger that has just been started."""
-    logger = registry.find("logger", name).build(record.folder, record.about)
+    logger = plugins.find("logger", name).build(record.folder, record.about)
     for trial in rows(record):
         logger.write(trial, is_on)
 
@@ -225,19 +225,19 @@ def test_a_server_that_is_away_is_a_line(
 )
 def test_a_mistake_is_a_line(names: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        registry.find("logger", flags.parse(["--loggers", *names]).logger_names[0])
+        plugins.find("logger", cli.parse(["--loggers", *names]).logger_names[0])
 
 
 def test_one_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = registry.find("logger", "mlflow")
+    module = plugins.find("logger", "mlflow")
     monkeypatch.setattr(module, "NEEDS", ("not_there", "mlflow-skinny"))
     with pytest.raises(UserError, match=r"not_there is not installed: python -m pip install mlflow-skinny"):
-        registry.find("logger", "mlflow")
+        plugins.find("logger", "mlflow")
 
 
 def test_one_or_several_may_be_named() -> None:
-    assert flags.parse(["--loggers", "mlflow"]).logger_names == ["mlflow"]
-    both = flags.parse(["--loggers", "tensorboard", "mlflow", "--seed", "1"])
+    assert cli.parse(["--loggers", "mlflow"]).logger_names == ["mlflow"]
+    both = cli.parse(["--loggers", "tensorboard", "mlflow", "--seed", "1"])
     assert (both.logger_names, both.seed) == (["tensorboard", "mlflow"], 1)
-    assert flags.parse([]).logger_names == []
+    assert cli.parse([]).logger_names == []
     assert dataclasses.replace(both, loggers=None).logger_names == []

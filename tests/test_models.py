@@ -14,9 +14,10 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rich.console import Console
 
-from sweeps import registry, tables
+from sweeps import tables
 from sweeps.common.errors import UserError
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.identity import changes, identity
 from sweeps.models import SeveralSpaces
@@ -30,8 +31,8 @@ TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
 TOY, STEPS = TOYS
 SPACES = ["tests.faulty.branches", "tests.faulty.speeds"]
 GRIDS = ["tests.faulty.slopes_grid", "tests.faulty.small_grid"]
-SEARCHERS = registry.choices("searcher")
-TAKING = [name for name in SEARCHERS if "several" in registry.find("searcher", name).TAKES]
+SEARCHERS = plugins.choices("searcher")
+TAKING = [name for name in SEARCHERS if "several" in plugins.find("searcher", name).TAKES]
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:
@@ -50,7 +51,7 @@ def config(folder: Path, **changes: Any) -> SweepConfig:
 
 def planned(folder: Path, searcher: str = "random", **changes: Any) -> Plan:
     """A plan that the searcher takes: grids for those that take no other space."""
-    takes = registry.find("searcher", searcher).TAKES
+    takes = plugins.find("searcher", searcher).TAKES
     spaces = SPACES if "conditional" in takes else GRIDS
     return make_plan(config(folder, **{"searcher": searcher, "search_space": spaces, **changes}))
 

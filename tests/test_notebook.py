@@ -12,7 +12,7 @@ import pytest
 from nbclient import NotebookClient
 
 from sweeps import analysis, lock
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from tests.conftest import ROOT, Command
 
 NOTEBOOK = ROOT / "notebooks" / "analyze_sweep.ipynb"

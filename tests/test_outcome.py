@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sweeps import advice, comparison, flags, folder, lock, outcome, resume
-from sweeps.config import SweepConfig
+from sweeps import advice, comparison, folder, lock, outcome, resume
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.findings import asked, space
 from sweeps.plan import make_plan
 from sweeps.record import Record
@@ -32,7 +33,7 @@ def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_
         "The sweep is broken off; 0 trials unfinished, 7 to come: go on with it first"
     )
     assert "--refine" not in advised.command
-    assert flags.parse(advised.command.split()[3:]).resume == str(tmp_path / "s")
+    assert cli.parse(advised.command.split()[3:]).resume == str(tmp_path / "s")
     words = " ".join(asked(sweep))
     assert "proposed 5 of 12 trials" in words
     assert "It is broken off: 5 trials" in words

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import registry
-from sweeps.config import JOURNAL
+from sweeps.config import plugins
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from tests.conftest import ROOT, Command
 from tests.killing import check_whole
 
 PAIRS = [
     (searcher, scheduler)
-    for searcher in registry.choices("searcher")
-    for scheduler in registry.find("searcher", searcher).SCHEDULERS
+    for searcher in plugins.choices("searcher")
+    for scheduler in plugins.find("searcher", searcher).SCHEDULERS
 ]
 ENDS = {"none": {27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
 

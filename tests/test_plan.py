@@ -12,7 +12,7 @@ import pytest
 from sweeps import placement, plan
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.nodes import PC
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
@@ -185,7 +185,7 @@ def test_a_trainable_that_says_nothing_of_its_data_is_planned_too(
 
 
 def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
-    from sweeps.config import docs
+    from sweeps.config.sweep_config import docs
 
     assert f"(default: {plan.DEFAULT_TRIALS};" in docs()["num_trials"]
 

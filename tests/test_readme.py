@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import clocks, comparison, environment, flags, folder, prepare, registry, report, results, resume
+from sweeps import clocks, comparison, environment, folder, prepare, report, results, resume
 from sweeps import ladder as sweeps_ladder
-from sweeps.config import GROUPS, SweepConfig, docs, flag
+from sweeps.config import cli, plugins
+from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
 from sweeps.domains import Form
 from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
@@ -93,7 +94,7 @@ def test_a_command_of_the_readme_makes_a_plan(
         tokens[tokens.index("--config") + 1] = str(tmp_path / "sweep.yaml")
     if {"--help", "--print-config"} & set(tokens):
         with pytest.raises(SystemExit) as end:
-            flags.parse(tokens)
+            cli.parse(tokens)
         assert not end.value.code
         assert capsys.readouterr().out
         return
@@ -101,7 +102,7 @@ def test_a_command_of_the_readme_makes_a_plan(
         with folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
             pass  # the driver died before the first trial
         tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
-        plan = make_plan(flags.parse(tokens))
+        plan = make_plan(cli.parse(tokens))
         with folder.opened(plan) as record:
             assert "Going on with begun" in resume.look(plan, record).text
         return
@@ -109,7 +110,7 @@ def test_a_command_of_the_readme_makes_a_plan(
         if "--refine" in tokens and token.startswith("results/"):
             searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
             tokens[place] = str(tmp_path / Path(token).name)
-    assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
+    assert "trials" in describe(make_plan(cli.parse([*tokens, "--results-dir", str(tmp_path)])))
 
 
 def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,24 +121,24 @@ def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch:
     (tmp_path / "readme_project").mkdir()
     (tmp_path / "readme_model.py").rename(tmp_path / "readme_project" / "model.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    module = registry.find("trainable", "readme_project.model")
+    module = plugins.find("trainable", "readme_project.model")
     assert module.Params().lr == 0.01
 
 
 def test_the_table_of_pairs_is_what_the_searchers_say() -> None:
     said = _said_of_columns("| searcher | ")
-    assert sorted(said) == registry.choices("scheduler")
-    for searcher in registry.choices("searcher"):
+    assert sorted(said) == plugins.choices("scheduler")
+    for searcher in plugins.choices("searcher"):
         works = {scheduler for scheduler, searchers in said.items() if searcher in searchers}
-        assert works == set(registry.find("searcher", searcher).SCHEDULERS)
+        assert works == set(plugins.find("searcher", searcher).SCHEDULERS)
 
 
 def test_the_table_of_domains_is_what_the_searchers_say() -> None:
     said = _said_of_columns("| domain | ")
-    assert sorted(said) == registry.choices("searcher")
+    assert sorted(said) == plugins.choices("searcher")
     for searcher, words in said.items():
         takes = [form for word in words for form in FORMS[word.split("`")[0] or word]]
-        assert sorted(takes) == sorted(registry.find("searcher", searcher).TAKES)
+        assert sorted(takes) == sorted(plugins.find("searcher", searcher).TAKES)
 
 
 def _cells(line: str) -> list[str]:

@@ -22,7 +22,7 @@ from optuna.study import StudyDirection
 
 from sweeps import record as module
 from sweeps.common.yaml_values import Knob
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import RecordUnreadable
 from sweeps.record import FORMAT, Record
 from sweeps.rows import Status

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps import flags, run
+from sweeps import run
 from sweeps.common.errors import UserError
-from sweeps.config import SweepConfig
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.domains import bounds, values_of
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record import Record
@@ -68,7 +69,7 @@ def space_file(name: str, knobs: str) -> str:
 
 
 def refined(*arguments: str) -> Plan:
-    return make_plan(flags.parse(["--refine", *arguments]))
+    return make_plan(cli.parse(["--refine", *arguments]))
 
 
 def ranges_of(plan: Plan) -> dict[str, Any]:
@@ -308,7 +309,7 @@ def test_it_goes_on_as_one_that_was_not_broken_off_without_its_parents_folder(pl
     plan = refined("results/wide", "--searcher", "tpe", "--name", "broken")
     carried_out(plan, peak(0.03), trials=5)
     shutil.rmtree(place / "wide")
-    again = make_plan(flags.parse(["--resume", "results/broken"]))
+    again = make_plan(cli.parse(["--resume", "results/broken"]))
     assert [model.space.describe() for model in again.models] == [m.space.describe() for m in plan.models]
     broken = carried_out(again, peak(0.03))
     assert [t.params for t in broken.record.trials] == [t.params for t in whole.record.trials]
@@ -322,7 +323,7 @@ def test_its_own_yaml_repeats_it(place: Path) -> None:
     first = carried_out(refined("results/wide", "--searcher", "tpe", "--num-trials", "6"), peak(0.03))
     settings = yaml.safe_load((first.folder / "sweep.yaml").read_text())
     assert settings["refine"] == "results/wide"
-    config = flags.parse(["--config", str(first.folder / "sweep.yaml"), "--name", "again"])
+    config = cli.parse(["--config", str(first.folder / "sweep.yaml"), "--name", "again"])
     again = carried_out(make_plan(config), peak(0.03))
     assert [t.params for t in again.record.trials] == [t.params for t in first.record.trials]
 
@@ -485,7 +486,7 @@ def test_ranges_need_a_space_that_has_them(place: Path) -> None:
     space = user_file("refine_function", LAYERS)
     with pytest.raises(UserError, match="is a function suggest"):
         make_plan(
-            flags.parse(["--trainable", "digits_mlp", "--search-space", space, "--ranges", "lr=0.1..0.2"])
+            cli.parse(["--trainable", "digits_mlp", "--search-space", space, "--ranges", "lr=0.1..0.2"])
         )
 
 

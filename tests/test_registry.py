@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import registry
 from sweeps.common.errors import UserError
+from sweeps.config import plugins
 from tests.conftest import ROOT
 
 TRAINABLE = """
@@ -43,7 +43,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 def fault(kind: str, name: str) -> str:
     with pytest.raises(UserError) as raised:
-        registry.find(kind, name)
+        plugins.find(kind, name)
     return str(raised.value)
 
 
@@ -57,18 +57,18 @@ def fault(kind: str, name: str) -> str:
     ],
 )
 def test_the_choices_are_the_public_files_of_the_folder(kind: str, some: set[str]) -> None:
-    root = Path(registry.__file__).resolve().parents[1]
-    files = {path.stem for path in (root / registry.KINDS[kind].folder.replace(".", "/")).glob("[!_]*.py")}
-    assert registry.choices(kind) == sorted(files)
+    root = Path(plugins.__file__).resolve().parents[1]
+    files = {path.stem for path in (root / plugins.KINDS[kind].folder.replace(".", "/")).glob("[!_]*.py")}
+    assert plugins.choices(kind) == sorted(files)
     assert some <= files
 
 
-@pytest.mark.parametrize("kind", registry.KINDS)
+@pytest.mark.parametrize("kind", plugins.KINDS)
 def test_every_choice_is_found_and_keeps_the_contract(kind: str) -> None:
-    for name in registry.choices(kind):
-        found = registry.find(kind, name)
-        assert found.__name__ == f"{registry.KINDS[kind].folder}.{name}"
-        assert all(hasattr(found, entry) for entry in registry.KINDS[kind].defines)
+    for name in plugins.choices(kind):
+        found = plugins.find(kind, name)
+        assert found.__name__ == f"{plugins.KINDS[kind].folder}.{name}"
+        assert all(hasattr(found, entry) for entry in plugins.KINDS[kind].defines)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_misspelt_name_gets_the_nearest_spelling_and_the_choices(kind: str, na
     found = fault(kind, name)
     assert found.startswith(f"--{kind.replace('_', '-')} {name}: no such {kind.replace('_', ' ')}.")
     assert f"Did you mean '{near}'?" in found
-    assert all(choice in found for choice in registry.choices(kind))
+    assert all(choice in found for choice in plugins.choices(kind))
 
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", "no_such_package.model", "../fashion_cnn", "fashion cnn"])
@@ -102,7 +102,7 @@ def test_an_underscore_module_is_no_plug_in(kind: str, name: str) -> None:
 
 def test_a_dotted_path_reaches_a_users_own_module(module: Write) -> None:
     path = module(TRAINABLE)
-    assert registry.find("trainable", path).Params().lr == 0.1
+    assert plugins.find("trainable", path).Params().lr == 0.1
 
 
 def test_a_package_in_the_folder_where_the_command_was_typed_is_found(
@@ -113,7 +113,7 @@ def test_a_package_in_the_folder_where_the_command_was_typed_is_found(
     monkeypatch.chdir(tmp_path)
     # As an installed console command sees it: the folder is not on the path.
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    assert registry.find("trainable", "typed_here.model").METRIC == "val_acc"
+    assert plugins.find("trainable", "typed_here.model").METRIC == "val_acc"
 
 
 def test_a_module_is_told_all_that_it_lacks(module: Write) -> None:
@@ -188,7 +188,7 @@ def build_data(params, prepared): ...
 
 
 def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
-    assert registry.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_KNOBS == ("lr",)
+    assert plugins.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_KNOBS == ("lr",)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
 )
 def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: Write) -> None:
     own = PREPARED.replace("def build_data(params, prepared): ...", text)
-    assert registry.find("trainable", module(TRAINABLE + own)).PREPARE_KNOBS == ("lr",)
+    assert plugins.find("trainable", module(TRAINABLE + own)).PREPARE_KNOBS == ("lr",)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: 
 
 FIND = """
 import sys
-from sweeps import registry
+from sweeps.config.sweep_config import plugins as registry
 from sweeps.common.yaml_values import UserError
 kind, *names = sys.argv[1:]
 try:
@@ -267,7 +267,7 @@ def test_a_users_own_folder_of_trainables_is_one_with_ours(is_package: bool, tmp
     mine, spaces = tmp_path / "trainables" / "mine.py", ROOT / "search_spaces"
     *files, choices = found_in(tmp_path, "trainable", "mine")
     assert files == [str(mine)]
-    assert choices.split()[1:] == sorted([*registry.choices("trainable"), "mine"])
+    assert choices.split()[1:] == sorted([*plugins.choices("trainable"), "mine"])
     *files, _ = found_in(tmp_path, "search_space", "mine", "digits_mlp")
     assert files == [str(tmp_path / "search_spaces" / "mine.py"), str(spaces / "digits_mlp.py")]
 

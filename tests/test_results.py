@@ -16,7 +16,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
 from sweeps import comparison, lock, results
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import RecordUnreadable
 from sweeps.record import Record
 from sweeps.tables import TRIALS_FILE, write_tables

@@ -14,7 +14,8 @@ import pytest
 from sweeps import environment, folder, resume
 from sweeps import record as record_module
 from sweeps.common.errors import UserError
-from sweeps.config import CONFIG_FILE, SweepConfig, to_yaml
+from sweeps.config.sweep_config import SweepConfig, to_yaml
+from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record

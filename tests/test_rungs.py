@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.rungs import goes_on, rungs
 
 

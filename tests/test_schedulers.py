@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from sweeps import registry
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import Record
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha
@@ -52,34 +52,34 @@ def decide(scheduler: TrialScheduler, record: Record, number: int, epoch: int, s
     return str(decision)
 
 
-@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("name", plugins.choices("scheduler"))
 def test_a_scheduler_is_built_from_config_and_record(name: str, tmp_path: Path) -> None:
-    built = registry.find("scheduler", name).build(SweepConfig(), new_record(tmp_path, "max", 0))
+    built = plugins.find("scheduler", name).build(SweepConfig(), new_record(tmp_path, "max", 0))
     assert isinstance(built, TrialScheduler)
 
 
-@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("name", plugins.choices("scheduler"))
 @pytest.mark.parametrize("max_epochs", [1, 27])
 def test_a_scheduler_describes_itself_in_one_line_that_names_it_and_the_end(
     name: str, max_epochs: int
 ) -> None:
     config = SweepConfig(max_epochs=max_epochs, grace_epochs=1)
-    line = registry.find("scheduler", name).describe(config)
+    line = plugins.find("scheduler", name).describe(config)
     assert "\n" not in line
     assert line.startswith(f"{name}: ")
     assert str(max_epochs) in line
 
 
-@pytest.mark.parametrize("name", registry.choices("scheduler"))
+@pytest.mark.parametrize("name", plugins.choices("scheduler"))
 def test_a_lone_trial_is_never_stopped(name: str, tmp_path: Path) -> None:
     record = new_record(tmp_path, "max", 1)
-    scheduler = registry.find("scheduler", name).build(SweepConfig(), record)
+    scheduler = plugins.find("scheduler", name).build(SweepConfig(), record)
     assert {decide(scheduler, record, 0, epoch, 0.5) for epoch in range(1, 27)} == {"CONTINUE"}
 
 
 def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
     record = new_record(tmp_path, "max", 9)
-    scheduler = registry.find("scheduler", "none").build(SweepConfig(), record)
+    scheduler = plugins.find("scheduler", "none").build(SweepConfig(), record)
     decisions = {decide(scheduler, record, number, 3, -float(number)) for number in range(9)}
     assert decisions == {"CONTINUE"}
 
@@ -185,7 +185,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
 ) -> None:
     """Whatever came behind it, and in another process too: a resume asks for the last epoch of a trial."""
     config = SweepConfig(max_epochs=16, grace_epochs=1, reduction_factor=2)
-    module = registry.find("scheduler", name)
+    module = plugins.find("scheduler", name)
     record = new_record(tmp_path, mode, 20)
     scheduler = module.build(config, record)
     generator = random.Random(f"{name} {mode} {seed}")

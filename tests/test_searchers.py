@@ -16,10 +16,11 @@ from optuna.trial import TrialState
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeps import domains, registry
+from sweeps import domains
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import make_plan
 from sweeps.points import told as words_of
 from sweeps.record import Record
@@ -29,7 +30,7 @@ from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import FlatSpace, check
 from tests.conftest import propose
 
-SEARCHERS = registry.choices("searcher")
+SEARCHERS = plugins.choices("searcher")
 
 EPOCHS = 9
 """Epochs of a trial here; rungs at 1 and 3."""
@@ -73,7 +74,7 @@ class Play:
         return play
 
     def _set(self, name: str, record: Record, space: Mapping[str, Any], seed: int, num_trials: int) -> None:
-        module = registry.find("searcher", name)
+        module = plugins.find("searcher", name)
         config = SweepConfig(
             searcher=name, seed=seed, num_trials=num_trials, max_epochs=EPOCHS, grace_epochs=1
         )
@@ -176,7 +177,7 @@ def test_a_proposal_lies_inside_the_space_and_has_the_types_of_params(name: str,
 
 
 def taking(form: str) -> list[str]:
-    return [name for name in SEARCHERS if form in registry.find("searcher", name).TAKES]
+    return [name for name in SEARCHERS if form in plugins.find("searcher", name).TAKES]
 
 
 @pytest.mark.parametrize("name", taking("continuous"))
@@ -283,9 +284,9 @@ def test_a_rebuilt_searcher_proposes_what_is_left_and_nothing_again(name: str, t
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_a_searcher_works_with_schedulers_that_there_are(name: str) -> None:
-    schedulers = registry.find("searcher", name).SCHEDULERS
+    schedulers = plugins.find("searcher", name).SCHEDULERS
     assert schedulers
-    assert set(schedulers) <= set(registry.choices("scheduler"))
+    assert set(schedulers) <= set(plugins.choices("scheduler"))
 
 
 @pytest.fixture
@@ -305,7 +306,7 @@ def test_a_pair_that_does_not_work_is_refused_with_those_that_do(loner: str, tmp
     with pytest.raises(UserError, match=r"lone_package\.loner does not work with --scheduler asha") as error:
         make_plan(config)
     for name in SEARCHERS:
-        pairs = ", ".join(registry.find("searcher", name).SCHEDULERS)
+        pairs = ", ".join(plugins.find("searcher", name).SCHEDULERS)
         assert f"{name} with {pairs}" in str(error.value)
 
 
@@ -317,7 +318,7 @@ def test_a_users_own_searcher_plans_with_the_scheduler_it_names(loner: str, tmp_
 def test_a_grid_too_large_to_list_is_refused() -> None:
     huge = {"width": tune.randint(0, 1000), "lr": tune.quniform(0.0, 1.0, 0.001)}
     with pytest.raises(UserError, match=r"1,001,000 points, at most 100,000; take coarser steps"):
-        registry.find("searcher", "grid").check(check(huge, Params, {}, frozenset({"finite"}), "grid"))
+        plugins.find("searcher", "grid").check(check(huge, Params, {}, frozenset({"finite"}), "grid"))
 
 
 def test_a_grid_goes_through_the_last_knob_fastest(tmp_path: Path) -> None:
@@ -473,7 +474,7 @@ def test_tpe_comes_nearer_to_the_optimum_than_random_search(mode: str, tmp_path:
         return math.hypot((math.log10(params["lr"]) + 2) / 4, (params["width"] - 70) / 100)
 
     def distance_at_the_end(name: str, seed: int) -> float:
-        module = registry.find("searcher", name)
+        module = plugins.find("searcher", name)
         folder = tmp_path / f"{name}{seed}"
         folder.mkdir()
         record = Record.create(folder, "s", mode, {})

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from ray.tune import PlacementGroupFactory
 
-from sweeps import flags
 from sweeps.common.errors import UserError
+from sweeps.config import cli
 from sweeps.record import Record
 from sweeps.sharing import ALONE, Sharing
 from tests.conftest import ROOT, propose
@@ -34,7 +34,7 @@ CARD_BYTES = 8e9
 def sharing(
     record: Record, first: int = 1, given: Sequence[str] = (), said: list[str] | None = None
 ) -> Sharing:
-    config = flags.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
+    config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
 
     def place_of(gpus: float) -> PlacementGroupFactory:
         return PlacementGroupFactory([{"CPU": 1, "GPU": gpus}])
@@ -168,7 +168,7 @@ def test_tune_may_pickle_it_and_has_the_same_one_again(record: Record) -> None:
 )
 def test_what_does_not_fit_is_refused(given: str, fault: str) -> None:
     with pytest.raises(UserError, match=fault):
-        flags.parse(given.split())
+        cli.parse(given.split())
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from tests import slurm_of_pcs
 from tests.conftest import ROOT

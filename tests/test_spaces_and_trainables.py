@@ -12,10 +12,10 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from sweeps import registry
 from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import field_docs
-from sweeps.config import SweepConfig
+from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.models import OneSpace
 from sweeps.plan import make_plan
 from sweeps.training import fit_loop
@@ -26,8 +26,8 @@ from sweeps.training.fit_loop import Fit
 from tests.prepared import prepare_small
 from trainables import _fashion_mnist, fashion_cnn, fashion_vit
 
-TRAINABLES = registry.choices("trainable")
-SPACES = registry.choices("search_space")
+TRAINABLES = plugins.choices("trainable")
+SPACES = plugins.choices("search_space")
 SMALL = {"rows": 200, "frames_per_s": 3.0, "detector": "blazeface"}
 """Knobs that make a data set small, for those that have them."""
 
@@ -46,14 +46,14 @@ def trainable_of(space: str) -> str:
 
 def searcher_of(space: str) -> str:
     """The default searcher, or, for a grid, the one that takes grids."""
-    domains = getattr(registry.find("search_space", space), "SPACE", {}).values()
+    domains = getattr(plugins.find("search_space", space), "SPACE", {}).values()
     return "grid" if any(isinstance(domain, dict) for domain in domains) else SweepConfig().searcher
 
 
 def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
     name, searcher = trainable_of(space), searcher_of(space)
-    small_params(registry.find("trainable", name))  # a plan needs the data
+    small_params(plugins.find("trainable", name))  # a plan needs the data
     config = SweepConfig(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
     return make_plan(dataclasses.replace(config, results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
@@ -89,7 +89,7 @@ def test_a_space_fits_the_trainable_of_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPACES)
 def test_every_point_of_a_space_is_params_that_a_model_is_built_from(name: str) -> None:
-    space, module = checked(name), registry.find("trainable", trainable_of(name))
+    space, module = checked(name), plugins.find("trainable", trainable_of(name))
     built = [module.Params(**point) for point in points(space)]
     assert len(set(map(repr, built))) == len(built)
     for params in built[:3]:
@@ -111,7 +111,7 @@ def test_a_default_space_is_taken_by_the_default_searcher(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_every_knob_has_a_default_and_a_docstring(name: str) -> None:
-    params_class = registry.find("trainable", name).Params
+    params_class = plugins.find("trainable", name).Params
     assert dataclasses.is_dataclass(params_class())
     assert [knob for knob, doc in field_docs(params_class).items() if not doc] == []
     assert list(field_docs(params_class)) == [field.name for field in dataclasses.fields(params_class)]
@@ -119,7 +119,7 @@ def test_every_knob_has_a_default_and_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
-    params_class = registry.find("trainable", name).Params
+    params_class = plugins.find("trainable", name).Params
     knob = dataclasses.fields(params_class)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError, match=knob):
         setattr(params_class(), knob, 1)
@@ -129,14 +129,14 @@ def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_is_judged_by_a_metric_that_is_good_when_small_or_large(name: str) -> None:
-    module = registry.find("trainable", name)
+    module = plugins.find("trainable", name)
     assert module.METRIC
     assert module.MODE in ("min", "max")
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_describes_its_data_in_one_line(name: str) -> None:
-    module = registry.find("trainable", name)
+    module = plugins.find("trainable", name)
     line = module.describe_data(small_params(module))
     assert line.strip() == line != ""
     assert "\n" not in line
@@ -144,7 +144,7 @@ def test_a_trainable_describes_its_data_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tmp_path: Path) -> None:
-    module = registry.find("trainable", name)
+    module = plugins.find("trainable", name)
     params = small_params(module)
     prepared = prepare_small(module, params, tmp_path / "rows") if has_preparation(module) else None
     training = Fit(module, params, fit_config(module), prepared=prepared)
@@ -165,7 +165,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_learns(name: str) -> None:
-    module = registry.find("trainable", name)
+    module = plugins.find("trainable", name)
     if has_preparation(module):
         pytest.skip("takes more rows than a quick test prepares: see its own tests")
     scores: list[float] = []

@@ -8,7 +8,7 @@ import pytest
 
 from sweeps import storage
 from sweeps.common.errors import UserError
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.remote import Remote
 from sweeps.storage import Folder, StorageError

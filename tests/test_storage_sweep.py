@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.config import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import Record
 from tests.conftest import ROOT
 from tests.killing import check_whole

@@ -15,8 +15,9 @@ from typing import cast
 import pytest
 from ray.job_submission import JobSubmissionClient
 
-from sweeps import flags, submit
+from sweeps import submit
 from sweeps.common.errors import UserError
+from sweeps.config import cli
 from sweeps.record import Record
 from tests import project
 from tests.conftest import ROOT
@@ -155,7 +156,7 @@ def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
 def entrypoint(monkeypatch: pytest.MonkeyPatch, typed: str) -> str:
     """What the head's shell runs."""
     monkeypatch.setattr(sys, "argv", ["run.py", *typed.split()])
-    return submit._entrypoint(flags.parse()).partition("exec ")[2]
+    return submit._entrypoint(cli.parse()).partition("exec ")[2]
 
 
 def test_all_that_is_typed_beside_resume_is_for_the_head_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:

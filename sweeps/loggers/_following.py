@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from sweeps import registry
-from sweeps.config import JOURNAL
+from sweeps.config import plugins
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.plan import Plan
 from sweeps.reasons import first_line
 from sweeps.record import Record
@@ -91,7 +91,7 @@ class _Following(threading.Thread):
 
             self._storage = JournalStorage(ReadOnlyJournal(self._folder / JOURNAL))
         if self._logger is None:
-            self._logger = registry.find("logger", self._logger_name).build(self._folder, self._about)
+            self._logger = plugins.find("logger", self._logger_name).build(self._folder, self._about)
         study_id = self._storage.get_all_studies()[0]._study_id
         for frozen in self._storage.get_all_trials(study_id, deepcopy=False):
             if self._written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):

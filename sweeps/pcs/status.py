@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, Path | None]:
     values = parser.values_of(list(arguments), {"address": str}, "; give one sweep, as results/NAME")
     if values.folder is None:
         return values.address, None
-    from sweeps.listing import no_sweep
+    from sweeps.config.sweep_folder import no_sweep
 
     folder = Path(values.folder).expanduser()
     if (why := no_sweep(folder)) is not None:

@@ -4,7 +4,7 @@ Falkner et al., 2018, https://arxiv.org/abs/1807.01774: "BOHB relies on HB to de
 configurations to evaluate with which budget, but replaces the random selection by a model-based search".
 """
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.schedulers.hyperband import build, ends_at, expected_epochs, in_words, waits_at
 
 __all__ = ["build", "describe", "ends_at", "expected_epochs", "waits_at"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import Record
 from sweeps.schedulers._first_in import FirstIn
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.points import Point, Space, told
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits

@@ -28,7 +28,7 @@ from optuna.trial import FixedTrial
 from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.common.yaml_values import Knob
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.domains import Form, bounds, is_log, on_grid, values_of
 from sweeps.points import Point, Space
 from sweeps.record import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from sweeps.common.errors import UserError
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.domains import Form
 from sweeps.points import Space
 from sweeps.record import Record

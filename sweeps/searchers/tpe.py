@@ -25,7 +25,7 @@ import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.config import SweepConfig
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.domains import Form
 from sweeps.points import Point, Refused, Space, Told, told
 from sweeps.record import Record

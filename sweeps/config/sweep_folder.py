@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import closest
-from sweeps.config import JOURNAL
+from sweeps.training import params_file
 from sweeps.training.run_settings import SETTINGS_FILE
 
 RESULTS = "results"
@@ -43,3 +43,17 @@ def sweeps_in(folder: Path) -> list[str]:
 
 def _listed(known: Sequence[str]) -> str:
     return ", ".join([*(["..."] if len(known) > MOST_LISTED else []), *known[-MOST_LISTED:]])
+
+
+CONFIG_FILE = "sweep.yaml"
+"""In the folder of a sweep: its settings."""
+
+
+JOURNAL = "record.journal"
+"""In the folder of a sweep: its record."""
+
+
+FOLDER = "best"
+
+
+PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"

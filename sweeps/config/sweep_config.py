@@ -14,11 +14,6 @@ import yaml
 from sweeps.common.yaml_values import FLOAT, Knob, field_docs
 from sweeps.training.config import Precision, Strategy
 
-CONFIG_FILE = "sweep.yaml"
-"""In the folder of a sweep: its settings."""
-JOURNAL = "record.journal"
-"""In the folder of a sweep: its record."""
-
 
 class _Dumper(yaml.SafeDumper):
     """Quotes the text '1e-3', which would be read back as a number."""

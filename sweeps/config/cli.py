@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 from sweeps.common import machine_folders
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
-from sweeps.config import GROUPS, SweepConfig, docs, flag, one_or_several, to_yaml
-from sweeps.faults import check
-from sweeps.settings import of_its_own, read_yaml, refuse_other, settings_of
+from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag, one_or_several, to_yaml
+from sweeps.config.validation import check
+from sweeps.config.yaml_files import of_its_own, read_yaml, refuse_other, settings_of
 
 COMMAND = "python -m sweeps.run"
 OTHER_FLAGS = (

@@ -13,8 +13,8 @@ import yaml
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place, short
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config import CONFIG_FILE, JOURNAL, MOST, OF_ONE_RUN, SweepConfig, docs, flag
-from sweeps.listing import no_sweep
+from sweeps.config.sweep_config import MOST, OF_ONE_RUN, SweepConfig, docs, flag
+from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL, no_sweep
 
 
 def read_yaml(path: str, name: str) -> Mapping[str, Any]:

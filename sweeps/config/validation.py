@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from sweeps.config import MINIMUM, MOST, SweepConfig, flag
+from sweeps.config.sweep_config import MINIMUM, MOST, SweepConfig, flag
 
 
 def check(config: SweepConfig) -> list[str]:

@@ -1,0 +1,1 @@
+"""What was asked of a sweep. Light: no Ray, no PyTorch."""
