@@ -24,8 +24,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from benchmarks import _measure
 from benchmarks._measure import Goal
-from sweeps.points import Point, Told
 from sweeps.record import Record
+from sweeps.space.point import Point, Told
 
 RANGES: dict[str, BaseDistribution] = {
     "lr": FloatDistribution(1e-4, 1.0, log=True),

@@ -151,7 +151,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
 
 def _fill(record: Any, trials: int, space: Any) -> float:
     """Trials as a sweep records them; ms of each."""
-    from sweeps.points import Point, told
+    from sweeps.space.point import Point, told
 
     began = time.perf_counter()
     for number in range(trials):

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.searchers._searcher import RecordSearcher
+from sweeps.space.point import Space
 
 
 def asked(config: SweepConfig) -> dict[str, int] | None:

@@ -14,8 +14,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, size
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
-from sweeps.conditional import ConditionalSpace
-from sweeps.space import FlatSpace
+from sweeps.space.conditional import ConditionalSpace
+from sweeps.space.flat import FlatSpace
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 

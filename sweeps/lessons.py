@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution
 
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from sweeps.scales import Range, Side, are_ordered, choices_of, range_of
+from sweeps.space.numeric_range import Range, Side, are_ordered, choices_of, range_of
 
 LEAST_BEST = 3
 """Trials that count as the best ones, at least."""

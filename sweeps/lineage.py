@@ -17,15 +17,15 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
-from sweeps.conditional import ConditionalSpace
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.identity import score_changes
 from sweeps.journal import RecordUnreadable
 from sweeps.lessons import Ranked, ranked
 from sweeps.models import Model
-from sweeps.points import Point, told
 from sweeps.record import Record
 from sweeps.rows import Earlier, TrialRow
+from sweeps.space.conditional import ConditionalSpace
+from sweeps.space.point import Point, told
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-import numpy as np
-
-from sweeps import conditional, data, ranges, space
+from sweeps import data
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import Knob, nearest
+from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.points import Point, Space, Suggests
+from sweeps.space import conditional, flat, overrides
+from sweeps.space.multi_model import OneSpace, SeveralSpaces
+from sweeps.space.point import Space
 from sweeps.training.data.dataset import DataSet, describe_data
-
-OneSpace = space.FlatSpace | conditional.ConditionalSpace
-"""What is tried of one model."""
 
 
 @dataclass(frozen=True)
@@ -36,68 +32,6 @@ class Model:
     """What it says of its data; "" where it says nothing."""
     prepared: tuple[DataSet, ...] = ()
     """The data sets that its points need, of a trainable whose data is prepared."""
-
-
-@dataclass(frozen=True)
-class SeveralSpaces:
-    """The spaces of several models: first which model, then its point.
-
-    Knobs of the same name mean different things in different models, so Optuna is told of each as
-    `MODEL.KNOB`.
-    """
-
-    spaces: Mapping[str, OneSpace]
-
-    is_conditional = True
-
-    @property
-    def dimensions(self) -> int:
-        return 1 + max(each.dimensions for each in self.spaces.values())
-
-    def draw(self, seeds: tuple[int, ...]) -> Point:
-        """A point of one of the models, each as likely."""
-        # A stream of its own: the choice must tell nothing of the values that the same seeds draw.
-        generator = np.random.default_rng(np.random.SeedSequence(seeds, spawn_key=(1,)))
-        return list(self.spaces.values())[generator.integers(len(self.spaces))].draw(seeds)
-
-    def grid(self) -> Iterator[Point]:
-        """The grids one after another."""
-        return itertools.chain.from_iterable(each.grid() for each in self.spaces.values())
-
-    def size(self) -> float:
-        return sum(each.size() for each in self.spaces.values())
-
-    def suggest(self, trial: Suggests) -> Point:
-        """The model that a trial suggests, and the point that it suggests of that one."""
-        name = trial.suggest_categorical("trainable", list(self.spaces))
-        return self.spaces[name].suggest(_Prefixed(trial, f"{name}."))
-
-    def names(self, point: Point) -> dict[str, Knob]:
-        """The model, and its knobs with its name before them."""
-        of_model = self.spaces[point.trainable].names(point)
-        return {
-            "trainable": point.trainable,
-            **{f"{point.trainable}.{name}": value for name, value in of_model.items()},
-        }
-
-
-class _Prefixed:
-    """A trial that is asked for the knobs of one model."""
-
-    def __init__(self, trial: Suggests, prefix: str) -> None:
-        self._trial = trial
-        self._prefix = prefix
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float:
-        return self._trial.suggest_float(self._prefix + name, low, high, step=step, log=log)
-
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
-        return self._trial.suggest_int(self._prefix + name, low, high, step=step, log=log)
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self._trial.suggest_categorical(self._prefix + name, choices)
 
 
 def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
@@ -190,9 +124,9 @@ def _space(
             )
         return conditional.check(file.suggest, trainable.Params, fixed, *rest)
     if not narrower or not isinstance(file.SPACE, Mapping):
-        return space.check(file.SPACE, trainable.Params, fixed, *rest)
-    domains, still = ranges.applied(file.SPACE, narrower, searcher.TAKES)
-    return space.check(domains, trainable.Params, {**still, **fixed}, *rest)
+        return flat.check(file.SPACE, trainable.Params, fixed, *rest)
+    domains, still = overrides.applied(file.SPACE, narrower, searcher.TAKES)
+    return flat.check(domains, trainable.Params, {**still, **fixed}, *rest)
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

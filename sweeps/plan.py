@@ -20,7 +20,7 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.models import Model
-from sweeps.points import Space
+from sweeps.space.point import Space
 from sweeps.storage import Storage
 
 if TYPE_CHECKING:

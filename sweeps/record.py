@@ -22,7 +22,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.journal import Journal, RecordUnreadable, mend, open_study
-from sweeps.points import Point, Told
 from sweeps.rows import (
     EPOCH,
     NO_EARLIER,
@@ -34,6 +33,7 @@ from sweeps.rows import (
     row_of,
     template_of,
 )
+from sweeps.space.point import Point, Told
 from sweeps.standing import Standing
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.

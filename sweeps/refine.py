@@ -14,14 +14,14 @@ from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import Form, describe, form, values_of
 from sweeps.fidelity import influence
 from sweeps.lessons import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
 from sweeps.lineage import Parent
-from sweeps.ranges import applied, grid_range, range_of_domain, text_of
 from sweeps.regions import DeadRegion, dead_regions
-from sweeps.scales import Range, Side
-from sweeps.space import check
+from sweeps.space.flat import check
+from sweeps.space.numeric_range import Range, Side
+from sweeps.space.overrides import applied, grid_range, range_of_domain, text_of
+from sweeps.space.tune_domains import Form, describe, form, values_of
 
 NARROWER = 0.9
 """Of a range, on its scale: a new one that is not narrower than this is left as it was."""

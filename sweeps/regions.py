@@ -16,7 +16,7 @@ from sweeps.fidelity import trainables
 from sweeps.lessons import BY_CHANCE, LEAST_BEST, SIDES, is_bad, ranked, words_of
 from sweeps.record import Record
 from sweeps.rows import TrialRow
-from sweeps.scales import Range, Side, choices_of, range_of
+from sweeps.space.numeric_range import Range, Side, choices_of, range_of
 
 
 class Cause(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeps.points import Point, Told
+from sweeps.space.point import Point, Told
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -32,8 +32,8 @@ from ray import tune
 from sweeps.common import gc_freeze, plugins
 from sweeps.common.errors import CannotTrain, PCUnfit
 from sweeps.common.yaml_values import Knob
-from sweeps.points import Point
 from sweeps.reasons import failed, first_line, unfit, why_diverged
+from sweeps.space.point import Point
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply
 from sweeps.training import checkpoint_store

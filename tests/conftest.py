@@ -16,9 +16,9 @@ import pytest
 from optuna.distributions import BaseDistribution
 
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
-from sweeps.points import Point, Told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
+from sweeps.space.point import Point, Told
 from tests import lab
 from tests.lab import Lab
 from tests.sweep_on_pcs import Sweep

@@ -139,7 +139,7 @@ def conditional(record: Record) -> None:
 
 def several(record: Record) -> None:
     """Two trainables, whose knobs are called alike, told apart as the record tells Optuna."""
-    from sweeps.points import Point, Told
+    from sweeps.space.point import Point, Told
 
     names = CategoricalDistribution(["cnn", "mlp"])
     record.note("trainable", ["cnn", "mlp"])

@@ -16,12 +16,12 @@ from sweeps.advice import Advice, advise
 from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
 from sweeps.lessons import edges, ranked, words_of
 from sweeps.outlook import RungCheck, gain
-from sweeps.points import Told
 from sweeps.record import Record
 from sweeps.regions import dead_regions
 from sweeps.results import load
 from sweeps.rows import Status, TrialRow
-from sweeps.scales import Range, are_ordered, range_of
+from sweeps.space.numeric_range import Range, are_ordered, range_of
+from sweeps.space.point import Told
 from tests import kinds
 from tests.conftest import propose
 from tests.kinds import rerun
@@ -443,8 +443,8 @@ def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
-    from sweeps.points import Told
     from sweeps.rows import EpochRow, TrialRow
+    from sweeps.space.point import Told
 
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     for number in range(10_000):  # in memory: writing them is another test's

@@ -21,7 +21,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
-from sweeps.space import check, seeded_globals
+from sweeps.space.flat import check, seeded_globals
 from tests.conftest import propose as suggest_trial
 
 EPOCHS = 9

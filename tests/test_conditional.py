@@ -19,13 +19,13 @@ from optuna.trial import FixedTrial
 from ray import cloudpickle
 
 from sweeps.common.errors import UserError
-from sweeps.conditional import SAMPLES, ConditionalSpace, check
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.points import Point, Refused, Space, told
 from sweeps.record import Record
 from sweeps.searchers import tpe
 from sweeps.searchers.random import draws
+from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
+from sweeps.space.point import Point, Refused, Space, told
 from tests.conftest import propose
 
 TAKING = [
@@ -283,7 +283,7 @@ def rarely_raises(trial: Any) -> None:
 
 
 def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.conditional.SAMPLES", 5)
+    monkeypatch.setattr("sweeps.space.conditional.SAMPLES", 5)
     space = checked(rarely_raises)
     number = next(number for number in range(SAMPLES) if _refuses(space, (0, number, 0)))
     found = itertools.islice(draws(space, 0, number), 2)
@@ -317,7 +317,7 @@ def rarely_other_choices(trial: Any) -> None:
 
 def test_choices_that_change_after_the_samples_are_no_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Optuna would end the sweep when it is told of them."""
-    monkeypatch.setattr("sweeps.conditional.SAMPLES", 5)
+    monkeypatch.setattr("sweeps.space.conditional.SAMPLES", 5)
     space = checked(rarely_other_choices)
     drawn = [(0, number, 0) for number in range(SAMPLES)]
     refused = [seeds for seeds in drawn if _refuses(space, seeds)]

@@ -29,7 +29,7 @@ from sweeps.plan import describe, make_plan
 from sweeps.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.rows import Status, TrialRow
 from sweeps.searchers._searcher import RecordSearcher
-from sweeps.space import check
+from sweeps.space.flat import check
 from sweeps.stopping import End
 from sweeps.storage import Folder
 from sweeps.training import checkpoint_store, params_file

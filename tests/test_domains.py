@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from ray import tune
 
-from sweeps import domains
+from sweeps.space import tune_domains
 
 FINITE: dict[str, tuple[Any, list[Any]]] = {
     "choice": (tune.choice(["a", "b"]), ["a", "b"]),
@@ -43,24 +43,26 @@ FORMS = {
     "sample_from": "sample_from",
 }
 EVERY = {**{kind: domain for kind, (domain, _) in FINITE.items()}, **ENDLESS}
-QUANTIZED = [kind for kind, domain in EVERY.items() if domains.step_of(domain) is not None]
+QUANTIZED = [kind for kind, domain in EVERY.items() if tune_domains.step_of(domain) is not None]
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_domain_has_one_form(kind: str) -> None:
-    assert domains.form(EVERY[kind]) == FORMS[kind]
+    assert tune_domains.form(EVERY[kind]) == FORMS[kind]
 
 
 @pytest.mark.parametrize("kind", FINITE)
 def test_a_finite_domain_lists_its_values_in_order_without_rounding_dust(kind: str) -> None:
     domain, values = FINITE[kind]
-    assert domains.values_of(domain) == values
-    assert [type(value) for value in domains.values_of(domain) or []] == [type(value) for value in values]
+    assert tune_domains.values_of(domain) == values
+    assert [type(value) for value in tune_domains.values_of(domain) or []] == [
+        type(value) for value in values
+    ]
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_an_endless_domain_lists_no_values(kind: str) -> None:
-    assert domains.values_of(ENDLESS[kind]) is None
+    assert tune_domains.values_of(ENDLESS[kind]) is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FINITE if kind != "grid_search"])
@@ -68,7 +70,8 @@ def test_the_values_listed_are_those_that_ray_draws(kind: str) -> None:
     domain, values = FINITE[kind]
     generator = np.random.default_rng(0)
     drawn = {
-        domains.clean(domain.sample(random_state=generator), domains.step_of(domain)) for _ in range(400)
+        tune_domains.clean(domain.sample(random_state=generator), tune_domains.step_of(domain))
+        for _ in range(400)
     }
     assert drawn == set(values)
 
@@ -86,7 +89,7 @@ def test_the_values_listed_are_those_that_ray_draws(kind: str) -> None:
     ],
 )
 def test_bounds_are_the_first_and_the_last_value(domain: Any, bounds: tuple[float, float]) -> None:
-    assert domains.bounds(domain) == pytest.approx(bounds)
+    assert tune_domains.bounds(domain) == pytest.approx(bounds)
 
 
 @pytest.mark.parametrize(
@@ -108,22 +111,22 @@ def test_bounds_are_the_first_and_the_last_value(domain: Any, bounds: tuple[floa
     ],
 )
 def test_optuna_has_the_same_word_or_none(kind: str, expected: Any) -> None:
-    assert domains.distribution(EVERY[kind]) == expected
+    assert tune_domains.distribution(EVERY[kind]) == expected
 
 
 @pytest.mark.parametrize("kind", [kind for kind in QUANTIZED if FORMS[kind] == "finite"])
 def test_on_grid_gives_the_nearest_value_and_stays_inside(kind: str) -> None:
     domain, values = FINITE[kind]
-    step = domains.step_of(domain)
+    step = tune_domains.step_of(domain)
     assert step is not None
-    assert [domains.on_grid(domain, value + 0.3 * step) for value in values] == values
-    assert domains.on_grid(domain, values[0] - 10 * step) == values[0]
-    assert domains.on_grid(domain, values[-1] + 10 * step) == values[-1]
+    assert [tune_domains.on_grid(domain, value + 0.3 * step) for value in values] == values
+    assert tune_domains.on_grid(domain, values[0] - 10 * step) == values[0]
+    assert tune_domains.on_grid(domain, values[-1] + 10 * step) == values[-1]
 
 
 @pytest.mark.parametrize(("kind", "value"), [("choice", "b"), ("uniform", 0.123), ("loguniform", 0.0123)])
 def test_on_grid_leaves_alone_what_has_no_grid(kind: str, value: Any) -> None:
-    assert domains.on_grid(EVERY[kind], value) == value
+    assert tune_domains.on_grid(EVERY[kind], value) == value
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_on_grid_leaves_alone_what_has_no_grid(kind: str, value: Any) -> None:
     ],
 )
 def test_the_plan_has_words_for_a_domain(kind: str, words: str) -> None:
-    assert domains.describe(EVERY[kind]) == words
+    assert tune_domains.describe(EVERY[kind]) == words
 
 
 @pytest.mark.parametrize("step", [0.1, 0.05, 0.25, 0.2])
@@ -149,11 +152,11 @@ def test_every_value_of_a_quantized_range_is_one_that_optuna_can_be_told(step: f
     """Uncleaned, 3 * 0.1 is 0.30000000000000004: above the first value, and the last one is lost."""
     for first in range(1, 51):
         domain = tune.quniform(first * step, (first + 6) * step, step)
-        values = domains.values_of(domain)
-        word = domains.distribution(domain)
+        values = tune_domains.values_of(domain)
+        word = tune_domains.distribution(domain)
         assert values is not None
         assert word is not None
         assert len(values) == 7
         for value in values:
             assert word._contains(value), (first, value)
-            assert domains.on_grid(domain, value) == value
+            assert tune_domains.on_grid(domain, value) == value

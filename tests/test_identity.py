@@ -16,7 +16,7 @@ from sweeps import environment
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
 from sweeps.identity import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan import Plan, make_plan
-from sweeps.space import FlatSpace
+from sweeps.space.flat import FlatSpace
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -20,12 +20,12 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.identity import changes, identity
-from sweeps.models import SeveralSpaces
 from sweeps.plan import Plan, describe, make_plan
-from sweeps.points import Point, told
 from sweeps.progress import SweepReporter
 from sweeps.record import Record
-from sweeps.space import FlatSpace
+from sweeps.space.flat import FlatSpace
+from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.point import Point, told
 
 TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
 TOY, STEPS = TOYS

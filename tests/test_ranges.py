@@ -8,8 +8,8 @@ import pytest
 from ray import tune
 
 from sweeps.common.errors import UserError
-from sweeps.domains import Form, bounds, exactly
-from sweeps.ranges import applied
+from sweeps.space.overrides import applied
+from sweeps.space.tune_domains import Form, bounds, exactly
 
 ALL: frozenset[Form] = frozenset({"grid_search", "finite", "continuous"})
 CONTINUOUS: frozenset[Form] = frozenset({"finite", "continuous"})

@@ -19,10 +19,10 @@ from sweeps import clocks, comparison, environment, folder, prepare, report, res
 from sweeps import ladder as sweeps_ladder
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
-from sweeps.domains import Form
 from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import describe, make_plan
+from sweeps.space.tune_domains import Form
 from sweeps.training import run_settings
 from sweeps.training.data import dataset, staging
 from tests.searched import peak, searched

@@ -485,7 +485,7 @@ def test_lines_that_are_missing_are_noticed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from sweeps.points import Point, Told
+from sweeps.space.point import Point, Told
 from sweeps.record import Record
 record = Record.create(Path(sys.argv[1]), "s", "max", {})
 record.begin(Point("net", {"lr": 0.1}), Told(), 0)

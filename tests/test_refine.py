@@ -16,11 +16,11 @@ from sweeps import run
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import bounds, values_of
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record import Record
 from sweeps.searchers.tpe import model_fidelity
-from sweeps.space import FlatSpace
+from sweeps.space.flat import FlatSpace
+from sweeps.space.tune_domains import bounds, values_of
 from tests.conftest import Command
 from tests.searched import carried_out, peak, searched
 

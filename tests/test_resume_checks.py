@@ -20,7 +20,7 @@ from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
 from sweeps.record import Record
 from sweeps.schedulers import asha
-from sweeps.space import FlatSpace
+from sweeps.space.flat import FlatSpace
 from sweeps.training import checkpoint_store
 from tests.conftest import propose
 

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import _measure, curves, curves_space, replay, replay_space, search
 from benchmarks.curves import Epoch
-from sweeps.points import Point, Told
 from sweeps.record import Record
+from sweeps.space.point import Point, Told
 from sweeps.training.config import FitConfig
 
 PLACE, OTHER = (0, 1, 0, 3, 2), (1, 0, 1, 0, 5)

@@ -16,18 +16,18 @@ from optuna.trial import TrialState
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeps import domains
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import make_plan
-from sweeps.points import told as words_of
 from sweeps.record import Record
 from sweeps.rows import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
-from sweeps.space import FlatSpace, check
+from sweeps.space import tune_domains
+from sweeps.space.flat import FlatSpace, check
+from sweeps.space.point import told as words_of
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")
@@ -173,7 +173,7 @@ def test_a_proposal_lies_inside_the_space_and_has_the_types_of_params(name: str,
             "width": int,
             "activation": str,
         }
-        assert all(value in (domains.values_of(FINITE[key]) or []) for key, value in params.items())
+        assert all(value in (tune_domains.values_of(FINITE[key]) or []) for key, value in params.items())
 
 
 def taking(form: str) -> list[str]:
@@ -444,7 +444,7 @@ def test_tpe_goes_on_in_a_space_that_was_changed_without_the_trials_that_are_not
     for params in resumed.run(6):
         assert list(params) == list(CHANGED[change])
         for name, domain in CHANGED[change].items():
-            values = domains.values_of(domain)
+            values = tune_domains.values_of(domain)
             assert params[name] in values if values else domain.is_valid(params[name])
 
 

@@ -12,12 +12,12 @@ import pytest
 from ray import tune
 from ray.tune.search.sample import Float
 
-from sweeps import domains
 from sweeps.common.errors import UserError
-from sweeps.points import told
-from sweeps.space import FlatSpace, check
+from sweeps.space import tune_domains
+from sweeps.space.flat import FlatSpace, check
+from sweeps.space.point import told
 
-ALL_FORMS: frozenset[domains.Form] = frozenset(
+ALL_FORMS: frozenset[tune_domains.Form] = frozenset(
     {"grid_search", "sample_from", "normal", "finite", "continuous"}
 )
 
@@ -72,7 +72,7 @@ def test_a_draw_stays_inside_its_bounds_and_on_its_grid() -> None:
     points = [drawn(space, 0, number) for number in range(200)]
     assert all(1e-3 <= point["lr"] <= 1.0 for point in points)
     for name in ("momentum", "width", "depth", "activation", "bias"):
-        assert {point[name] for point in points} == set(domains.values_of(WIDE[name]) or [])
+        assert {point[name] for point in points} == set(tune_domains.values_of(WIDE[name]) or [])
 
 
 def test_a_draw_has_the_types_that_params_states() -> None:
@@ -239,7 +239,7 @@ def test_params_may_refuse_what_is_fixed() -> None:
     ],
 )
 def test_a_form_that_the_searcher_cannot_take_is_refused_with_a_way_out(
-    kind: domains.Form, domain: Any
+    kind: tune_domains.Form, domain: Any
 ) -> None:
     (fault,) = faults({"lr": domain}, takes=ALL_FORMS - {kind})
     assert fault.startswith("lr: searcher random can't take ")

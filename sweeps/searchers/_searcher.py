@@ -10,9 +10,9 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.points import Point, Space, told
 from sweeps.record import Record
 from sweeps.rows import TrialRow, Waits
+from sweeps.space.point import Point, Space, told
 
 Propose = Callable[[int], Iterator[Point]]
 """How many trials were proposed before to candidates, best first; the first that is new is taken."""

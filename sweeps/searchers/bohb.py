@@ -29,14 +29,14 @@ from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import Form, bounds, is_log, on_grid, values_of
-from sweeps.points import Point, Space
 from sweeps.record import Record
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
 from sweeps.searchers.tpe import model_fidelity
-from sweeps.space import FlatSpace, seeded_globals
+from sweeps.space.flat import FlatSpace, seeded_globals
+from sweeps.space.point import Point, Space
+from sweeps.space.tune_domains import Form, bounds, is_log, on_grid, values_of
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace

@@ -6,10 +6,10 @@ import random
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import Form
-from sweeps.points import Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
+from sweeps.space.point import Space
+from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")

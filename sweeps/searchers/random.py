@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import Form
-from sweeps.points import Point, Refused, Space
 from sweeps.record import Record
 from sweeps.searchers._searcher import RecordSearcher
+from sweeps.space.point import Point, Refused, Space
+from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset(
     {"finite", "continuous", "normal", "sample_from", "conditional", "several"}

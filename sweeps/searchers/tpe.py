@@ -26,13 +26,13 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.domains import Form
-from sweeps.points import Point, Refused, Space, Told, told
 from sweeps.record import Record
 from sweeps.rows import TrialRow
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws
+from sweeps.space.point import Point, Refused, Space, Told, told
+from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("asha", "hyperband", "none")

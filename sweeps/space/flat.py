@@ -18,7 +18,8 @@ from ray.tune.search.variant_generator import generate_variants
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
 from sweeps.common.yaml_values import Knob
-from sweeps.domains import (
+from sweeps.space.point import Point, Suggests
+from sweeps.space.tune_domains import (
     Form,
     bounds,
     clean,
@@ -31,7 +32,6 @@ from sweeps.domains import (
     suggest,
     values_of,
 )
-from sweeps.points import Point, Suggests
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 

@@ -23,9 +23,9 @@ from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
-from sweeps.domains import Form
-from sweeps.points import Point, Refused, Suggests
-from sweeps.space import SWEPT_AND_FIXED
+from sweeps.space.flat import SWEPT_AND_FIXED
+from sweeps.space.point import Point, Refused, Suggests
+from sweeps.space.tune_domains import Form
 
 SAMPLES = 200
 """Points that are tried before the start."""

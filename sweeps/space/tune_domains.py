@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ray.tune.search.sample import Categorical, Domain, Float, Function, Integer, Quantized
 
-from sweeps.points import Suggests
+from sweeps.space.point import Suggests
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -16,8 +16,8 @@ from ray.tune.search.sample import Domain, Integer
 
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, knob, nearest
-from sweeps.domains import Form, bounds, form, is_log, step_of, values_of
-from sweeps.scales import Range
+from sweeps.space.numeric_range import Range
+from sweeps.space.tune_domains import Form, bounds, form, is_log, step_of, values_of
 
 BETWEEN = ".."
 

@@ -1,0 +1,1 @@
+"""What can be tried: domains, flat and conditional search spaces, overrides."""
