@@ -200,9 +200,9 @@ def _words(run: Run) -> str:
 
 def _quiet() -> None:
     """What Ray reads when it is imported, and the libraries' chatter."""
-    from sweeps import cluster
+    from sweeps.cluster import ray_environment
 
-    cluster.prepare_environment()
+    ray_environment.prepare_environment()
     warnings.simplefilter("ignore", FutureWarning)
     import optuna
 

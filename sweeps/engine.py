@@ -15,7 +15,9 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFa
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
-from sweeps import cluster, confirm, names_only, placement, supplying
+from sweeps import confirm, names_only, supplying
+from sweeps.cluster import placement, session
+from sweeps.cluster.membership import Roster
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
@@ -27,7 +29,6 @@ from sweeps.plan import Plan
 from sweeps.progress import RerunReporter, SweepReporter
 from sweeps.quarantine import Quarantine
 from sweeps.record import Record
-from sweeps.roster import Roster
 from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.sharing import Sharing
@@ -65,7 +66,7 @@ def job_of(plan: Plan) -> Job:
     )
 
 
-def fit(plan: Plan, record: Record, offered: cluster.Cluster) -> End:
+def fit(plan: Plan, record: Record, offered: session.Cluster) -> End:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     config = plan.config
     end = End(config.time_budget_hours, record.elapsed_s)
@@ -105,7 +106,7 @@ class Phase:
     reporter: SweepReporter
 
 
-def _run(plan: Plan, record: Record, offered: cluster.Cluster, phase: Phase, end: End, disk: Disk) -> None:
+def _run(plan: Plan, record: Record, offered: session.Cluster, phase: Phase, end: End, disk: Disk) -> None:
     """One run of Tune, to its end; how it ended is in `end`."""
     searcher, reporter = phase.searcher, phase.reporter
     sharing = _sharing(plan.config, record, offered, phase)
@@ -152,7 +153,7 @@ class Watch:
     quarantine: Quarantine
 
 
-def _sharing(config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase) -> Sharing | None:
+def _sharing(config: SweepConfig, record: Record, offered: session.Cluster, phase: Phase) -> Sharing | None:
     """None where it is settled how many trials share a GPU."""
     if config.trials_per_gpu != "auto":
         return None
@@ -161,7 +162,7 @@ def _sharing(config: SweepConfig, record: Record, offered: cluster.Cluster, phas
 
 
 def _counter(
-    config: SweepConfig, offered: cluster.Cluster, phase: Phase, sharing: Sharing | None
+    config: SweepConfig, offered: session.Cluster, phase: Phase, sharing: Sharing | None
 ) -> Callable[[], None]:
     """Tells the searcher how many trials fit now."""
     gpus = placement.gpus_per_trial(config, offered.pcs)
@@ -174,7 +175,7 @@ def _counter(
     return count
 
 
-def _place_of(config: SweepConfig, offered: cluster.Cluster) -> Callable[[float], PlacementGroupFactory]:
+def _place_of(config: SweepConfig, offered: session.Cluster) -> Callable[[float], PlacementGroupFactory]:
     """Resources of a trial that takes so many GPUs: never on a PC that is to be left."""
     roster = offered.roster
     away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.closed
@@ -182,7 +183,7 @@ def _place_of(config: SweepConfig, offered: cluster.Cluster) -> Callable[[float]
 
 
 def _watch(
-    config: SweepConfig, record: Record, offered: cluster.Cluster, phase: Phase, count: Callable[[], None]
+    config: SweepConfig, record: Record, offered: session.Cluster, phase: Phase, count: Callable[[], None]
 ) -> Watch | None:
     """None on a PC by itself. Who is left out of the search is left out of the reruns."""
     roster = offered.roster
@@ -212,7 +213,7 @@ def _watch(
 def _tuner(
     plan: Plan,
     record: Record,
-    offered: cluster.Cluster,
+    offered: session.Cluster,
     phase: Phase,
     keeper: RecordKeeper,
     watch: Watch | None,

@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweeps import data, environment
+from sweeps import data
+from sweeps.cluster import environment
 from sweeps.common import source_files
 from sweeps.common.formatting import short
 from sweeps.config import plugins

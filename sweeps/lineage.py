@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import cluster, outcome, placement
+from sweeps import outcome
+from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
@@ -173,7 +174,7 @@ def _precision_change(config: SweepConfig, parent: Parent) -> list[str]:
     """`--precision auto` is fp16 on a GPU and fp32 on a CPU; what PCs an address has is not known yet."""
     if {config.precision, parent.settings.get("precision")} != {"auto"} or config.address is not None:
         return []
-    now = "fp16" if placement.gpus_per_trial(config, [cluster.this_pc()]) else "fp32"
+    now = "fp16" if placement.gpus_per_trial(config, [session.this_pc()]) else "fp32"
     places = [trial.place for trial in parent.record.searched if "gpu" in trial.place]
     other = {"fp16" if place["gpu"] else "fp32" for place in places} - {now}
     return [f"--precision auto: {name} there, {now} here" for name in sorted(other)]

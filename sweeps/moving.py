@@ -20,7 +20,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps.roster import Roster
+from sweeps.cluster.membership import Roster
 
 IDLE_S = 1.0
 """That a process may be without a trial: Tune takes one that is kept for the next in its next turn."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import cluster, confirm, data, models, placement, storage
+from sweeps import confirm, data, models, storage
+from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, place, size
@@ -114,7 +115,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     if folder.exists() and config.resume is None:
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
-        placement.slots(config, [cluster.this_pc()])
+        placement.slots(config, [session.this_pc()])
         _check_precision(config)
     return Plan(config, found, searcher, scheduler, space, folder)
 
@@ -141,7 +142,7 @@ def describe(plan: Plan) -> str:
 
 
 def _check_precision(config: SweepConfig) -> None:
-    if config.precision == "16-mixed" and not placement.gpus_per_trial(config, [cluster.this_pc()]):
+    if config.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
         raise UserError(
             "--precision 16-mixed: fp16 is of GPUs, and a trial has none here; a CPU takes 32, bf16-mixed"
         )
@@ -214,7 +215,7 @@ def _resources(config: SweepConfig) -> str:
     if config.address is not None:
         gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
         return f"{of_workers}{cpus}{gpus} a trial, on the Ray cluster at {config.address}{later}"
-    here = cluster.this_pc()
+    here = session.this_pc()
     return (
         f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
         f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "

@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sweeps import asking
+from sweeps.cluster import broadcast
+from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.nodes import Node
 from sweeps.storage import Storage, StorageError, new_name
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
-    answers = asking.answers(asking.begin(there, _fault, storage, name, text), MOST_S)
+    answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), MOST_S)
     faults = {
         node.name: fault
         for node, each in answers.items()

@@ -9,8 +9,8 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
+from sweeps.cluster.membership import Roster
 from sweeps.moving import Mover
-from sweeps.roster import Roster
 from sweeps.trial import SAVE_FAULT
 
 MOST_UNSAVED = 2

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps import asking
+from sweeps.cluster import broadcast
 from sweeps.common.errors import CannotTrain, PCUnfit
 
 
@@ -43,7 +43,7 @@ def unfit(error: Exception) -> dict[str, Any]:
     """What the driver hears where a PC can't train, through no fault of a trial: why, and which PC."""
     if isinstance(error, ElsewhereUnfit):
         return error.failure
-    at = {"pc": platform.node(), "node": asking.here()}
+    at = {"pc": platform.node(), "node": broadcast.here()}
     return {"done": True, "unfit": str(error), "at": at, "reason": str(error), "is_user_error": False}
 
 

@@ -19,7 +19,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage import StorageError
 
 if TYPE_CHECKING:
-    from sweeps.cluster import Cluster
+    from sweeps.cluster.session import Cluster
     from sweeps.plan import Plan
     from sweeps.record import Record
     from sweeps.stopping import End
@@ -46,13 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sweep(config: SweepConfig) -> int:
     """Plan, run, crown the winner, say what came of it; or have that done on the head of a cluster."""
     if config.submit:
-        from sweeps import submit
+        from sweeps.cluster import submit
 
         return submit.submit(config)
-    from sweeps import cluster
+    from sweeps.cluster import ray_environment
     from sweeps.common import gc_freeze, ray_auth, ray_connection
 
-    cluster.prepare_environment()
+    ray_environment.prepare_environment()
     if not config.dry_run:  # before Ray is imported, hence before the plan
         ray_connection.refuse_silent(config.address)
         ray_auth.settle(config.address)
@@ -86,12 +86,13 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from sweeps.common import gc_freeze
 
     with gc_freeze.uncollected():
-        from sweeps import cluster, dashboard, ending, engine, environment, notify, proof, resume, supplying
+        from sweeps import dashboard, ending, engine, notify, proof, resume, supplying
+        from sweeps.cluster import environment, session
         from sweeps.loggers._following import following
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan),
-        cluster.connect(plan.config, code) as offered,
+        session.connect(plan.config, code) as offered,
         following(plan, record),
         contextlib.ExitStack() as last,
     ):

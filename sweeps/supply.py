@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sweeps import asking
+from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
 
@@ -121,11 +121,11 @@ class Copied:
             nonlocal got, told, told_at
             got += bytes_
             if time.monotonic() - told_at > TELL_S:
-                reader.note.remote(asking.here(), got - told)
+                reader.note.remote(broadcast.here(), got - told)
                 told, told_at = got, time.monotonic()
 
         replicate.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
-        reader.note.remote(asking.here(), got - told)
+        reader.note.remote(broadcast.here(), got - told)
         return got
 
     def _pieces(self, reader: Any, file: str, offset: int) -> Iterator[Any]:

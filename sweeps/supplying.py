@@ -8,18 +8,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps import asking, data
+from sweeps import data
+from sweeps.cluster import broadcast
+from sweeps.cluster.nodes import Node
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import Knob
-from sweeps.nodes import Node
 from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
 from sweeps.training.data import replicate
 from sweeps.training.data.replicate import Original
 
 if TYPE_CHECKING:
-    from sweeps.cluster import Cluster
+    from sweeps.cluster.session import Cluster
     from sweeps.plan import Plan
 
 READS = 8
@@ -78,7 +79,7 @@ def _looked(there: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw
     Raises:
         UserError: PCs that can't have them.
     """
-    answers = asking.answers(asking.begin(there, _look, supplies, raw), None)
+    answers = broadcast.answers(broadcast.begin(there, _look, supplies, raw), None)
     if supplies:
         _refuse({node: each.fault for node, each in answers.items() if each.is_there})
     said = {node: each.said for node, each in answers.items() if not each.fault}
@@ -117,7 +118,7 @@ def _start_reader(supplies: Sequence[Supply]) -> Any:
         max_concurrency=READS,
         max_restarts=-1,
         max_task_retries=-1,
-        scheduling_strategy=asking.on(asking.here()),
+        scheduling_strategy=broadcast.on(broadcast.here()),
     ).remote(folders)
 
 
@@ -125,7 +126,7 @@ def _copy(reader: Any, lacking: Mapping[Node, int], supplies: Sequence[Supply]) 
     """To all PCs that lack something, at the same time."""
     import ray
 
-    asked = asking.begin(list(lacking), _bring, supplies)
+    asked = broadcast.begin(list(lacking), _bring, supplies)
     began = time.monotonic()
     waiting = list(asked)
     done = 0
@@ -138,7 +139,7 @@ def _copy(reader: Any, lacking: Mapping[Node, int], supplies: Sequence[Supply]) 
             shares = [f"{n.hostname} {100 * got.get(n.id, 0) // lacking[n]} %" for n in lacking]
             bar.add(now - done, f"{rate}/s, {', '.join(shares)}")
             done = now
-    answers = asking.answers(asked, None)
+    answers = broadcast.answers(asked, None)
     _refuse({node: answer.fault or answer.said[2] for node, answer in answers.items() if answer.is_there})
     for node, answer in answers.items():
         if not answer.is_there:

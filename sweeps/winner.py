@@ -11,7 +11,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps import cluster, export, keeping, placement
+from sweeps import export, keeping
+from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import FOLDER
@@ -25,7 +26,7 @@ from sweeps.training import checkpoint_store
 from sweeps.trial import test_winner
 
 
-def crown(plan: Plan, record: Record, offered: cluster.Cluster, end: End) -> dict[str, float]:
+def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dict[str, float]:
     """Write `best/`; score the winner, and only the winner, on the test rows.
 
     Returns:
@@ -70,7 +71,7 @@ def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
 
 
 def _scores(
-    plan: Plan, record: Record, offered: cluster.Cluster, run: TrialRow, weights: Path, end: End
+    plan: Plan, record: Record, offered: session.Cluster, run: TrialRow, weights: Path, end: End
 ) -> dict[str, float]:
     """The winner's scores on the test rows; those that are known, where it has been scored before."""
     known = next((test for test in record.tests if test["trial"] == run.number), None)
@@ -110,7 +111,7 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     return None
 
 
-def _test(plan: Plan, offered: cluster.Cluster, run: TrialRow, weights: Path) -> dict[str, float]:
+def _test(plan: Plan, offered: session.Cluster, run: TrialRow, weights: Path) -> dict[str, float]:
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()

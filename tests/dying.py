@@ -11,9 +11,10 @@ from typing import Any
 
 from optuna.storages import JournalStorage
 
-from sweeps import cluster, run
+from sweeps import run
+from sweeps.cluster import ray_environment
 
-cluster.prepare_environment()
+ray_environment.prepare_environment()
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 

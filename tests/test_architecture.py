@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import cluster
+from sweeps.cluster import session
 from sweeps.pcs.__main__ import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,7 +117,10 @@ def test_no_module_imports_itself_in_a_ring() -> None:
     assert cycles(ROOT) == []
 
 
-ONE_ROOM = {"ray.nodes()": ["sweeps/nodes.py"], '"nvidia-smi"': ["sweeps/cards.py", "sweeps/pcs/probe.py"]}
+ONE_ROOM = {
+    "ray.nodes()": ["sweeps/cluster/nodes.py"],
+    '"nvidia-smi"': ["sweeps/cluster/gpus.py", "sweeps/pcs/probe.py"],
+}
 """What is read in one room. (The probe is sent to PCs that may have nothing of ours.)"""
 
 
@@ -209,5 +212,5 @@ sys.exit(status)
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    if cluster.this_pc().gpus == 0:  # to count them is PyTorch's
+    if session.this_pc().gpus == 0:  # to count them is PyTorch's
         assert done.stderr.strip().splitlines()[-1] == "[]"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from sweeps import cards
-from sweeps.asking import Answer
-from sweeps.cards import Card
+from sweeps.cluster import gpus as cluster_gpus
+from sweeps.cluster.broadcast import Answer
+from sweeps.cluster.gpus import Card
+from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.config import cli
-from sweeps.nodes import Node
 from tests.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.lab import PC, Lab
 
@@ -42,11 +42,11 @@ def write(program: Path, text: str) -> None:
 
 def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
     write(driver, f"printf '{SAYS}'")
-    assert cards.of_this_pc() == [LARGE, SMALL]
+    assert cluster_gpus.of_this_pc() == [LARGE, SMALL]
     write(driver, "echo 'no devices were found'; exit 6")
-    assert cards.of_this_pc() == []
+    assert cluster_gpus.of_this_pc() == []
     write(driver, "echo 'NVIDIA Odd, 580.65, [N/A]'")
-    assert cards.of_this_pc() == [ODD]
+    assert cluster_gpus.of_this_pc() == [ODD]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
     ],
 )
 def test_a_card_must_hold_all_trials_that_share_it(given: str, gpus: float, needed_gb: float) -> None:
-    assert cards.needed_bytes(cli.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
+    assert cluster_gpus.needed_bytes(cli.parse(given.split()), gpus) == pytest.approx(needed_gb * 1e9)
 
 
 def said(*cards: Any) -> dict[Node, Answer]:
@@ -72,23 +72,23 @@ def said(*cards: Any) -> dict[Node, Answer]:
 def test_a_pc_that_does_not_say_what_it_has_is_not_blamed_for_its_card() -> None:
     answers = {**said([LARGE]), PCS[1]: Answer(fault="no answer within 60 s")}
     why = "it does not say which GPUs it has: no answer within 60 s"
-    assert cards.too_small(8e9, answers) == {PCS[1]: why}
-    assert cards.smallest_bytes(answers, []) == LARGE.memory_bytes
+    assert cluster_gpus.too_small(8e9, answers) == {PCS[1]: why}
+    assert cluster_gpus.smallest_bytes(answers, []) == LARGE.memory_bytes
 
 
 def test_a_pc_is_as_good_as_its_smallest_card() -> None:
-    found = cards.too_small(20e9, said([LARGE], [LARGE, SMALL], [ODD]))
+    found = cluster_gpus.too_small(20e9, said([LARGE], [LARGE, SMALL], [ODD]))
     assert found == {
         PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB, and 20 GB are needed",
         PCS[2]: "no GPU whose memory is known (nvidia-smi lists none)",
     }
-    assert cards.too_small(8e9, said([LARGE], [LARGE, SMALL])) == {}
-    assert cards.too_small(0, said([])) == {}
+    assert cluster_gpus.too_small(8e9, said([LARGE], [LARGE, SMALL])) == {}
+    assert cluster_gpus.too_small(0, said([])) == {}
 
 
 def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
     with pytest.raises(UserError) as told:
-        cards.too_small(30e9, said([LARGE], [SMALL]))
+        cluster_gpus.too_small(30e9, said([LARGE], [SMALL]))
     assert str(told.value) == (
         "--gpu-memory-gb-per-trial: no PC has a GPU of 30 GB:\n"
         "  pc0 (10.0.0.0): its NVIDIA GeForce RTX 3090 of 25.8 GB, and 30 GB are needed\n"
@@ -98,8 +98,8 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 
 PLACES = """
 import ray, time
-from sweeps import cards, flags, placement
-from sweeps.cluster import connect
+from sweeps.cluster.session import gpus as cards, flags, placement
+from sweeps.cluster.session import connect
 from ray.util import placement_group_table
 config = flags.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
 with connect(config) as offered:

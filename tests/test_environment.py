@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import environment
-from sweeps.cluster import Cluster
-from sweeps.environment import differences
+from sweeps.cluster import environment
+from sweeps.cluster.environment import differences
+from sweeps.cluster.session import Cluster
 from tests.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.lab import ROOT, Lab, wait_until
 from tests.test_cards import LARGE, SAYS, SMALL, write

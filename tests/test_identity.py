@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ray import tune
 
-from sweeps import environment
+from sweeps.cluster import environment
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
 from sweeps.identity import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan import Plan, make_plan

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps import cards, nodes, proof
-from sweeps.cards import Gate
+from sweeps import proof
+from sweeps.cluster import gpus, nodes
+from sweeps.cluster.gpus import Gate
+from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.nodes import Node
 from sweeps.plan import make_plan
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
@@ -29,7 +30,7 @@ def there() -> Iterator[list[Node]]:
 
 
 def test_its_cards_are_not_too_small(there: list[Node]) -> None:
-    assert list(cards.of_every_pc(there)) == there[:1]
+    assert list(gpus.of_every_pc(there)) == there[:1]
 
 
 def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.environment import versions
+from sweeps.cluster.environment import versions
 from sweeps.pcs.__main__ import main
 from tests.cluster_of_pcs import CLUSTER_FILE, PYTHON, set_up, write
 from tests.lab import HOME, PC, Lab, wait_until

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from sweeps import placement, plan
+from sweeps import plan
+from sweeps.cluster import placement
+from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.nodes import PC
 from sweeps.plan import describe, make_plan
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha, hyperband

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sweeps.cluster.membership import Roster
 from sweeps.quarantine import Quarantine
-from sweeps.roster import Roster
 from sweeps.trial import SAVE_FAULT
 from tests.test_roster import node
 

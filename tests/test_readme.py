@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import clocks, comparison, environment, folder, prepare, report, results, resume
+from sweeps import comparison, folder, prepare, report, results, resume
 from sweeps import ladder as sweeps_ladder
+from sweeps.cluster import clock_skew, environment
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
 from sweeps.pcs import check, down, drain, faults, status
@@ -265,7 +266,7 @@ def test_the_readme_says_what_is_compared_and_how_much_is_needed() -> None:
     chapter = README[README.index("## Your PCs") :]
     assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
     assert f"under {faults.MIN_DISK_GB} GB of disk or {faults.MIN_MEMORY_GB} GB of memory" in chapter
-    assert f"a clock that is {clocks.MAX_SKEW_S:g} s off" in chapter
+    assert f"a clock that is {clock_skew.MAX_SKEW_S:g} s off" in chapter
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sweeps import environment, folder, resume
+from sweeps import folder, resume
 from sweeps import record as record_module
+from sweeps.cluster import environment
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE

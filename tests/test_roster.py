@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sweeps.cluster.membership import LOOK_EVERY_S, Roster
+from sweeps.cluster.nodes import HEAD, PC, Node
 from sweeps.common.errors import UserError
-from sweeps.nodes import HEAD, PC, Node
 from sweeps.pcs.drain import choose
-from sweeps.roster import LOOK_EVERY_S, Roster
 
 
 def node(number: int, is_head: bool = False, **more: Any) -> Node:

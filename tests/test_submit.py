@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 from ray.job_submission import JobSubmissionClient
 
-from sweeps import submit
+from sweeps.cluster import submit
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.record import Record

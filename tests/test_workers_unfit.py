@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweeps import asking
+from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import Folder
 from sweeps.supply import Say
@@ -31,7 +31,7 @@ class NotOn:
     node: str
 
     def here(self, say: Say) -> Path:
-        if asking.here() == self.node:
+        if broadcast.here() == self.node:
             raise PCUnfit(FULL)
         return Path("/none")
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps import clocks
+from sweeps.cluster import clock_skew
+from sweeps.cluster.environment import versions
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, size
-from sweeps.environment import versions
 from sweeps.pcs import cluster_file, faults, ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
 from sweeps.pcs.faults import Fault
@@ -159,7 +159,7 @@ def _cells(said: Mapping[str, Any], asked_between: tuple[float, float]) -> dict[
         "gpu": _in_short(said["gpus"]),
         "disk": size(min(said["disks"].values())),
         "memory": size(said["memory"]),
-        "clock": f"{clocks.skew(said['clock'], asked_between):+.1f} s",
+        "clock": f"{clock_skew.skew(said['clock'], asked_between):+.1f} s",
         "ports": "Ray runs" if any(said["ports"].values()) else "ok",
         "storage": "ok",
     }

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps import asking, draining, nodes
+from sweeps.cluster import broadcast, drain, nodes
+from sweeps.cluster.nodes import Node
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, duration
 from sweeps.common.yaml_values import nearest
-from sweeps.nodes import Node
 from sweeps.pcs import away, status
 from sweeps.pcs.joined import joined
 
@@ -98,14 +98,14 @@ def begin(address: str, pc: str | None, timeout_s: float) -> Leaver:
         UserError: it is none of the cluster, or its head, or Ray refuses.
     """
     with joined(address) as gcs:
-        here = asking.here()
+        here = broadcast.here()
         node = choose(nodes.living(), pc, here)
         print(f"Draining {node.name} ...", flush=True)
         if not _done_on(node, away.leave):
             under = "under worker_ips, the head starts Ray there again"
             print(f"{node.hostname} can't be told to stay away: {under}.")
         try:
-            draining.drain(gcs, node.id, timeout_s)
+            drain.drain(gcs, node.id, timeout_s)
         except BaseException:  # Ctrl-C, too: it was not drained
             _done_on(node, away.stay)
             raise
@@ -140,16 +140,16 @@ def _names(node: Node) -> tuple[str, str]:
 
 def _done_on(node: Node, what: Callable[[], None]) -> bool:
     """Whether it was done there: by a small task, where it is another PC."""
-    if node.id == asking.here():
+    if node.id == broadcast.here():
         what()
         return True
-    return not asking.answers(asking.begin([node], what), MARK_S)[node].fault
+    return not broadcast.answers(broadcast.begin([node], what), MARK_S)[node].fault
 
 
 def _wait(leaver: Leaver, address: str, began: float, most_s: float) -> bool:
     """Until it has left; False when that takes longer."""
     say_at = began + SAY_EVERY_S
-    while draining.is_there(leaver.gcs_address, leaver.node.id):
+    while drain.is_there(leaver.gcs_address, leaver.node.id):
         if time.monotonic() > began + most_s:
             return False
         if time.monotonic() > say_at:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sweeps import clocks
+from sweeps.cluster import clock_skew
 from sweeps.common.formatting import GB, size
 from sweeps.pcs.cluster_file import PYTHON
 
@@ -45,7 +45,7 @@ def find(
         *_of_versions(said, here),
         *_of_gpus(said),
         *_of_space(said),
-        *_of_the_clock(clocks.skew(said["clock"], asked_between)),
+        *_of_the_clock(clock_skew.skew(said["clock"], asked_between)),
         *_of_ports(said),
         *(
             [
@@ -100,7 +100,7 @@ def _of_space(said: Mapping[str, Any]) -> list[Fault]:
 
 
 def _of_the_clock(seconds: float) -> list[Fault]:
-    reason = clocks.fault(seconds)
+    reason = clock_skew.fault(seconds)
     return [Fault("clock", reason, "timedatectl set-ntp true, on both")] if reason else []
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps import nodes
+from sweeps.cluster import nodes
+from sweeps.cluster.nodes import Node
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.nodes import Node
 from sweeps.pcs import waiting
 from sweeps.pcs.joined import joined
 from sweeps.pcs.waiting import Offer

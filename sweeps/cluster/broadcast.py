@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps import nodes
-from sweeps.nodes import Node
+from sweeps.cluster import nodes
+from sweeps.cluster.nodes import Node
 
 TELL_S = 10.0
 """Between two lines that say for whom one waits."""

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sweeps import asking, cards, clocks
-from sweeps.cluster import Cluster
+from sweeps.cluster import broadcast, clock_skew
+from sweeps.cluster import gpus as cluster_gpus
+from sweeps.cluster.nodes import Node
+from sweeps.cluster.session import Cluster
 from sweeps.common.formatting import command, count
-from sweeps.nodes import Node
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"
@@ -41,7 +42,7 @@ def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
 def of_every_pc(there: Sequence[Node]) -> dict[str, Has | None]:
     """What each PC runs trials with, asked at the same time; None of one that does not say."""
     before = time.time()
-    answers = asking.answers(asking.begin(there, _at_this_time), MOST_S)
+    answers = broadcast.answers(broadcast.begin(there, _at_this_time), MOST_S)
     between = (before, time.time())
     return {
         node.name: _with_clock(answers[node].said, between)
@@ -57,13 +58,13 @@ def _with_clock(said: tuple[Has, float] | None, asked_between: tuple[float, floa
     if said is None:
         return None
     has, clock = said
-    fault = clocks.fault(clocks.skew(clock, asked_between))
+    fault = clock_skew.fault(clock_skew.skew(clock, asked_between))
     return {**has, CLOCK: fault} if fault else has
 
 
 def of_this_pc() -> Has:
     """What this PC runs trials with."""
-    gpus = cards.of_this_pc()
+    gpus = cluster_gpus.of_this_pc()
     drivers = sorted({card.driver for card in gpus})
     names = "".join(f", {name}" for name in sorted({card.name for card in gpus}))
     hardware = f"{count(os.cpu_count() or 0, 'CPU')}, {_memory_gb():.1f} GiB{names}"
@@ -110,7 +111,7 @@ def describe(offered: Cluster) -> str:
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {_memory_gb():.1f} GiB"),
         ("cluster", offered.size),
-        *[("gpu", f"{card.words}, driver {card.driver}") for card in cards.of_this_pc()],
+        *[("gpu", f"{card.words}, driver {card.driver}") for card in cluster_gpus.of_this_pc()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps import asking
-from sweeps.asking import Answer
+from sweeps.cluster import broadcast
+from sweeps.cluster.broadcast import Answer
+from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.nodes import Node
 
 MIB = 2**20
 LEAST_BYTES = 1
@@ -59,7 +59,7 @@ def _card(name: str, driver: str, mib: str) -> Card:
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
     """A list of cards from each of them; who has left meanwhile is not among them."""
-    answers = asking.answers(asking.begin(nodes, of_this_pc), MOST_S)
+    answers = broadcast.answers(broadcast.begin(nodes, of_this_pc), MOST_S)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
@@ -81,10 +81,10 @@ class Gate:
         if not self._needed:
             return ""
         if node.id not in self._asked:
-            self._asked[node.id] = time.monotonic(), asking.begin([node], of_this_pc)
+            self._asked[node.id] = time.monotonic(), broadcast.begin([node], of_this_pc)
         since, asked = self._asked[node.id]
         if ray.wait(list(asked), timeout=0)[0]:
-            answer = asking.answers(asked, MOST_S)[node]
+            answer = broadcast.answers(asked, MOST_S)[node]
             if not answer.is_there:  # asked anew when it is back
                 del self._asked[node.id]
                 return None

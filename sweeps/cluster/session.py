@@ -14,35 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps import nodes, placement
+from sweeps.cluster import nodes as cluster_nodes
+from sweeps.cluster import placement
+from sweeps.cluster.membership import Roster
+from sweeps.cluster.nodes import PC, Node
+from sweeps.cluster.ray_environment import ENVIRONMENT
 from sweeps.common import ray_auth, ray_connection
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.nodes import PC, Node
-from sweeps.roster import Roster
-
-ENVIRONMENT = {
-    # Without it Tune ignores a progress reporter, hence ours (ray#38202).
-    "RAY_AIR_NEW_OUTPUT": "0",
-    # The record replaces Tune's JSON, CSV and TensorBoard loggers; the last one imports torch.
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    # Ctrl-C is ours (engine.py): Tune's handler prints advice that does not hold here.
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    # A failed trial is a row with its log, not a traceback on the screen.
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    # Tune's own snapshots are not used: the record is the truth. Write them as rarely as it lets us.
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-    "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "3600",
-    # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
-    # an empty one, see `runtime_env`).
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Which raw file can't be prepared is said by us; Ray Data is imported with Tune.
-    "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    "RAY_DEDUP_LOGS": "0",
-}
-
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
 """One of these is there where PyTorch may find a GPU: NVIDIA's on Linux, in Windows' Linux and on a
@@ -67,7 +47,7 @@ class Cluster:
     def nodes(self) -> list[Node]:
         """Those on which trials may stand, now."""
         if self.roster is None:
-            return nodes.living()
+            return cluster_nodes.living()
         self.roster.look()
         return self.roster.nodes
 
@@ -89,11 +69,6 @@ class Cluster:
         if not ray_auth.is_on():
             lines.append(f"warning    {ray_auth.RISK}")
         return "\n".join(lines) + "\n"
-
-
-def prepare_environment() -> None:
-    """Set what Ray reads when it is imported; a value that the user set stays."""
-    ray_connection.set_environment(ENVIRONMENT)
 
 
 @contextlib.contextmanager
@@ -124,15 +99,15 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     Raises:
         UserError: not even one trial fits.
     """
-    from sweeps import cards
+    from sweeps.cluster import gpus as cluster_gpus
 
-    there = nodes.living()
+    there = cluster_nodes.living()
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
-    needed = cards.needed_bytes(config, gpus)
-    found = cards.of_every_pc(there) if needed else {}
+    needed = cluster_gpus.needed_bytes(config, gpus)
+    found = cluster_gpus.of_every_pc(there) if needed else {}
     there = [node for node in there if node in found] if needed else there
-    small = cards.too_small(needed, found)
-    card_bytes = cards.smallest_bytes(found, small)
+    small = cluster_gpus.too_small(needed, found)
+    card_bytes = cluster_gpus.smallest_bytes(found, small)
     pcs = tuple(node.offer for node in there if node not in small)
     placement.slots(config, pcs)
     if config.address is None:
@@ -140,7 +115,7 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
-    roster = Roster(there, nodes.living, left_out, gate=cards.Gate(needed))
+    roster = Roster(there, cluster_nodes.living, left_out, gate=cluster_gpus.Gate(needed))
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, roster)
 
 

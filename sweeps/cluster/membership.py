@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sweeps import draining
-from sweeps.nodes import PC, Node
+from sweeps.cluster import drain
+from sweeps.cluster.nodes import PC, Node
 
 LOOK_EVERY_S = 0.5
 """Two questions to the head, of 4 ms each."""
@@ -24,7 +24,7 @@ class Roster:
         there: Sequence[Node],
         living: Callable[[], Sequence[Node]],
         left_out: Mapping[str, str] | None = None,
-        leaving: Callable[[], dict[str, float]] = draining.leaving,
+        leaving: Callable[[], dict[str, float]] = drain.leaving,
         clock: Callable[[], float] = time.monotonic,
         gate: Callable[[Node], str | None] = lambda node: "",
     ) -> None:

@@ -1,0 +1,1 @@
+"""Ray and its nodes: session, placement, GPUs, membership, submission."""
