@@ -33,7 +33,7 @@ from benchmarks.curves import Epoch
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
 MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 27, 3, 3
 OURS = {

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
     """A sweep on a cluster of its own: so many PCs with so many slots each."""
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
     busy, trials = _measure.busy_cores(), asked.waves * pcs * slots
     with tempfile.TemporaryDirectory(prefix="cluster-") as base:

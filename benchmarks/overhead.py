@@ -184,7 +184,7 @@ def _in_folder(job: Job, folder: Path) -> Job:
 
 
 def _with_record(job: Job, sweep: Path) -> Job:
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
     trials = Record.read(sweep).trials
     params = [{**trial.fixed, **trial.params} for trial in trials]

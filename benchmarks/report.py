@@ -24,7 +24,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from benchmarks import _measure
 from benchmarks._measure import Goal
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.space.point import Point, Told
 
 RANGES: dict[str, BaseDistribution] = {

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def one_sweep(trials: int) -> Run:
     """A whole sweep, watched from outside and read from its record."""
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
     busy = _measure.busy_cores()
     with tempfile.TemporaryDirectory(prefix="scale-") as base:
@@ -122,7 +122,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
     """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
     from sweeps import plan as planning
     from sweeps.config.sweep_config import SweepConfig
-    from sweeps.record import Record
+    from sweeps.record.record import Record
     from sweeps.tables import write_tables
 
     costs: dict[str, Any] = {"trials": trials}

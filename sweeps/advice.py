@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweeps import advice_lines, outcome
+from sweeps import advice_lines
 from sweeps.common.formatting import command, place
 from sweeps.fidelity import Influence, influence, trainables
 from sweeps.lessons import (
@@ -23,7 +23,8 @@ from sweeps.lessons import (
     words_of,
 )
 from sweeps.outlook import Gain, RungCheck, gain, rung_checks
-from sweeps.record import Record
+from sweeps.record import status
+from sweeps.record.record import Record
 from sweeps.regions import DeadRegion, dead_regions_of
 from sweeps.results import Sweep
 
@@ -117,8 +118,8 @@ def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
 def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
     """To go on with the sweep, where it can; else to refine it, where that changes a range; else more trials,
     where a judgement takes more of them."""
-    if outcome.can_go_on(record):
-        return outcome.go_on(record)
+    if status.can_go_on(record):
+        return status.go_on(record)
     folder = place(record.folder.resolve())
     if not any(t.status in ("finished", "pruned") for t in record.searched):
         return ""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sweeps import outcome, spaces
 from sweeps.common.formatting import count, short
 from sweeps.fidelity import LEAST_TO_FIX, Influence, trainables
 from sweeps.lessons import FEW, Edge, Ranked, words_of
-from sweeps.record import Record
+from sweeps.record import status
+from sweeps.record.record import Record
 from sweeps.regions import DeadRegion
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influence]) -> Iterator[str]:
     """All sentences, the most important first."""
     metric = str(record.about.get("metric", "the metric"))
-    if outcome.can_go_on(record):
+    if status.can_go_on(record):
         yield _on_resuming(record)
     if not seen.trials:
         yield "No trial was begun: there is nothing to learn from."
@@ -57,9 +57,9 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
 
 
 def _on_resuming(record: Record) -> str:
-    so_far = "the search, which is through" if outcome.is_in_confirmation(record) else "the trials so far"
+    so_far = "the search, which is through" if status.is_in_confirmation(record) else "the trials so far"
     return (
-        f"The sweep is {outcome.status(record)}{outcome.how_far(record)}: go on with it first, by --resume. "
+        f"The sweep is {status.status(record)}{status.how_far(record)}: go on with it first, by --resume. "
         f"What follows is of {so_far}."
     )
 
@@ -79,13 +79,13 @@ def _place_of(knob: str, record: Record) -> str:
     """`, in FILE` of a knob whose range stands in a function there; "" of one that has a range by itself."""
     names = trainables(record)
     of = [name for name in names if len(names) == 1 or knob.startswith(f"{name}.")]
-    file = spaces.function_of(record, of[0]) if of else ""
+    file = status.function_of(record, of[0]) if of else ""
     return f", in {file}" if file else ""
 
 
 def _on_functions(record: Record) -> Iterator[str]:
     """What --refine can't do."""
-    for file in dict.fromkeys(spaces.function_of(record, name) for name in trainables(record)):
+    for file in dict.fromkeys(status.function_of(record, name) for name in trainables(record)):
         if file:
             yield (
                 f"{file} is a function suggest(trial): --refine leaves its ranges as they are. Edit them "
@@ -169,7 +169,7 @@ def _on_going_on(advice: Advice, record: Record, seen: Ranked, metric: str) -> I
     if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
         later = len(record.searched) - record.nth(best.number) - 1
         after = f"{count(later, 'trial')} came after it" if later else "it was the last one"
-        yield f"The best is {outcome.best(record)}; {after}."
+        yield f"The best is {status.best(record)}; {after}."
     if advice.gain is None:
         if seen.order:
             yield "What more trials would bring can't be estimated from these."

@@ -22,9 +22,9 @@ from sweeps.training.run_settings import BEST
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
 
-    from sweeps.confirmed import Confirmed
-    from sweeps.record import Record
-    from sweeps.rows import TrialRow
+    from sweeps.record.record import Record
+    from sweeps.record.reruns import Confirmed
+    from sweeps.record.trials import TrialRow
 
 PARAMS_FILE, WEIGHTS_FILE = "params.yaml", "weights.pt"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.rungs import rungs
 
 Verdict = Literal["goes on", "waits", "ends"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from sweeps import outcome
 from sweeps.common.formatting import short
-from sweeps.rows import Status
+from sweeps.record import status as record_status
+from sweeps.record.trials import Status
 
 if TYPE_CHECKING:
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
 _SCHEMA = pa.schema(
     [
@@ -68,7 +68,7 @@ def _row(record: Record) -> dict[str, Any]:
         "folder": str(record.folder),
         "date": datetime.fromtimestamp(about["started"], UTC) if "started" in about else None,
         "trainable": ", ".join(trainable) if isinstance(trainable, list) else trainable,
-        "status": outcome.status(record),
+        "status": record_status.status(record),
         "trials": len(record.searched),
         **{status: counts[status] for status in get_args(Status)},
         "metric": about.get("metric"),

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space.point import Space
 

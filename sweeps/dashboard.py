@@ -76,8 +76,8 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
         UserError: the record can't be read, or the port not be had.
     """
     print(f"Reading {place(folder)} ...", flush=True)
-    from sweeps.journal import RecordUnreadable
-    from sweeps.record import Record
+    from sweeps.record.journal import RecordUnreadable
+    from sweeps.record.record import Record
 
     try:
         Record.read(folder)
@@ -222,7 +222,7 @@ class ReadOnly:
     def _open(self) -> None:
         from optuna_dashboard import wsgi
 
-        from sweeps.journal import ForEyes, ReadOnlyJournal
+        from sweeps.record.journal_reader import ForEyes, ReadOnlyJournal
 
         self._journal = ReadOnlyJournal(self._path)
         self._dashboard: Callable[..., Reply] = wsgi(ForEyes(self._journal))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import export, outcome, report
+from sweeps import export, report
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import CONFIG_FILE
-from sweeps.confirmed import Confirmed
 from sweeps.plan import Plan
-from sweeps.record import Record
+from sweeps.record import status
+from sweeps.record.record import Record
+from sweeps.record.reruns import Confirmed
+from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 from sweeps.stopping import End
 
 INTERRUPTED = 130
@@ -37,7 +38,7 @@ def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> 
     if end.outcome == "lost":
         print(f"The sweep broke off: {end.error}. What was recorded is whole.")
     elif end.outcome != "finished":
-        print(f"The sweep was {_called(end.outcome)}{outcome.how_far(record)}.")
+        print(f"The sweep was {_called(end.outcome)}{status.how_far(record)}.")
     print(f"All of it  {place(plan.folder)}")
     if end.outcome != "lost" and record.trials:
         _report(record)
@@ -51,7 +52,7 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
         return f"Repeat     {command('sweeps.run', *again, *parser.machine_given())}"
-    return f"Go on      {outcome.go_on(record)}"
+    return f"Go on      {status.go_on(record)}"
 
 
 def _report(record: Record) -> None:
@@ -74,7 +75,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if confirmed := record.confirmed():
         _say_confirmed(record, confirmed)
     else:
-        ended = ", of those that ended" if outcome.unfinished(record) else ""
+        ended = ", of those that ended" if status.unfinished(record) else ""
         ended = ended or (", to be confirmed" if record.is_to_be_confirmed else "")
         print(f"{score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))

@@ -22,13 +22,13 @@ from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
-from sweeps.journal import RecordLost
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.moving import Mover
 from sweeps.plan import Plan
 from sweeps.progress import RerunReporter, SweepReporter
 from sweeps.quarantine import Quarantine
-from sweeps.record import Record
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.sharing import Sharing

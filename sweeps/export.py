@@ -11,8 +11,8 @@ from typing import Any
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.plan import Plan
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.training import params_file
 from sweeps.training.config import FitConfig
 

@@ -29,8 +29,8 @@ from optuna.trial import TrialState, create_trial
 
 from sweeps.common.formatting import count
 from sweeps.common.yaml_values import Knob
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 
 ENOUGH = 20
 """Trials that a fidelity needs. Of fewer, the best quarter has fewer than 5, which is the least that Optuna's

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sweeps import outcome, spaces, sureness
+from sweeps import sureness
 from sweeps.analysis import costs, trouble
 from sweeps.analysis.pruning import rungs
 from sweeps.common.formatting import count, duration, short
 from sweeps.fidelity import fidelity
+from sweeps.record import status as record_status
+from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 
 if TYPE_CHECKING:
     from sweeps.advice import Advice
@@ -55,7 +56,7 @@ def space(sweep: Sweep) -> list[tuple[str, str]]:
     several = isinstance(sweep.about.get("trainable"), list)
     return written + [
         (f"{knob} of {name}" if several else knob, words)
-        for name, sampled in sweep.about.get(spaces.SAMPLED, {}).items()
+        for name, sampled in sweep.about.get(record_status.SAMPLED, {}).items()
         for knob, words in sampled.items()
     ]
 
@@ -64,8 +65,8 @@ def _functions(sweep: Sweep) -> Iterator[str]:
     """Of each space that no table can show whole, where it stands."""
     trained = sweep.about.get("trainable", "")
     for name in trained if isinstance(trained, list) else [trained]:
-        if file := spaces.function_of(sweep.record, name):
-            sampled = "; below is what samples of it had" if sweep.about.get(spaces.SAMPLED) else ""
+        if file := record_status.function_of(sweep.record, name):
+            sampled = "; below is what samples of it had" if sweep.about.get(record_status.SAMPLED) else ""
             of = f" of {name}" if isinstance(trained, list) else ""
             yield f"The space{of} is the function suggest(trial) in {file}{sampled}."
 
@@ -197,7 +198,7 @@ def _worth(trial: TrialRow, mode: str) -> tuple[int, float]:
 
 def _progress(sweep: Sweep) -> str:
     record = sweep.record
-    stands = f"It is {outcome.status(record)}"
+    stands = f"It is {record_status.status(record)}"
     if not record.trials:
         return f"{stands}; no trial has begun."
     statuses = Counter(trial.status for trial in record.searched)

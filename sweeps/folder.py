@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from sweeps import lock
 from sweeps.common.atomic_io import sync, write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.identity import identity
-from sweeps.journal import RecordLost, RecordUnreadable
 from sweeps.plan import Plan
-from sweeps.record import Record
-from sweeps.rows import NO_EARLIER
+from sweeps.record import lock
+from sweeps.record.journal import RecordLost, RecordUnreadable
+from sweeps.record.record import Record
+from sweeps.record.trials import NO_EARLIER
 
 
 @contextlib.contextmanager

@@ -22,9 +22,9 @@ from sweeps import keeping
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
-from sweeps.journal import RecordLost
-from sweeps.record import Record
-from sweeps.rows import Status
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
+from sweeps.record.trials import Status
 from sweeps.stopping import End
 from sweeps.storage import DISK_IS_FULL, Storage, StorageError
 from sweeps.tables import write_tables

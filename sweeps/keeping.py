@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.storage import Storage
 
 

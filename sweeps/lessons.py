@@ -13,8 +13,8 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, are_ordered, choices_of, range_of
 
 LEAST_BEST = 3

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import outcome
 from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, place
@@ -20,11 +19,12 @@ from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.identity import score_changes
-from sweeps.journal import RecordUnreadable
 from sweeps.lessons import Ranked, ranked
 from sweeps.models import Model
-from sweeps.record import Record
-from sweeps.rows import Earlier, TrialRow
+from sweeps.record import status as record_status
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
+from sweeps.record.trials import Earlier, TrialRow
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.point import Point, told
 
@@ -160,7 +160,7 @@ def _not_named(parent: Parent, parents: Sequence[Parent]) -> str:
 
 
 def _best(parent: Parent) -> str:
-    return f"best {outcome.best(parent.record)}"
+    return f"best {record_status.best(parent.record)}"
 
 
 def _changed(plan: Plan, parent: Parent) -> list[str]:

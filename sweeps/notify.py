@@ -17,9 +17,9 @@ from typing import IO
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short
-from sweeps.journal import RecordLost
 from sweeps.plan import Plan
-from sweeps.record import Record
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
 
 TIMEOUT_S = 60.0
 """A mail server that does not answer must not keep a sweep from its end."""

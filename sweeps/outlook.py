@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.lessons import FEW, Ranked
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.rungs import rungs
 
 WEAK = 0.4

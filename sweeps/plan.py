@@ -26,8 +26,8 @@ from sweeps.storage import Storage
 
 if TYPE_CHECKING:
     from sweeps.lineage import Lineage
-    from sweeps.record import Record
-    from sweeps.rows import TrialRow, Waits
+    from sweeps.record.record import Record
+    from sweeps.record.trials import TrialRow, Waits
 
 DEFAULT_TRIALS = 24
 

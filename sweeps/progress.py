@@ -21,8 +21,8 @@ from sweeps.common.formatting import duration, short
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.plan import Plan
-from sweeps.record import Record
-from sweeps.rows import TrialRow, Waits
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow, Waits
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
 

@@ -60,8 +60,3 @@ def first_line(error: BaseException) -> str:
         text = "(its message can't be read)"
     lines = text.encode(errors="backslashreplace").decode().splitlines()
     return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
-
-
-def why_diverged(metric: str, epoch: int, score: float) -> str:
-    """The reason of a trial whose metric was not finite."""
-    return f"{metric} was {score} in epoch {epoch}"

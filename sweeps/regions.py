@@ -14,8 +14,8 @@ from optuna.distributions import BaseDistribution
 
 from sweeps.fidelity import trainables
 from sweeps.lessons import BY_CHANCE, LEAST_BEST, SIDES, is_bad, ranked, words_of
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, choices_of, range_of
 
 

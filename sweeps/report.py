@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(arguments: Sequence[str] | None) -> int:
     folder, output = parse(arguments)
     from sweeps import results
-    from sweeps.journal import RecordUnreadable
+    from sweeps.record.journal import RecordUnreadable
 
     try:
         sweep = results.load(folder)

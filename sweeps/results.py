@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
 
     from sweeps.best import Best
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
 COMMAND = "python -m sweeps.results"
 
@@ -87,7 +87,7 @@ def load(folder: str | Path) -> Sweep:
     """
     if (why := no_sweep(Path(folder))) is not None:
         raise FileNotFoundError(why)
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
     return Sweep(Record.read(Path(folder)))
 
@@ -156,8 +156,8 @@ def _read(folders: Sequence[Path]) -> Iterator[Record]:
     from rich.console import Console
     from rich.progress import track
 
-    from sweeps.journal import RecordUnreadable
-    from sweeps.record import Record
+    from sweeps.record.journal import RecordUnreadable
+    from sweeps.record.record import Record
 
     screen = Console(stderr=True)
     shown = track(folders, "Reading", console=screen, transient=True, disable=not screen.is_terminal)

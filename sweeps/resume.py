@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import confirm, keeping, models, spaces, winner
+from sweeps import confirm, keeping, models, winner
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
@@ -20,11 +20,11 @@ from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.config.yaml_files import refuse_other
 from sweeps.identity import changes, identity
-from sweeps.journal import RecordLost
 from sweeps.plan import Plan
-from sweeps.reasons import why_diverged
-from sweeps.record import Record
-from sweeps.rows import Status, TrialRow
+from sweeps.record import status
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
+from sweeps.record.trials import Status, TrialRow, why_diverged
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
@@ -75,8 +75,8 @@ def begin_run(plan: Plan, record: Record) -> None:
     record.note("runs", [*record.about.get("runs", []), run])
     if changed:
         record.note("identity", now)
-    if (sampled := models.sampled(plan.models)) != record.about.get(spaces.SAMPLED, {}):
-        record.note(spaces.SAMPLED, sampled)
+    if (sampled := models.sampled(plan.models)) != record.about.get(status.SAMPLED, {}):
+        record.note(status.SAMPLED, sampled)
     atomic_io.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     if confirm.is_other(plan.config, record):

@@ -21,7 +21,7 @@ from sweeps.storage import StorageError
 if TYPE_CHECKING:
     from sweeps.cluster.session import Cluster
     from sweeps.plan import Plan
-    from sweeps.record import Record
+    from sweeps.record.record import Record
     from sweeps.stopping import End
 
 

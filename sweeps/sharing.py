@@ -20,7 +20,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.formatting import GB, count, size
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 
 HEADROOM = 1.2
 """An allocator holds more of the card than the tensors of the peak: it rounds up, and keeps what is freed."""

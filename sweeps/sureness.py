@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from sweeps import outcome
 from sweeps.common.formatting import command, count, place, short
-from sweeps.confirmed import Confirmed
+from sweeps.record import status
+from sweeps.record.reruns import Confirmed
 from sweeps.results import Sweep
 
 
@@ -28,7 +28,7 @@ def sureness(sweep: Sweep) -> list[str]:
 def to_confirm(sweep: Sweep) -> str:
     """What to type for more seeds; "" where they were asked for, or the sweep is running."""
     record = sweep.record
-    if record.best() is None or sweep.about.get("confirm") or outcome.status(record) == "running":
+    if record.best() is None or sweep.about.get("confirm") or status.status(record) == "running":
         return ""
     return command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
 
@@ -63,7 +63,7 @@ def _on_reruns(sweep: Sweep) -> str:
     if record.confirmed():
         return f"No rerun of the best ones with a new seed ended well: {scores}. {lead}"
     return (
-        f"That is not decided: {outcome.reruns_left(record)}. "
+        f"That is not decided: {status.reruns_left(record)}. "
         f"Those that ended scored, with new seeds: {scores}. {lead}"
     )
 
@@ -92,8 +92,8 @@ def _on_confirming(sweep: Sweep) -> Iterator[str]:
     record = sweep.record
     if to_confirm(sweep):
         yield "This trains the best ones again with 3 new seeds, in this very sweep:"
-    elif outcome.is_in_confirmation(record):
-        yield f"That the best are trained again with new seeds is to show it: {outcome.reruns_left(record)}."
+    elif status.is_in_confirmation(record):
+        yield f"That the best are trained again with new seeds is to show it: {status.reruns_left(record)}."
     elif record.about.get("confirm"):
         yield "When the search is through, the best are to be trained again with new seeds."
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
 
 TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"

@@ -32,7 +32,8 @@ from ray import tune
 from sweeps.common import gc_freeze, plugins
 from sweeps.common.errors import CannotTrain, PCUnfit
 from sweeps.common.yaml_values import Knob
-from sweeps.reasons import failed, first_line, unfit, why_diverged
+from sweeps.reasons import failed, first_line, unfit
+from sweeps.record.trials import why_diverged
 from sweeps.space.point import Point
 from sweeps.storage import Storage, StorageError
 from sweeps.supply import Say, Supply

@@ -17,10 +17,10 @@ from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import FOLDER
 from sweeps.engine import job_of
-from sweeps.journal import RecordLost
 from sweeps.plan import Plan
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.stopping import End
 from sweeps.training import checkpoint_store
 from sweeps.trial import test_winner

@@ -16,8 +16,8 @@ import pytest
 from optuna.distributions import BaseDistribution
 
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.space.point import Point, Told
 from tests import lab
 from tests.lab import Lab

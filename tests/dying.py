@@ -20,7 +20,7 @@ from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
 from sweeps import resume  # noqa: E402
 from sweeps.keeper import RecordKeeper  # noqa: E402
-from sweeps.record import Record  # noqa: E402
+from sweeps.record.record import Record  # noqa: E402
 
 
 def die(*_: Any, **__: Any) -> None:

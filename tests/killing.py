@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.rungs import goes_on
 from tests.conftest import ROOT
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from sweeps.confirmed import seeds
-from sweeps.record import Record
-from sweeps.rows import Status
+from sweeps.record.record import Record
+from sweeps.record.reruns import seeds
+from sweeps.record.trials import Status
 from tests.conftest import propose
 
 RANGES: dict[str, BaseDistribution] = {

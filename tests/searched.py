@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 from sweeps import folder, resume
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import Plan, make_plan
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.results import Sweep, load
 
 Score = Callable[[Mapping[str, Any]], float]

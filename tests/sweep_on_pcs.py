@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from tests.cluster_of_pcs import PYTHON, join, nodes, start_head
 from tests.lab import PC, ROOT, Lab, wait_until
 

@@ -16,10 +16,10 @@ from sweeps.advice import Advice, advise
 from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
 from sweeps.lessons import edges, ranked, words_of
 from sweeps.outlook import RungCheck, gain
-from sweeps.record import Record
+from sweeps.record.record import Record
+from sweeps.record.trials import Status, TrialRow
 from sweeps.regions import dead_regions
 from sweeps.results import load
-from sweeps.rows import Status, TrialRow
 from sweeps.space.numeric_range import Range, are_ordered, range_of
 from sweeps.space.point import Told
 from tests import kinds
@@ -443,7 +443,7 @@ def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
-    from sweeps.rows import EpochRow, TrialRow
+    from sweeps.record.trials import EpochRow, TrialRow
     from sweeps.space.point import Told
 
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})

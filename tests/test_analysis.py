@@ -221,7 +221,7 @@ def test_the_best_so_far_never_gets_worse(sweeps: dict[str, Sweep]) -> None:
 
 
 def test_a_smaller_loss_is_a_better_one(tmp_path: Path) -> None:
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
     record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
     for number in range(4):

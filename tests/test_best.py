@@ -16,7 +16,7 @@ import trainables.digits_mlp as digits
 from sweeps import results
 from sweeps.best import Best
 from sweeps.common.errors import UserError
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.epoch_callback import Epoch

@@ -18,7 +18,7 @@ from ray.tune.search.bohb import TuneBOHB
 
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
 from sweeps.space.flat import check, seeded_globals

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests import project
 from tests.clips import Clips
 from tests.conftest import ROOT

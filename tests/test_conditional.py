@@ -21,7 +21,7 @@ from ray import cloudpickle
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.searchers import tpe
 from sweeps.searchers.random import draws
 from sweeps.space.conditional import SAMPLES, ConditionalSpace, check

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import Command
 
 

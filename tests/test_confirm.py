@@ -20,14 +20,14 @@ import yaml
 from optuna.distributions import FloatDistribution
 
 from sweeps import brackets, confirm, ending, folder, keeping, resume, winner
-from sweeps import record as record_module
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.confirmed import seeds
-from sweeps.journal import RecordUnreadable
 from sweeps.plan import describe, make_plan
-from sweeps.record import FORMAT, WITHOUT_RERUNS, Record
-from sweeps.rows import Status, TrialRow
+from sweeps.record import record as record_module
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
+from sweeps.record.reruns import seeds
+from sweeps.record.trials import Status, TrialRow
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.stopping import End

@@ -24,8 +24,8 @@ from optuna.distributions import FloatDistribution
 from sweeps import dashboard
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
-from sweeps.rows import Status
+from sweeps.record.record import Record
+from sweeps.record.trials import Status
 from tests import kinds
 from tests.conftest import ROOT, propose
 from tests.test_resume_checks import Sweep
@@ -198,7 +198,7 @@ def test_a_name_that_a_page_of_the_web_gave_this_pc_reads_nothing(name: str, tmp
 def test_what_would_write_on_another_way_is_refused_by_the_file(tmp_path: Path) -> None:
     from optuna.storages import JournalStorage
 
-    from sweeps.journal import ReadOnlyJournal
+    from sweeps.record.journal_reader import ReadOnlyJournal
 
     sweep(tmp_path)
     storage = JournalStorage(ReadOnlyJournal(tmp_path / JOURNAL))

@@ -15,7 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.engine import job_of
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.clips import Clips
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from tests.conftest import ROOT, Command, told
 from tests.faulty import toy
 

@@ -21,9 +21,9 @@ from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL
 from sweeps.folder import opened
-from sweeps.lock import LOCK_FILE
 from sweeps.plan import Plan, make_plan
-from sweeps.record import Record
+from sweeps.record.lock import LOCK_FILE
+from sweeps.record.record import Record
 from tests.conftest import propose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,7 +180,7 @@ def test_a_folder_that_is_gone_is_a_mistake_and_is_not_made(plan: Plan) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from sweeps import lock
+from sweeps.record.record import lock
 from tests.conftest import propose
 with lock.held(Path(sys.argv[1])):
     print("open", flush=True)

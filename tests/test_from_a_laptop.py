@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests import project
 from tests.cluster_of_pcs import PYTHON, RAY, TOKEN, VENV, give_token, start_head
 from tests.lab import HOME, PC, ROOT, Lab, wait_until

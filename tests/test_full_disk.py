@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import ROOT, Command, fill_up
 from tests.killing import check_whole
 

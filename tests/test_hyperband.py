@@ -14,7 +14,7 @@ from ray.tune.schedulers import HyperBandForBOHB
 
 from sweeps import brackets
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.schedulers import hyperband
 from tests.conftest import propose
 

@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.journal import Journal, RecordLost, RecordUnreadable, mend, whole_bytes
+from sweeps.record.journal import Journal, RecordLost, RecordUnreadable, mend, whole_bytes
 
 TORN = b'{"op_code":8,"worker_id":"x","user_at'
 

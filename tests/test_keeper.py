@@ -15,9 +15,9 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.disk import Disk
 from sweeps.engine import _why_lost
-from sweeps.journal import RecordLost
 from sweeps.keeper import EndsAt, RecordKeeper
-from sweeps.record import Record
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
 from sweeps.stopping import End
 from sweeps.storage import DISK_IS_FULL, Folder
 from sweeps.training import checkpoint_store

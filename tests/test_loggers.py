@@ -16,10 +16,10 @@ from optuna.storages import JournalStorage
 from sweeps.common.errors import UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.journal import ReadOnlyJournal
 from sweeps.loggers import _following, tensorboard
-from sweeps.record import Record
-from sweeps.rows import TrialRow, row_of
+from sweeps.record.journal_reader import ReadOnlyJournal
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow, row_of
 from tests.conftest import propose
 from tests.test_dashboard import LR, sweep
 from tests.test_resume_checks import Sweep

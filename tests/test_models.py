@@ -22,7 +22,7 @@ from sweeps.disk import Disk
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.progress import SweepReporter
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point, told

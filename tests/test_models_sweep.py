@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from sweeps import results
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import Command
 from tests.killing import Murderer

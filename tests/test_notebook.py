@@ -11,8 +11,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from sweeps import analysis, lock
+from sweeps import analysis
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.record import lock
 from tests.conftest import ROOT, Command
 
 NOTEBOOK = ROOT / "notebooks" / "analyze_sweep.ipynb"

@@ -14,7 +14,7 @@ import pytest
 
 from sweeps import notify
 from sweeps.common.errors import UserError
-from sweeps.journal import RecordLost
+from sweeps.record.journal import RecordLost
 from tests.conftest import told
 from tests.test_resume_checks import Sweep
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from sweeps import advice, comparison, folder, lock, outcome, resume
+from sweeps import advice, comparison, folder, resume
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.findings import asked, space
 from sweeps.plan import make_plan
-from sweeps.record import Record
+from sweeps.record import lock, status
+from sweeps.record.record import Record
 from sweeps.results import Sweep, load
 from tests.kinds import add, begun, drawn, rerun
 from tests.searched import carried_out, peak
@@ -53,7 +54,7 @@ def in_confirmation(folder: Path, **about: Any) -> Record:
 
 def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
     record = in_confirmation(tmp_path, outcome="interrupted")
-    assert outcome.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
+    assert status.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
     assert advice.advise(load(tmp_path)).lines[0] == (
         "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: go on with it first, "
         "by --resume. What follows is of the search, which is through."
@@ -65,7 +66,7 @@ def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
     record = in_confirmation(tmp_path, outcome="interrupted")
     record.note("runs", [*record.about["runs"], {"started": 2.0, "num_trials": 6}])
     add(record, drawn(9), 1, "unfinished")
-    assert outcome.how_far(record) == "; 1 trial unfinished, 1 to come"
+    assert status.how_far(record) == "; 1 trial unfinished, 1 to come"
 
 
 def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
@@ -127,28 +128,28 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
     )
     with folder.opened(plan) as record:
         resume.begin_run(plan, record)
-        assert (outcome.status(record), outcome.status(Record.read(sweep.folder))) == ("running", "running")
+        assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
         assert "It is running: 2 trials" in asked(load(sweep.folder))[-1]
         resume.end_run(record, "interrupted")
-        assert outcome.status(record) == "interrupted", "its own report says what it has just noted"
+        assert status.status(record) == "interrupted", "its own report says what it has just noted"
     again = Record.read(sweep.folder)
-    assert comparison.table([again])["status"].to_pylist() == [outcome.status(again)] == ["interrupted"]
+    assert comparison.table([again])["status"].to_pylist() == [status.status(again)] == ["interrupted"]
 
 
 def test_a_resume_after_the_time_was_used_up_asks_for_more(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="out of time", identity={}, elapsed_s=3600.0)
-    assert outcome.go_on(record).endswith(f"--resume {tmp_path} --time-budget-hours 2")
+    assert status.go_on(record).endswith(f"--resume {tmp_path} --time-budget-hours 2")
     with lock.held(tmp_path):
-        assert not outcome.can_go_on(record)
+        assert not status.can_go_on(record)
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])
 def test_the_best_is_the_mean_where_there_is_one(is_confirmed: bool, tmp_path: Path) -> None:
     record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
-    assert outcome.best(record) == "no trial ended well"
+    assert status.best(record) == "no trial ended well"
     add(record, drawn(0), 1, score=lambda epoch: 0.9)
     if is_confirmed:
         rerun(record, 0, 0.6)
         rerun(record, 0, 0.7)
     mean = "acc 0.65 (trial 0, mean of 2)"
-    assert outcome.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")
+    assert status.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")

@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import ROOT, Command
 from tests.killing import check_whole
 

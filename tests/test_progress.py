@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.progress import summary
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import propose
 
 CONFIG = SweepConfig(num_trials=10, max_epochs=9, metric="val_acc", mode="max")

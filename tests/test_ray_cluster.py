@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sweeps.pcs import away
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests import cluster_of_pcs, lab
 from tests.cluster_of_pcs import CLUSTER_FILE, PYTHON, RAY, nodes, set_up
 from tests.conftest import ROOT

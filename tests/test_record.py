@@ -20,12 +20,12 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps import record as module
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.journal import RecordUnreadable
-from sweeps.record import FORMAT, Record
-from sweeps.rows import Status
+from sweeps.record import record as module
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import FORMAT, Record
+from sweeps.record.trials import Status
 from tests.conftest import propose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -486,7 +486,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from sweeps.space.point import Point, Told
-from sweeps.record import Record
+from sweeps.record.record import Record
 record = Record.create(Path(sys.argv[1]), "s", "max", {})
 record.begin(Point("net", {"lr": 0.1}), Told(), 0)
 epoch = 0

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import analysis, lock, report, results
-from sweeps.record import Record
+from sweeps import analysis, report, results
+from sweeps.record import lock
+from sweeps.record.record import Record
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn, rerun
 

@@ -15,10 +15,11 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps import comparison, lock, results
+from sweeps import comparison, results
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.journal import RecordUnreadable
-from sweeps.record import Record
+from sweeps.record import lock
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
 from sweeps.tables import TRIALS_FILE, write_tables
 from tests.conftest import ROOT, propose
 

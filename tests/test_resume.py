@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from sweeps import results
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import ROOT, Command
 from tests.dying import POINTS

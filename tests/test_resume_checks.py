@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from sweeps import folder, resume
-from sweeps import record as record_module
 from sweeps.cluster import environment
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
-from sweeps.journal import RecordLost
 from sweeps.plan import Plan, make_plan
-from sweeps.record import Record
+from sweeps.record import record as record_module
+from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
 from sweeps.schedulers import asha
 from sweeps.space.flat import FlatSpace
 from sweeps.training import checkpoint_store

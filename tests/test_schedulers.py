@@ -13,7 +13,7 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.rungs import rungs
 from sweeps.schedulers import asha
 from tests.conftest import propose

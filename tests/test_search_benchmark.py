@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import _measure, curves, curves_space, replay, replay_space, search
 from benchmarks.curves import Epoch
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.space.point import Point, Told
 from sweeps.training.config import FitConfig
 

@@ -21,8 +21,8 @@ from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import make_plan
-from sweeps.record import Record
-from sweeps.rows import EpochRow, Status, TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import tune_domains

@@ -22,7 +22,7 @@ from ray.tune import PlacementGroupFactory
 
 from sweeps.common.errors import UserError
 from sweeps.config import cli
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.sharing import ALONE, Sharing
 from tests.conftest import ROOT, propose
 from tests.heads import OPEN, head

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests import slurm_of_pcs
 from tests.conftest import ROOT
 from tests.killing import check_whole

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import ROOT
 from tests.killing import check_whole
 from tests.servers import SSHServer, s3_server, sshd

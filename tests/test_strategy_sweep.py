@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import Command
 
 ZERO = (

@@ -18,7 +18,7 @@ from ray.job_submission import JobSubmissionClient
 from sweeps.cluster import submit
 from sweeps.common.errors import UserError
 from sweeps.config import cli
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests import project
 from tests.conftest import ROOT
 from tests.heads import Head, head, with_token, write_token

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.clips import Clips
 from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes, start_head
 from tests.conftest import ROOT

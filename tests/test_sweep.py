@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from sweeps import results
-from sweeps.record import Record
+from sweeps.record.record import Record
 from tests.conftest import Command
 from trainables import digits_mlp
 

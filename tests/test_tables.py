@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps import results, tables
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import propose
 

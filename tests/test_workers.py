@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.training.config import FitConfig
 from tests.conftest import Command
 from tests.faulty import pair

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes, start_head
 from tests.conftest import ROOT
 from tests.lab import PC, Lab, wait_until

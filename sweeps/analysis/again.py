@@ -10,12 +10,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sweeps import outcome
 from sweeps.analysis import look
 from sweeps.common.formatting import count
-from sweeps.confirmed import Confirmed
-from sweeps.journal import RecordUnreadable
-from sweeps.record import Record
+from sweeps.record import status
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
+from sweeps.record.reruns import Confirmed
 from sweeps.results import Sweep
 
 MOST_GENERATIONS = 8
@@ -86,7 +86,7 @@ class Ancestor:
 
 def ancestors(sweep: Sweep) -> list[Ancestor]:
     """This sweep, those that it came from, those that they came from, as far as their folders are there."""
-    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", outcome.best(sweep.record))]
+    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", status.best(sweep.record))]
     seen = {sweep.folder.resolve()}
     following: list[tuple[Mapping[str, Any], Sweep | Record, int]] = [
         (parent, sweep, 1) for parent in sweep.about.get("parents", [])
@@ -96,7 +96,7 @@ def ancestors(sweep: Sweep) -> list[Ancestor]:
         name, folder = str(parent.get("name", "?")), _folder(parent, child.folder)
         record = None if folder is None else _read(folder)
         of = _name(child.about, child.folder)
-        found.append(Ancestor(name, generation, of, "" if record is None else outcome.best(record)))
+        found.append(Ancestor(name, generation, of, "" if record is None else status.best(record)))
         if record is None or folder is None or generation == MOST_GENERATIONS or folder.resolve() in seen:
             continue
         seen.add(folder.resolve())

@@ -14,8 +14,8 @@ from plotly.subplots import make_subplots
 
 from sweeps.analysis import look
 from sweeps.common.formatting import duration
+from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 
 from sweeps.analysis import look
+from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 
 MOST_CURVES = 200
 MOST_RUNGS = 10

@@ -14,8 +14,8 @@ from plotly.subplots import make_subplots
 from sweeps.analysis import look
 from sweeps.common.formatting import count
 from sweeps.fidelity import Fidelity, fidelity, trainables
+from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 
 NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100

@@ -12,9 +12,9 @@ from plotly.subplots import make_subplots
 from sweeps.analysis import look
 from sweeps.common.formatting import count
 from sweeps.fidelity import Tried, tried
+from sweeps.record.trials import TrialRow
 from sweeps.regions import DeadRegion, by_cause, dead_regions_of
 from sweeps.results import Sweep
-from sweeps.rows import TrialRow
 
 LEAST = 3
 """Of fewer trials nothing can be told."""

@@ -14,8 +14,8 @@ from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.plan import Plan
 from sweeps.reasons import first_line
-from sweeps.record import Record
-from sweeps.rows import TrialRow, row_of
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow, row_of
 
 EVERY_S, AGAIN_S = 1.0, 60.0
 """Between looks at the record; the same after a trouble."""
@@ -87,7 +87,7 @@ class _Following(threading.Thread):
         if self._storage is None:
             from optuna.storages import JournalStorage
 
-            from sweeps.journal import ReadOnlyJournal
+            from sweeps.record.journal_reader import ReadOnlyJournal
 
             self._storage = JournalStorage(ReadOnlyJournal(self._folder / JOURNAL))
         if self._logger is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.rows import TrialRow
+from sweeps.record.trials import TrialRow
 
 NEEDS = ("mlflow", "mlflow-skinny")
 STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED", "diverged": "FAILED"}

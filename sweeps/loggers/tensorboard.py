@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.rows import TrialRow
+from sweeps.record.trials import TrialRow
 
 NEEDS = ("tensorboardX", "tensorboardX")
 FOLDER = "tensorboard"

@@ -146,8 +146,8 @@ def describe(seen: Seen, trials: Mapping[tuple[str, int], str]) -> list[str]:
 
 def _trials(folder: Path) -> dict[tuple[str, int], str]:
     """(Name of the PC, process id) to the trial of a sweep that trains there, by its last report."""
-    from sweeps.journal import RecordUnreadable
-    from sweeps.record import Record
+    from sweeps.record.journal import RecordUnreadable
+    from sweeps.record.record import Record
 
     try:
         record = Record.read(folder)

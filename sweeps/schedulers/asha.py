@@ -16,7 +16,7 @@ from collections.abc import Collection
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.rungs import goes_on, rungs
 from sweeps.schedulers._first_in import FirstIn
 

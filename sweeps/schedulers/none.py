@@ -6,7 +6,7 @@ from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.schedulers._first_in import FirstIn
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
-from sweeps.rows import TrialRow, Waits
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow, Waits
 from sweeps.space.point import Point, Space, told
 
 Propose = Callable[[int], Iterator[Point]]

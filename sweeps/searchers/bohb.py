@@ -29,7 +29,7 @@ from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
+from sweeps.record.record import Record
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws

@@ -26,8 +26,8 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import Record
-from sweeps.rows import TrialRow
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.rungs import rungs
 from sweeps.searchers._searcher import RecordSearcher
 from sweeps.searchers.random import draws

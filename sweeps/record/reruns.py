@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.rows import TrialRow
+from sweeps.record.trials import TrialRow
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.journal import Journal, RecordUnreadable, mend, open_study
-from sweeps.rows import (
+from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
+from sweeps.record.ranking import Standing
+from sweeps.record.trials import (
     EPOCH,
     NO_EARLIER,
     Earlier,
@@ -34,7 +35,6 @@ from sweeps.rows import (
     template_of,
 )
 from sweeps.space.point import Point, Told
-from sweeps.standing import Standing
 
 # It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)

@@ -183,3 +183,8 @@ def _seconds(moment: datetime | None) -> float | None:
 
 Waits = Callable[[TrialRow], bool]
 """Whether a trial is paused, until others of its bracket have come as far."""
+
+
+def why_diverged(metric: str, epoch: int, score: float) -> str:
+    """The reason of a trial whose metric was not finite."""
+    return f"{metric} was {score} in epoch {epoch}"

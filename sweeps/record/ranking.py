@@ -10,9 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.confirmed import Confirmed, Reruns, seeds
-from sweeps.leaders import Leaders
-from sweeps.rows import TrialRow
+from sweeps.record.reruns import Confirmed, Reruns, seeds
+from sweeps.record.trials import TrialRow
 
 
 class Standing:
@@ -116,3 +115,30 @@ class Standing:
         self._live.pop(trial.number, None)
         if trial.confirms is None:
             self._leaders.add(trial)
+
+
+class Leaders:
+    """Trials that ended well (finished or pruned) and have a finite score; the earlier one wins a tie."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._ranks: list[tuple[float, int]] = []  # the best one last
+
+    def add(self, trial: TrialRow) -> None:
+        """Take in a trial that has ended, however it did."""
+        rank = self._rank(trial)
+        if trial.status in ("finished", "pruned") and rank is not None:
+            bisect.insort(self._ranks, rank)
+
+    def first(self, count: int) -> list[int]:
+        """Numbers of the best trials, the best one first."""
+        return [-number for _, number in reversed(self._ranks[-count:])]
+
+    def would_lead(self, trial: TrialRow, count: int) -> bool:
+        """Whether a trial, if it ended well now, would be among so many best."""
+        rank = self._rank(trial)
+        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
+
+    def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
+        score = trial.best_score(self._mode)
+        return None if score is None else (score if self._mode == "max" else -score, -trial.number)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sweeps import lock
 from sweeps.common.cli import parser
 from sweeps.common.formatting import command, count, place, short
+from sweeps.record import lock
 
 if TYPE_CHECKING:
-    from sweeps.record import Record
+    from sweeps.record.record import Record
 
 ENDED = ("finished", "out of time", "interrupted")
 """Outcomes by which a sweep ended in order; any other broke off."""
@@ -83,3 +83,28 @@ def best(record: Record) -> str:
         means = f"mean of {len(confirmed[0].scores)}"
         return f"{metric} {short(confirmed[0].mean)} (trial {leader.number}, {means})"
     return f"{metric} {short(leader.best_score(record.mode))} (trial {leader.number})"
+
+
+SAMPLED = "sampled_space"
+"""What the record keeps of each space of a function: by trainable, knob to what the samples before the start
+had of it, in words. Records of before have none."""
+
+
+def name_of(record: Record, trainable: str) -> str:
+    """Of the space of a trainable, as it was named to the sweep; "" of an old record."""
+    settings = record.about.get("identity", {}).get("settings", {})
+    spaces, names = settings.get("search_space", ""), record.about.get("trainable", "")
+    if not isinstance(names, list):
+        return str(spaces)
+    return str(dict(zip(names, spaces, strict=False)).get(trainable, ""))
+
+
+def function_of(record: Record, trainable: str) -> str:
+    """The file of a space that is a function `suggest(trial)`, whose ranges only its file can change; "" of
+    one whose knobs are written down, as the record keeps those in words."""
+    identity, is_one = record.about.get("identity", {}), isinstance(record.about.get("trainable", ""), str)
+    knobs, name = identity.get("space", {}), name_of(record, trainable)
+    if not name or any(is_one or knob.endswith(f" of {trainable}") for knob in knobs):
+        return ""
+    paths = (f"search_spaces/{name}.py", f"{name.replace('.', '/')}.py")
+    return next((path for path in paths if path in identity.get("code", {})), name)

@@ -1,0 +1,1 @@
+"""What happened: the journal, its trials, their ranking, the lock."""
