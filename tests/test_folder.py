@@ -180,7 +180,7 @@ def test_a_folder_that_is_gone_is_a_mistake_and_is_not_made(plan: Plan) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from sweeps.record.record import lock
+from sweeps.record import lock
 from tests.conftest import propose
 with lock.held(Path(sys.argv[1])):
     print("open", flush=True)

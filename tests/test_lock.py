@@ -28,7 +28,7 @@ def test_who_looks_whether_a_sweep_runs_stops_none_from_beginning(tmp_path: Path
     with lock.held(tmp_path):
         pass
     looking = (
-        "import sys\nfrom pathlib import Path\nfrom sweeps.record.record import lock\nprint('on', flush=True)\n"
+        "import sys\nfrom pathlib import Path\nfrom sweeps.record import lock\nprint('on', flush=True)\n"
         "while True:\n    lock.is_held(Path(sys.argv[1]))"
     )
     with subprocess.Popen(
