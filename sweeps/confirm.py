@@ -6,14 +6,9 @@ them. What is to be done follows from the record alone, so a sweep that was stop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
-from sweeps.searchers._searcher import RecordSearcher
-from sweeps.space.point import Space
 
 
 def asked(config: SweepConfig) -> dict[str, int] | None:
@@ -49,22 +44,3 @@ def give_up_others(record: Record) -> list[int]:
     for number in given_up:
         record.end(number, "pruned", f"trial {record.trials[number].confirms} is no longer to be confirmed")
     return given_up
-
-
-class RerunSearcher(RecordSearcher):
-    """Hands out the reruns, those that were begun before first."""
-
-    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
-        super().__init__(record, space, lambda nth: iter(()), config)
-        self._to_come = record.reruns_to_come()
-
-    @property
-    def _live(self) -> Sequence[TrialRow]:
-        return self._record.unfinished_reruns
-
-    def _begin_new(self) -> TrialRow | None:
-        if not self._to_come:
-            return None
-        number, seed = self._to_come.pop(0)
-        trial = self._record.trials[number]
-        return self._record.begin(trial.point, trial.told, seed, confirms=number)

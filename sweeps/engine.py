@@ -30,7 +30,8 @@ from sweeps.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
-from sweeps.searchers._searcher import RecordSearcher
+from sweeps.search import rerun_searcher
+from sweeps.search.base_searcher import RecordSearcher
 from sweeps.sharing import Sharing
 from sweeps.stopping import End, stops_on_signals
 from sweeps.storage import StorageError
@@ -83,7 +84,7 @@ def fit(plan: Plan, record: Record, offered: session.Cluster) -> End:
         for number in confirm.give_up_others(record):
             plan.storage.remove(number)
         if record.is_to_be_confirmed:
-            searcher = confirm.RerunSearcher(config, plan.space, record)
+            searcher = rerun_searcher.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
             reporter.say(f"\nConfirming {confirm.describe(config)}")
             _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.lessons import FEW, Ranked
 from sweeps.record.record import Record
-from sweeps.rungs import rungs
+from sweeps.search.rungs import rungs
 
 WEAK = 0.4
 """A rank correlation below which a rung says little of the end."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.rungs import goes_on
+from sweeps.search.rungs import goes_on
 from tests.conftest import ROOT
 
 MOST_RUN_S = 240

@@ -22,8 +22,8 @@ from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.searchers import tpe
-from sweeps.searchers.random import draws
+from sweeps.search import candidates
+from sweeps.search.candidates import draws
 from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
 from sweeps.space.point import Point, Refused, Space, told
 from tests.conftest import propose
@@ -442,4 +442,4 @@ def test_tpe_waits_for_as_many_scores_as_a_point_has_knobs_at_most(tmp_path: Pat
     then = play(searcher_of("tpe", modelled), modelled, 7)
     assert first[:6] == then[:6]
     assert first[6] != then[6]
-    assert tpe.model_fidelity(modelled, [1], 7) == 1
+    assert candidates.model_fidelity(modelled, [1], 7) == 1

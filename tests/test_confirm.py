@@ -19,7 +19,7 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import brackets, confirm, ending, folder, keeping, resume, winner
+from sweeps import confirm, ending, folder, keeping, resume, winner
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import describe, make_plan
@@ -28,7 +28,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.record.reruns import seeds
 from sweeps.record.trials import Status, TrialRow
-from sweeps.searchers._searcher import RecordSearcher
+from sweeps.search import brackets, rerun_searcher
+from sweeps.search.base_searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.stopping import End
 from sweeps.storage import Folder
@@ -228,7 +229,7 @@ def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(t
     rerun(record, 1, first, 0.5, "unfinished")
     assert record.reruns_to_come() == [(1, second), (2, second)]
     nothing: Any = None  # the space: reruns are of points that there are
-    handing = confirm.RerunSearcher(SweepConfig(), nothing, record)
+    handing = rerun_searcher.RerunSearcher(SweepConfig(), nothing, record)
     handing.slots = 2
     goes_on, new = handing.suggest("a"), handing.suggest("b")
     assert (goes_on["number"], new["seed"], new["params"]) == (4, second, {"slope": 0.11})

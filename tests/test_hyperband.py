@@ -12,10 +12,10 @@ import pytest
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import HyperBandForBOHB
 
-from sweeps import brackets
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import hyperband
+from sweeps.search import brackets
 from tests.conftest import propose
 
 Mode = Literal["min", "max"]

@@ -16,8 +16,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import describe, make_plan
-from sweeps.rungs import rungs
 from sweeps.schedulers import asha, hyperband
+from sweeps.search.rungs import rungs
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:

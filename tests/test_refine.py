@@ -18,7 +18,7 @@ from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record.record import Record
-from sweeps.searchers.tpe import model_fidelity
+from sweeps.search.candidates import model_fidelity
 from sweeps.space.flat import FlatSpace
 from sweeps.space.tune_domains import bounds, values_of
 from tests.conftest import Command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.rungs import goes_on, rungs
+from sweeps.search.rungs import goes_on, rungs
 
 
 @pytest.mark.parametrize(

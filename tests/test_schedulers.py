@@ -14,8 +14,8 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.rungs import rungs
 from sweeps.schedulers import asha
+from sweeps.search.rungs import rungs
 from tests.conftest import propose
 
 Mode = Literal["min", "max"]

@@ -23,8 +23,9 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import make_plan
 from sweeps.record.record import Record
 from sweeps.record.trials import EpochRow, Status, TrialRow
+from sweeps.search import candidates
+from sweeps.search.base_searcher import RecordSearcher
 from sweeps.searchers import tpe
-from sweeps.searchers._searcher import RecordSearcher
 from sweeps.space import tune_domains
 from sweeps.space.flat import FlatSpace, check
 from sweeps.space.point import told as words_of
@@ -396,7 +397,7 @@ def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_
         for epoch in (3, 9, 27)[: 3 - number // 2]:  # 6 reach epoch 3, 4 reach 9, 2 reach 27
             record.report(number, epoch, math.nan if (number, epoch) == (0, 27) else 0.5, {}, 1.0)
     fidelities = [27, 9, 3]
-    found = {enough: tpe.model_fidelity(record, fidelities, enough) for enough in (1, 2, 4, 5, 6, 7)}
+    found = {enough: candidates.model_fidelity(record, fidelities, enough) for enough in (1, 2, 4, 5, 6, 7)}
     assert found == {1: 27, 2: 9, 4: 9, 5: 3, 6: 3, 7: None}
 
 

@@ -17,8 +17,8 @@ from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.rungs import goes_on, rungs
-from sweeps.schedulers._first_in import FirstIn
+from sweeps.search.base_scheduler import FirstIn
+from sweeps.search.rungs import goes_on, rungs
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

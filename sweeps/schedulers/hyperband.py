@@ -15,11 +15,11 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps import brackets
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.schedulers._first_in import FirstIn, live
+from sweeps.search import brackets
+from sweeps.search.base_scheduler import FirstIn, live
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

@@ -7,7 +7,7 @@ from ray.tune.schedulers import TrialScheduler
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.schedulers._first_in import FirstIn
+from sweeps.search.base_scheduler import FirstIn
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:

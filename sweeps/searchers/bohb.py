@@ -30,10 +30,9 @@ from ray.tune.search.sample import Categorical, Integer
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.rungs import rungs
-from sweeps.searchers._searcher import RecordSearcher
-from sweeps.searchers.random import draws
-from sweeps.searchers.tpe import model_fidelity
+from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.candidates import draws, model_fidelity
+from sweeps.search.rungs import rungs
 from sweeps.space.flat import FlatSpace, seeded_globals
 from sweeps.space.point import Point, Space
 from sweeps.space.tune_domains import Form, bounds, is_log, on_grid, values_of

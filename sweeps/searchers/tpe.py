@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -28,9 +27,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.rungs import rungs
-from sweeps.searchers._searcher import RecordSearcher
-from sweeps.searchers.random import draws
+from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.candidates import draws, model_fidelity
+from sweeps.search.rungs import rungs
 from sweeps.space.point import Point, Refused, Space, Told, told
 from sweeps.space.tune_domains import Form
 
@@ -57,13 +56,6 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
         yield from draws(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config)
-
-
-def model_fidelity(record: Record, fidelities: list[int], enough: int) -> int | None:
-    """The highest of the epochs that `enough` trials have reached, those of earlier sweeps too; None while
-    there is none."""
-    before = Counter(epoch for trial in record.earlier.trials for epoch in trial.epochs)
-    return next((e for e in fidelities if len(record.scores_at(e)) + before[e] >= enough), None)
 
 
 def _replay(space: Space, trial: TrialRow) -> Told | None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.rungs import rungs
+from sweeps.search.rungs import rungs
 
 Verdict = Literal["goes on", "waits", "ends"]
 

@@ -1,0 +1,1 @@
+"""What searchers and schedulers share: rungs, brackets, their bases, candidates."""
