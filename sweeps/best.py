@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sweeps import storage
 from sweeps.common import param_types, plugins
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import Knob, load_yaml
+from sweeps.storage import open as storage_open
 from sweeps.training import checkpoint_store
 from sweeps.training.run_settings import BEST
 
@@ -77,7 +77,7 @@ class Best:
         crowned = self.folder / BEST
         if _run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
-        newest, faults = storage.of_sweep(self.folder).newest(self.run, self.params)
+        newest, faults = storage_open.of_sweep(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
         if checkpoint_store.epoch_of(newest) < self.epoch:

@@ -21,7 +21,6 @@ from sweeps.cluster.membership import Roster
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.disk import Disk
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.moving import Mover
 from sweeps.plan import Plan
@@ -34,7 +33,8 @@ from sweeps.search import rerun_searcher
 from sweeps.search.base_searcher import RecordSearcher
 from sweeps.sharing import Sharing
 from sweeps.stopping import End, stops_on_signals
-from sweeps.storage import StorageError
+from sweeps.storage.base import StorageError
+from sweeps.storage.disk_guard import Disk
 from sweeps.tables import write_tables
 from sweeps.training.config import FitConfig
 from sweeps.trial import Job, SweepTrial

@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweeps import data
 from sweeps.cluster import environment
 from sweeps.common import source_files
 from sweeps.common.formatting import short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.models import Model
+from sweeps.storage import datasets
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan
@@ -50,7 +50,7 @@ def identity(plan: Plan) -> Identity:
         "data": {
             f"{what}{_of(plan, model)}": words
             for model in plan.models
-            for what, words in {"data": model.data, **data.keys(model)}.items()
+            for what, words in {"data": model.data, **datasets.keys(model)}.items()
         },
         "space": {
             f"{name}{_of(plan, model)}": words

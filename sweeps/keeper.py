@@ -18,15 +18,15 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps import keeping
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.disk import Disk
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from sweeps.stopping import End
-from sweeps.storage import DISK_IS_FULL, Storage, StorageError
+from sweeps.storage import retention
+from sweeps.storage.base import DISK_IS_FULL, Storage, StorageError
+from sweeps.storage.disk_guard import Disk
 from sweeps.tables import write_tables
 from sweeps.trial import SAVE_FAULT
 
@@ -155,7 +155,7 @@ class RecordKeeper(Callback):
                 return
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         log = self._write_log(number, result.pop("traceback", None))
-        before = keeping.kept(self._config, self._record, self._storage)
+        before = retention.kept(self._config, self._record, self._storage)
         self._record.end(number, status, reason, log)
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
@@ -218,7 +218,7 @@ class RecordKeeper(Callback):
         return max(self._storage.epochs(number), default=0) < best
 
     def _is_to_stay(self, number: int) -> bool:
-        return keeping.would_be_kept(self._config, self._record, self._storage, number)
+        return retention.would_be_kept(self._config, self._record, self._storage, number)
 
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
@@ -242,7 +242,7 @@ class RecordKeeper(Callback):
     def _drop_checkpoints(self, numbers: set[int]) -> None:
         """Of trials that ended: all but the newest one of each whose weights stay."""
         try:
-            staying = keeping.kept(self._config, self._record, self._storage)
+            staying = retention.kept(self._config, self._record, self._storage)
             for number in numbers:
                 if number not in staying:
                     self._storage.remove(number)

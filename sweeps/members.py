@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import greenlet
 import ray
 
-from sweeps import scratch
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.reasons import failed, unfit
+from sweeps.storage import scratch
 from sweeps.training import checkpoint_store
 from sweeps.warm import Warm
 

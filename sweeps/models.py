@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from sweeps import data
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
@@ -15,6 +14,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.space import conditional, flat, overrides
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import Space
+from sweeps.storage import datasets
 from sweeps.training.data.dataset import DataSet, describe_data
 
 
@@ -106,7 +106,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
         )
     file = plugins.find("search_space", space_name)
     checked = _space(config, name, trainable, file, searcher)
-    prepared = data.wanted(name, trainable, checked)
+    prepared = datasets.wanted(name, trainable, checked)
     about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))
     return Model(name, trainable, space_name, checked, about_data, prepared)
 

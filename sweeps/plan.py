@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sweeps import confirm, data, models, storage
+from sweeps import confirm, models
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
@@ -22,7 +22,9 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.models import Model
 from sweeps.space.point import Space
-from sweeps.storage import Storage
+from sweeps.storage import datasets, url
+from sweeps.storage import open as storage_open
+from sweeps.storage.base import Storage
 
 if TYPE_CHECKING:
     from sweeps.lineage import Lineage
@@ -50,7 +52,7 @@ class Plan:
     @cached_property
     def storage(self) -> Storage:
         """Where its checkpoints go."""
-        return storage.of(self.config.storage, self.folder)
+        return storage_open.of(self.config.storage, self.folder)
 
     @property
     def expected_epochs(self) -> int:
@@ -108,7 +110,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         metric=metric,
         mode=mode,
         num_trials=_num_trials(config, space),
-        storage=storage.settled(config.storage),
+        storage=url.settled(config.storage),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
@@ -196,7 +198,7 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
 
 
 def _data(model: Model) -> list[tuple[str, str]]:
-    lines = [line for line in (model.data, data.describe(model) if model.prepared else "") if line]
+    lines = [line for line in (model.data, datasets.describe(model) if model.prepared else "") if line]
     return list(zip(["data", ""], lines, strict=False))
 
 

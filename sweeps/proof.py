@@ -11,7 +11,7 @@ from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.storage import Storage, StorageError, new_name
+from sweeps.storage.base import Storage, StorageError, new_name
 
 if TYPE_CHECKING:
     from sweeps.plan import Plan

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import confirm, keeping, models, winner
+from sweeps import confirm, models, winner
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
@@ -25,6 +25,7 @@ from sweeps.record import status
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import Status, TrialRow, why_diverged
+from sweeps.storage import retention
 
 RAISED = frozenset({"num_trials", "time_budget_hours"})
 """What may be raised."""
@@ -186,7 +187,7 @@ def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, 
         return None
     if not math.isfinite(score := trial.epochs[last].score):
         return "diverged", why_diverged(str(config.metric), last, score)
-    if keeping.would_be_kept(config, record, plan.storage, trial.number):
+    if retention.would_be_kept(config, record, plan.storage, trial.number):
         return None
     if last == config.max_epochs:
         return "finished", ""
@@ -207,7 +208,7 @@ def _order_checkpoints(plan: Plan, record: Record) -> None:
     what will be tried under these numbers is something else."""
     storage = plan.storage
     storage.tidy()
-    staying = keeping.kept(plan.config, record, storage)
+    staying = retention.kept(plan.config, record, storage)
     known = {trial.number: trial for trial in record.trials}
     for number in storage.numbers():
         trial = known.get(number)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.storage import StorageError
+from sweeps.storage.base import StorageError
 
 if TYPE_CHECKING:
     from sweeps.cluster.session import Cluster

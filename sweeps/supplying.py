@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps import data
 from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import Knob
-from sweeps.supply import READER, Copied, Lies, Reader, Shared, Supply
+from sweeps.storage import datasets
+from sweeps.storage.data_source import READER, Copied, Lies, Reader, Shared, Supply
 from sweeps.training.data import replicate
 from sweeps.training.data.replicate import Original
 
@@ -33,7 +33,7 @@ Raw = tuple[str, str, Mapping[str, Knob]]
 
 def of_trials(plan: Plan) -> dict[tuple[str, tuple[Knob, ...]], Supply]:
     """Trainable and values of its PREPARE_KNOBS to how a PC comes by the data."""
-    sets = data.by_knobs(plan.models)
+    sets = datasets.by_knobs(plan.models)
     if plan.config.address is None:
         return {key: Lies(each.folder) for key, each in sets.items()}
     kind = Copied if plan.config.data == "copy" else Shared
@@ -49,7 +49,7 @@ def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
         UserError: PCs that can't have it, or that lack raw data which is not prepared, and why.
     """
-    data.prepare(plan.models)
+    datasets.prepare(plan.models)
     if plan.config.address is None:
         yield
         return

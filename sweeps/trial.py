@@ -35,8 +35,8 @@ from sweeps.common.yaml_values import Knob
 from sweeps.reasons import failed, first_line, unfit
 from sweeps.record.trials import why_diverged
 from sweeps.space.point import Point
-from sweeps.storage import Storage, StorageError
-from sweeps.supply import Say, Supply
+from sweeps.storage.base import Storage, StorageError
+from sweeps.storage.data_source import Say, Supply
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.warm import Warm

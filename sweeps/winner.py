@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps import export, keeping
+from sweeps import export
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
@@ -22,6 +22,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.stopping import End
+from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.trial import test_winner
 
@@ -62,7 +63,7 @@ def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
     best = record.best()
     if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
         return best
-    if (rerun := keeping.best_rerun(record, plan.storage, best.number)) is not None:
+    if (rerun := retention.best_rerun(record, plan.storage, best.number)) is not None:
         return rerun
     there = export.weights_are_of(
         plan.folder / FOLDER

@@ -19,7 +19,7 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import confirm, ending, folder, keeping, resume, winner
+from sweeps import confirm, ending, folder, resume, winner
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import describe, make_plan
@@ -32,7 +32,8 @@ from sweeps.search import brackets, rerun_searcher
 from sweeps.search.base_searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.stopping import End
-from sweeps.storage import Folder
+from sweeps.storage import retention
+from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store, params_file
 from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command, propose
@@ -271,15 +272,15 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     write_weights(tmp_path, a.number)
     b = rerun(record, 2, first, 0.6)
     write_weights(tmp_path, b.number)
-    assert keeping.kept(config, record, Folder(tmp_path)) == {1, a.number, b.number}
+    assert retention.kept(config, record, Folder(tmp_path)) == {1, a.number, b.number}
     c = rerun(record, 1, second, 0.7, "unfinished")
-    assert keeping.would_be_kept(config, record, Folder(tmp_path), c.number)
+    assert retention.would_be_kept(config, record, Folder(tmp_path), c.number)
     d = rerun(record, 2, second, 0.1, "unfinished")
-    assert not keeping.would_be_kept(config, record, Folder(tmp_path), d.number)
+    assert not retention.would_be_kept(config, record, Folder(tmp_path), d.number)
     write_weights(tmp_path, c.number)
     record.end(c.number, "finished")
     record.end(d.number, "finished")
-    assert keeping.kept(config, record, Folder(tmp_path)) == {1, c.number}
+    assert retention.kept(config, record, Folder(tmp_path)) == {1, c.number}
 
 
 def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sweeps import data
 from sweeps.common import plugins
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
@@ -16,6 +15,7 @@ from sweeps.engine import job_of
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.record.record import Record
+from sweeps.storage import datasets
 from tests.clips import Clips
 
 
@@ -149,8 +149,8 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     config = SweepConfig(trainable="digits_mlp", results_dir=str(tmp_path), gpus_per_trial=0, min_free_gb=0.0)
     plan = make_plan(config)
     assert plan.models[0].prepared == ()
-    assert data.by_knobs(plan.models) == {}
-    data.prepare(plan.models)
+    assert datasets.by_knobs(plan.models) == {}
+    datasets.prepare(plan.models)
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import disk
 from sweeps.common.formatting import size
-from sweeps.disk import Disk
+from sweeps.storage import disk_guard
+from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
 
 MB = 10**6
@@ -46,7 +46,7 @@ def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waits:
         *free_mb: float, over_after: int = 99, checkpoint: int = 0, slots: int = 2
     ) -> tuple[list[str], int]:
         fake, said = FakeDisk(*free_mb), list[str]()
-        monkeypatch.setattr(disk.time, "sleep", fake.sleep)
+        monkeypatch.setattr(disk_guard.time, "sleep", fake.sleep)
         under = Disk(tmp_path, 0.001, slots, fake.free)
         if checkpoint:
             written(tmp_path, 3, 1, checkpoint)
@@ -100,7 +100,7 @@ def test_each_slot_may_be_about_to_write_the_largest_checkpoint(waits: Waits) ->
 
 def test_the_largest_checkpoint_of_any_trial_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeDisk(0.0)
-    monkeypatch.setattr(disk.time, "sleep", fake.sleep)
+    monkeypatch.setattr(disk_guard.time, "sleep", fake.sleep)
     under = Disk(tmp_path, 0.0, 1, fake.free)
     for trial, epoch, bytes_ in ((0, 1, 300_000), (1, 1, 800_000), (2, 1, 100_000)):
         written(tmp_path, trial, epoch, bytes_)
@@ -125,7 +125,7 @@ def test_nothing_left_free_for_others_is_no_pause(tmp_path: Path) -> None:
 def test_the_real_disk_is_asked_where_no_other_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(disk_guard.time, "sleep", lambda seconds: None)
     said: list[str] = []
     Disk(tmp_path, 0.0, 1).wait(said.append, lambda: False)
     assert said == []
@@ -145,7 +145,7 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, fake = Clock(), FakeDisk(2.0, 1.5)
-    monkeypatch.setattr(disk, "time", clock)
+    monkeypatch.setattr(disk_guard, "time", clock)
     under = Disk(tmp_path, 1.0, 1, fake.free)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a").write_bytes(bytes(3000))
@@ -162,7 +162,7 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
 
 def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(disk, "time", clock)
+    monkeypatch.setattr(disk_guard, "time", clock)
     walks = []
 
     def slow(folder: Path) -> int:
@@ -170,7 +170,7 @@ def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pyte
         clock.now += 2
         return 0
 
-    monkeypatch.setattr(disk, "_bytes_of", slow)
+    monkeypatch.setattr(disk_guard, "_bytes_of", slow)
     under = Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free)
     for _ in range(400):
         assert under.in_words
@@ -180,7 +180,7 @@ def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pyte
 
 def test_files_that_go_meanwhile_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(bytes(1000))
-    monkeypatch.setattr(disk.os, "walk", lambda folder: [(str(folder), [], ["a", "gone"])])
+    monkeypatch.setattr(disk_guard.os, "walk", lambda folder: [(str(folder), [], ["a", "gone"])])
     assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words == "disk 1 kB taken, 2 MB free"
 
 

@@ -13,13 +13,14 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.disk import Disk
 from sweeps.engine import _why_lost
 from sweeps.keeper import EndsAt, RecordKeeper
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.stopping import End
-from sweeps.storage import DISK_IS_FULL, Folder
+from sweeps.storage.base import DISK_IS_FULL
+from sweeps.storage.disk_guard import Disk
+from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.trial import SAVE_FAULT
 from tests.conftest import propose

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps import scratch
 from sweeps.members import Member, Said
-from sweeps.storage import Folder
+from sweeps.storage import scratch
+from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import Gang

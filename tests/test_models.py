@@ -18,7 +18,6 @@ from sweeps import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.disk import Disk
 from sweeps.identity import changes, identity
 from sweeps.plan import Plan, describe, make_plan
 from sweeps.progress import SweepReporter
@@ -26,6 +25,7 @@ from sweeps.record.record import Record
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point, told
+from sweeps.storage.disk_guard import Disk
 
 TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
 TOY, STEPS = TOYS

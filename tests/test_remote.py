@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import storage as storages
-from sweeps.doors import door_of
-from sweeps.remote import Remote
-from sweeps.storage import Storage, StorageError
+from sweeps.storage import open as storage_open
+from sweeps.storage.base import Storage, StorageError
+from sweeps.storage.open import door_of
+from sweeps.storage.remote import Remote
 from tests.conftest import ROOT, fill_up
 from tests.servers import SSHServer, s3_server, sshd
 
@@ -63,7 +63,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def store(url: str) -> Storage:
     """The place of one sweep in it."""
-    found = storages.of(url, Path("results/NAME"))
+    found = storage_open.of(url, Path("results/NAME"))
     found.make()
     return found
 
@@ -219,7 +219,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(serv
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
-        "import os\nfrom sweeps.doors import door_of\nfrom sweeps.remote import Remote\n"
+        "import os\nfrom sweeps.storage.backend import door_of\nfrom sweeps.storage.remote import Remote\n"
         f"store = Remote(door_of({server.url!r}), 'NAME')\n"
         "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
         f"store.write(3, 2, fill, {MINE!r})\n"

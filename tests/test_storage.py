@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import storage
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import Plan, describe, make_plan
-from sweeps.remote import Remote
-from sweeps.storage import Folder, StorageError
+from sweeps.storage import url
+from sweeps.storage.base import StorageError
+from sweeps.storage.folder import Folder
+from sweeps.storage.remote import Remote
 
 
 @pytest.mark.parametrize(
@@ -25,13 +26,13 @@ from sweeps.storage import Folder, StorageError
     ],
 )
 def test_what_may_be_said(given: str | None, kept: str | None) -> None:
-    assert storage.settled(given) == kept
+    assert url.settled(given) == kept
 
 
 def test_a_folder_is_kept_with_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert storage.settled("shared/checkpoints") == str(tmp_path / "shared" / "checkpoints")
-    assert storage.settled("./s3:odd") == str(tmp_path / "s3:odd")
+    assert url.settled("shared/checkpoints") == str(tmp_path / "shared" / "checkpoints")
+    assert url.settled("./s3:odd") == str(tmp_path / "s3:odd")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_folder_is_kept_with_its_whole_path(tmp_path: Path, monkeypatch: pytes
 )
 def test_what_is_refused(given: str, answer: str) -> None:
     with pytest.raises(UserError, match=answer):
-        storage.settled(given)
+        url.settled(given)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_what_is_refused(given: str, answer: str) -> None:
 )
 def test_a_secret_is_refused_and_not_said_again(given: str) -> None:
     with pytest.raises(UserError) as refused:
-        storage.settled(given)
+        url.settled(given)
     assert "hunter2" not in str(refused.value)
     assert "AKIAKEY" not in str(refused.value)
 
@@ -72,9 +73,9 @@ def test_a_secret_is_refused_and_not_said_again(given: str) -> None:
 def test_a_place_that_can_not_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file"):
-        storage.settled(str(tmp_path / "file"))
+        url.settled(str(tmp_path / "file"))
     with pytest.raises(UserError, match="is no folder that can be written to"):
-        storage.settled(str(tmp_path / "file" / "below"))
+        url.settled(str(tmp_path / "file" / "below"))
 
 
 def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their_own(tmp_path: Path) -> None:

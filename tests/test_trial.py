@@ -15,9 +15,9 @@ import pytest
 import ray
 import torch
 
-from sweeps.doors import door_of
-from sweeps.remote import Remote
-from sweeps.storage import Folder
+from sweeps.storage.folder import Folder
+from sweeps.storage.open import door_of
+from sweeps.storage.remote import Remote
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import SAVE_FAULT, Job, SweepTrial

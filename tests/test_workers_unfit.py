@@ -16,8 +16,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
-from sweeps.storage import Folder
-from sweeps.supply import Say
+from sweeps.storage.data_source import Say
+from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial import Job, SweepTrial
 

@@ -1,108 +1,16 @@
-"""Doors to storages behind a network: one file put there whole, and why one does not open, in words.
-
-Both are file systems of fsspec: Arrow's own S3, and SFTP by `sshfs` over asyncssh. (fsspec's own SFTP takes
-any host key, and hung under load.) Who one is is known to the SSH agent, ~/.ssh, the environment or a profile
-of AWS: nothing of it passes through here.
-"""
+"""Checkpoints on an SFTP server."""
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sweeps.storage import DISK_IS_FULL
-
-CONNECT_S, SILENT_S = 10, 20
-"""How long a host may take to answer; how long one that was there may be silent."""
-
-
-class Door(Protocol):
-    """What is different behind one scheme and the other."""
-
-    @property
-    def url(self) -> str:
-        """As it was given."""
-
-    @property
-    def root(self) -> str:
-        """Its path, as the file system has it."""
-
-    def open(self) -> Any:
-        """The file system, connected."""
-
-    def put(self, fs: Any, file: Path, target: str) -> None:
-        """Put a file there: under its name it is whole."""
-
-    def why(self, error: Exception, fs: Any) -> tuple[str, bool]:
-        """Why it failed, and whether it will fail the next time too."""
-
-    def make(self, fs: Any) -> None:
-        """Make the folder `root`."""
-
-
-def door_of(url: str) -> Door:
-    """The door to a URL that `storage.settled` has let pass."""
-    return S3(url) if url.startswith("s3:") else Sftp(url)
-
-
-@dataclass(frozen=True)
-class S3:
-    """A bucket, of Amazon or of another server (`AWS_ENDPOINT_URL`)."""
-
-    url: str
-
-    @property
-    def root(self) -> str:
-        """Bucket and prefix."""
-        split = urlsplit(self.url)
-        return f"{split.netloc}{unquote(split.path)}"
-
-    def open(self) -> Any:
-        """As Door has it."""
-        from fsspec.implementations.arrow import ArrowFSWrapper
-        from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
-
-        once = AwsStandardS3RetryStrategy(max_attempts=1)  # tried again by us, with longer waits
-        # Arrow reads these two from the environment in `S3FileSystem.from_uri` alone.
-        endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
-        arrow = S3FileSystem(
-            scheme=endpoint.scheme or None,
-            endpoint_override=endpoint.netloc or None,
-            connect_timeout=CONNECT_S,
-            request_timeout=SILENT_S,
-            retry_strategy=once,
-        )
-        return ArrowFSWrapper(arrow, skip_instance_cache=True)
-
-    def put(self, fs: Any, file: Path, target: str) -> None:
-        """As Door has it: an object is not there before its last byte."""
-        _copy(fs, file, target)
-
-    def why(self, error: Exception, fs: Any) -> tuple[str, bool]:
-        """As Door has it. Arrow knows of errors no more than their text."""
-        text = " ".join(str(error).split())
-        bucket = urlsplit(self.url).netloc
-        if "NO_SUCH_BUCKET" in text or ("Bucket" in text and "not found" in text):
-            return f"there is no bucket {bucket}: make it", True
-        refused = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 403")
-        if any(code in text for code in refused):
-            return (
-                "S3 refuses the credentials of this PC, or what they may do: look at AWS_ACCESS_KEY_ID, "
-                f"AWS_SECRET_ACCESS_KEY or AWS_PROFILE, and at the policy of {bucket}",
-                True,
-            )
-        return text, False
-
-    def make(self, fs: Any) -> None:
-        """S3 has no folders; the bucket must be there."""
-        if not fs.exists(urlsplit(self.url).netloc):
-            raise OSError("NO_SUCH_BUCKET")
+from sweeps.storage.backend import CONNECT_S, SILENT_S, _copy
+from sweeps.storage.base import DISK_IS_FULL
 
 
 @dataclass(frozen=True)
@@ -223,15 +131,6 @@ class Sftp:
             f"the host key of {named} is not known: log in once from this PC, `{login}`, "
             "and compare the fingerprint that it shows"
         )
-
-
-def _copy(fs: Any, file: Path, target: str) -> None:
-    """Copy a file, and look whether all of it has come."""
-    with file.open("rb") as source, fs.open(target, "wb") as content:
-        shutil.copyfileobj(source, content, 2**22)
-    there, size = fs.info(target)["size"], file.stat().st_size
-    if there != size:
-        raise OSError(f"{target}: {there:,} of {size:,} bytes have come")
 
 
 def _is_full(fs: Any, path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.storage import Storage
+from sweeps.storage.base import Storage
 
 
 def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeps import scratch
 from sweeps.common import atomic_io
 from sweeps.common.formatting import duration
-from sweeps.doors import Door
-from sweeps.storage import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
+from sweeps.storage import scratch as storage_scratch
+from sweeps.storage.backend import Door
+from sweeps.storage.base import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from sweeps.training import checkpoint_store
 
 ONCE_S: tuple[float, ...] = (0.5, 2)
@@ -230,7 +230,7 @@ class Remote:
         """A folder of this process alone, empty."""
         self._clear()
         if self._scratch is None or not self._scratch.is_dir():
-            self._scratch = scratch.new_folder()
+            self._scratch = storage_scratch.new_folder()
         return self._scratch
 
     def _clear(self) -> None:
