@@ -88,7 +88,7 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     with gc_freeze.uncollected():
         from sweeps import dashboard, ending, engine, notify, proof, resume, supplying
         from sweeps.cluster import environment, session
-        from sweeps.loggers._following import following
+        from sweeps.loggers._follower import following
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan),

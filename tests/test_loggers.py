@@ -16,7 +16,7 @@ from optuna.storages import JournalStorage
 from sweeps.common.errors import UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.loggers import _following, tensorboard
+from sweeps.loggers import _follower, tensorboard
 from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
@@ -177,7 +177,7 @@ def test_a_name_that_mlflow_does_not_take_is_changed(
 
 def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
     of = Sweep(tmp_path, loggers="tensorboard")
-    with _following.following(of.plan, of.record):
+    with _follower.following(of.plan, of.record):
         of.trial(1.0, 2.0, ended="pruned")
         of.trial(1.0, 2.0, 3.0, ended="finished")
     files = event_files(of.folder)
@@ -188,10 +188,10 @@ def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
 def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_following, "AGAIN_S", 0.05)
+    monkeypatch.setattr(_follower, "AGAIN_S", 0.05)
     of = Sweep(tmp_path, loggers="tensorboard")
     (of.folder / "tensorboard").write_text("in its way")
-    with _following.following(of.plan, of.record):
+    with _follower.following(of.plan, of.record):
         of.trial(1.0, ended="finished")
         said, until = "", time.monotonic() + 60
         while "NotADirectoryError" not in said and time.monotonic() < until:
@@ -210,7 +210,7 @@ def test_a_server_that_is_away_is_a_line(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     of = Sweep(tmp_path, loggers="mlflow")
-    with _following.following(of.plan, of.record):
+    with _follower.following(of.plan, of.record):
         of.trial(1.0, ended="finished")
     assert "--loggers mlflow: MlflowException: " in capsys.readouterr().out
 
