@@ -37,7 +37,8 @@ from sweeps.storage.base import StorageError
 from sweeps.storage.disk_guard import Disk
 from sweeps.tables import write_tables
 from sweeps.training.config import FitConfig
-from sweeps.trial import Job, SweepTrial
+from sweeps.trial.job import Job
+from sweeps.trial.trainable import SweepTrial
 
 MOST_PENDING = 10_000
 """Trials that Tune may start at a time where their number grows: the searcher bounds them by its slots."""

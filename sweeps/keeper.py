@@ -28,7 +28,7 @@ from sweeps.storage import retention
 from sweeps.storage.base import DISK_IS_FULL, Storage, StorageError
 from sweeps.storage.disk_guard import Disk
 from sweeps.tables import write_tables
-from sweeps.trial import SAVE_FAULT
+from sweeps.trial.job import SAVE_FAULT
 
 TABLES_EVERY_S = 60
 MOST_LOST_PROCESSES = 10

@@ -11,7 +11,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster.membership import Roster
 from sweeps.moving import Mover
-from sweeps.trial import SAVE_FAULT
+from sweeps.trial.job import SAVE_FAULT
 
 MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""

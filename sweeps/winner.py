@@ -24,7 +24,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.stopping import End
 from sweeps.storage import retention
 from sweeps.training import checkpoint_store
-from sweeps.trial import test_winner
+from sweeps.trial.test_score import test_winner
 
 
 def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dict[str, float]:

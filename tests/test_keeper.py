@@ -22,7 +22,7 @@ from sweeps.storage.base import DISK_IS_FULL
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
-from sweeps.trial import SAVE_FAULT
+from sweeps.trial.job import SAVE_FAULT
 from tests.conftest import propose
 
 END = 3

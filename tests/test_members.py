@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.members import Member, Said
 from sweeps.storage import scratch
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import Gang
-from sweeps.trial import Job
+from sweeps.trial.job import Job
+from sweeps.trial.member import Member, Said
 from tests.conftest import fill_up
 
 CONFIG: dict[str, Any] = {"trainable": "pair", "params": {}, "fixed": {}, "seed": 3}

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.cluster.membership import Roster
 from sweeps.quarantine import Quarantine
-from sweeps.trial import SAVE_FAULT
+from sweeps.trial.job import SAVE_FAULT
 from tests.test_roster import node
 
 FULL = "the disk is full"

@@ -20,7 +20,8 @@ from sweeps.storage.open import door_of
 from sweeps.storage.remote import Remote
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.trial import SAVE_FAULT, Job, SweepTrial
+from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.trainable import SweepTrial
 from tests.conftest import fill_up
 from tests.servers import sshd
 

@@ -19,7 +19,8 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage.data_source import Say
 from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
-from sweeps.trial import Job, SweepTrial
+from sweeps.trial.job import Job
+from sweeps.trial.trainable import SweepTrial
 
 FULL = "the disk of /prepared is full"
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.plan import Plan
-from sweeps.reasons import first_line
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
+from sweeps.trial.failures import first_line
 
 EVERY_S, AGAIN_S = 1.0, 60.0
 """Between looks at the record; the same after a trouble."""

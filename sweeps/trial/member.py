@@ -16,16 +16,16 @@ import ray
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
-from sweeps.reasons import failed, unfit
 from sweeps.storage import scratch
 from sweeps.training import checkpoint_store
-from sweeps.warm import Warm
+from sweeps.trial.failures import failed, unfit
+from sweeps.trial.module_cache import Warm
 
 if TYPE_CHECKING:
     from sweeps.training.distributed.cluster_environment import Gang, Seat
     from sweeps.training.epoch_callback import Epoch
     from sweeps.training.fit_loop import Fit
-    from sweeps.trial import Job
+    from sweeps.trial.job import Job
 
 Said = tuple[dict[str, Any] | None, Any]
 """What has failed, or None, and an answer."""

@@ -25,15 +25,15 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweeps.members import Member, Said, files_in
-from sweeps.reasons import ElsewhereUnfit, WorkerFailed, error_of
 from sweeps.training import checkpoint_store
+from sweeps.trial.failures import ElsewhereUnfit, WorkerFailed, error_of
+from sweeps.trial.member import Member, Said, files_in
 
 if TYPE_CHECKING:
     from sweeps.training.distributed.cluster_environment import Gang
     from sweeps.training.epoch_callback import Epoch
     from sweeps.training.fit_loop import Fit
-    from sweeps.trial import Job
+    from sweeps.trial.job import Job
 
 LOST = 70
 """Exit status of a first worker whose trial lost another one."""

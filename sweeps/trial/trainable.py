@@ -17,11 +17,8 @@ import dataclasses
 import math
 import os
 import platform
-import tempfile
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,53 +26,20 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps.common import gc_freeze, plugins
 from sweeps.common.errors import CannotTrain, PCUnfit
-from sweeps.common.yaml_values import Knob
-from sweeps.reasons import failed, first_line, unfit
 from sweeps.record.trials import why_diverged
-from sweeps.space.point import Point
-from sweeps.storage.base import Storage, StorageError
-from sweeps.storage.data_source import Say, Supply
+from sweeps.storage.base import StorageError
 from sweeps.training import checkpoint_store
-from sweeps.training.config import FitConfig
-from sweeps.warm import Warm
-from sweeps.workers import Others
+from sweeps.trial.failures import failed, first_line, unfit
+from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.module_cache import Warm
+from sweeps.trial.worker_group import Others
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
     from sweeps.training.epoch_callback import Epoch
     from sweeps.training.fit_loop import Fit
-
-SAVE_FAULT = "save_fault"
-"""In the result that Tune keeps with a checkpoint: why it could not be written, as {"reason": str,
-"is_of_storage": bool}, and with the latter "pc" and "node", name and Ray's id of the PC that could not. A
-trial that is done has no next step to tell of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What all trials of a sweep have in common."""
-
-    trainables: Mapping[str, str]
-    """Trainable, as it was named to the sweep, to its module path."""
-    storage: Storage
-    """Where checkpoints are written and found: all that a trial needs of the sweep's folder."""
-    fit: FitConfig
-    max_failures: int
-    """Times that a trial which raised is tried again."""
-    checkpoint_epochs: int | None
-    """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
-    prepared: Mapping[tuple[str, tuple[Knob, ...]], Supply] = field(default_factory=dict)
-    """Trainable and values of its PREPARE_KNOBS to how a PC comes by the prepared data."""
-
-    def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
-        """The folder on this PC of the prepared data of these params, and `say` is told where it had to be
-        copied first; None for a trainable that has none. Raises PCUnfit where this PC can't have it."""
-        values = tuple(getattr(params, knob) for knob in getattr(module, "PREPARE_KNOBS", ()))
-        supply = self.prepared.get((trainable, values))
-        return None if supply is None else supply.here(say)
 
 
 class SweepTrial(tune.Trainable):
@@ -279,26 +243,6 @@ class SweepTrial(tune.Trainable):
         self._run = self._fit = None
         self._others.part()
         self._warm.free()
-
-
-def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, float]:
-    """Score weights on the test rows, in a process with the resources of a trial.
-
-    With the seed that trained them: a data module that draws its split at random draws the same one.
-    `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
-    """
-    with gc_freeze.uncollected():
-        from sweeps.training import fit_loop
-        from sweeps.training.weights import WEIGHTS_FILE
-
-        module = plugins.load(job.trainables[point.trainable])
-    params = module.Params(**{**point.fixed, **point.params})
-    data = job.data_of(point.trainable, module, params)
-    fit = dataclasses.replace(job.fit, seed=seed)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
-        scores: dict[str, float] = fit_loop.test(module, params, fit, Path(folder), prepared=data)
-    return scores
 
 
 def _gpu() -> str:

@@ -1,0 +1,1 @@
+"""The training process of a sweep: Tune's Trainable, the worker group, the job."""

@@ -1,0 +1,31 @@
+"""The score of the winner on the test rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+from sweeps.common import gc_freeze, plugins
+from sweeps.space.point import Point
+from sweeps.trial.job import Job
+
+
+def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, float]:
+    """Score weights on the test rows, in a process with the resources of a trial.
+
+    With the seed that trained them: a data module that draws its split at random draws the same one.
+    `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
+    """
+    with gc_freeze.uncollected():
+        from sweeps.training import fit_loop
+        from sweeps.training.weights import WEIGHTS_FILE
+
+        module = plugins.load(job.trainables[point.trainable])
+    params = module.Params(**{**point.fixed, **point.params})
+    data = job.data_of(point.trainable, module, params)
+    fit = dataclasses.replace(job.fit, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
+        scores: dict[str, float] = fit_loop.test(module, params, fit, Path(folder), prepared=data)
+    return scores
