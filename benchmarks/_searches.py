@@ -32,7 +32,7 @@ from benchmarks._clock import Clock
 from benchmarks.curves import Epoch
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
     from sweeps.record.record import Record
 
 MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 27, 3, 3
@@ -108,7 +108,7 @@ def _fastest() -> str | None:
 
 def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
     """This program, from the plan to the record."""
-    from sweeps import folder, resume
+    from sweeps.plan import folder, resume
 
     plan = _plan(asked, base)
     with folder.opened(plan) as record:
@@ -118,8 +118,8 @@ def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
 
 
 def _plan(asked: Asked, base: Path) -> Plan:
-    from sweeps import plan as planning
     from sweeps.config.sweep_config import SweepConfig
+    from sweeps.plan import build as planning
 
     searcher, scheduler, grace_epochs = OURS[asked.arm]
     config = SweepConfig(

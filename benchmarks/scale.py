@@ -120,8 +120,8 @@ def floor_trials_per_s() -> float:
 
 def driver_costs(trials: int) -> dict[str, Any]:
     """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
-    from sweeps import plan as planning
     from sweeps.config.sweep_config import SweepConfig
+    from sweeps.plan import build as planning
     from sweeps.record.record import Record
     from sweeps.tables import write_tables
 

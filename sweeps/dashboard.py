@@ -26,7 +26,7 @@ from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import JOURNAL, no_sweep
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
 
 COMMAND = "python -m sweeps.dashboard"
 PORT = 8080

@@ -11,7 +11,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import CONFIG_FILE
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed

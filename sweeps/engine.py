@@ -15,7 +15,7 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFa
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
-from sweeps import confirm, names_only, supplying
+from sweeps import names_only, supplying
 from sweeps.cluster import placement, session
 from sweeps.cluster.membership import Roster
 from sweeps.common.atomic_io import disk_is_full
@@ -23,7 +23,8 @@ from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
 from sweeps.moving import Mover
-from sweeps.plan import Plan
+from sweeps.plan import confirmation
+from sweeps.plan.plan import Plan
 from sweeps.progress import RerunReporter, SweepReporter
 from sweeps.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
@@ -82,12 +83,12 @@ def fit(plan: Plan, record: Record, offered: session.Cluster) -> End:
         reporter = SweepReporter(plan, record, disk)
         _run(plan, record, offered, Phase(searcher, plan.scheduler, reporter), end, disk)
     if end.outcome == "finished":
-        for number in confirm.give_up_others(record):
+        for number in confirmation.give_up_others(record):
             plan.storage.remove(number)
         if record.is_to_be_confirmed:
             searcher = rerun_searcher.RerunSearcher(config, plan.space, record)
             reporter = RerunReporter(plan, record, disk)
-            reporter.say(f"\nConfirming {confirm.describe(config)}")
+            reporter.say(f"\nConfirming {confirmation.describe(config)}")
             _run(plan, record, offered, Phase(searcher, none, reporter), end, disk)
     if end.outcome == "finished":
         with contextlib.suppress(OSError):  # it takes room, and harms nobody

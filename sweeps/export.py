@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training import params_file

@@ -17,7 +17,7 @@ from typing import IO
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 

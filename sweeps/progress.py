@@ -19,7 +19,7 @@ from rich.text import Text
 
 from sweeps.common.formatting import duration, short
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, Waits
 from sweeps.storage.disk_guard import Disk

@@ -14,7 +14,7 @@ from sweeps.common.formatting import count
 from sweeps.storage.base import Storage, StorageError, new_name
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
 
 MOST_S = 120
 """That a PC may take."""

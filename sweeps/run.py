@@ -20,7 +20,7 @@ from sweeps.storage.base import StorageError
 
 if TYPE_CHECKING:
     from sweeps.cluster.session import Cluster
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
     from sweeps.record.record import Record
     from sweeps.stopping import End
 
@@ -59,14 +59,16 @@ def sweep(config: SweepConfig) -> int:
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     with gc_freeze.uncollected():
-        from sweeps import plan as planning
+        from sweeps.plan import build as planning
+        from sweeps.plan import describe
 
         plan = planning.make_plan(config)
-        from sweeps import folder, proof, resume
+        from sweeps import proof
         from sweeps.common import source_files
+        from sweeps.plan import folder, resume
 
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
-    print(planning.describe(plan), flush=True)
+    print(describe.describe(plan), flush=True)
     if config.resume is None and config.dry_run:
         return 0
     with folder.opened(plan) as record:
@@ -86,9 +88,10 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from sweeps.common import gc_freeze
 
     with gc_freeze.uncollected():
-        from sweeps import dashboard, ending, engine, notify, proof, resume, supplying
+        from sweeps import dashboard, ending, engine, notify, proof, supplying
         from sweeps.cluster import environment, session
         from sweeps.loggers._follower import following
+        from sweeps.plan import resume
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan),
@@ -113,7 +116,8 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
 
 def _crown(plan: Plan, record: Record, offered: Cluster, end: End) -> dict[str, float]:
     """Score the winner and keep its weights; a run that is interrupted there has ended, too."""
-    from sweeps import resume, winner
+    from sweeps import winner
+    from sweeps.plan import resume
 
     try:
         return winner.crown(plan, record, offered, end)

@@ -21,7 +21,7 @@ from sweeps.training.data.replicate import Original
 
 if TYPE_CHECKING:
     from sweeps.cluster.session import Cluster
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
 
 READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""

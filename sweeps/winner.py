@@ -17,7 +17,7 @@ from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import FOLDER
 from sweeps.engine import job_of
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow

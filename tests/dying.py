@@ -18,8 +18,8 @@ ray_environment.prepare_environment()
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
-from sweeps import resume  # noqa: E402
 from sweeps.keeper import RecordKeeper  # noqa: E402
+from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 
 

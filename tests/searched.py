@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from ray.tune.search import Searcher
 
-from sweeps import folder, resume
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import Plan, make_plan
+from sweeps.plan import folder, resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.results import Sweep, load
 

@@ -192,7 +192,10 @@ def test_the_program_starts_light(statement: str) -> None:
 
 
 def test_a_heavy_start_is_found(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"sweeps/run.py": "from sweeps import plan", "sweeps/plan.py": "import numpy"})
+    write_tree(
+        tmp_path,
+        {"sweeps/run.py": "from sweeps.plan import build as plan", "sweeps/plan/build.py": "import numpy"},
+    )
     assert heavy_after("import sweeps.run", tmp_path) == ["numpy"]
 
 

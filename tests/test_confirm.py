@@ -19,10 +19,12 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import confirm, ending, folder, resume, winner
+from sweeps import ending, winner
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import describe, make_plan
+from sweeps.plan import confirmation, folder, resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
@@ -241,9 +243,9 @@ def test_reruns_of_a_trial_that_leads_no_more_are_given_up(tmp_path: Path) -> No
     record = searched(tmp_path, 0.1, 0.9, 0.8)
     record.note("confirm", {"top": 1, "seeds": 1})
     left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
-    assert not confirm.give_up_others(record)
+    assert not confirmation.give_up_others(record)
     add(record, 0.95)
-    assert confirm.give_up_others(record) == [left.number]
+    assert confirmation.give_up_others(record) == [left.number]
     assert (left.status, left.reason) == ("pruned", "trial 1 is no longer to be confirmed")
     assert record.reruns_to_come() == [(4, seeds(0, 1)[0])]
 
@@ -253,7 +255,7 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
     record.note("confirm", ASKED)
     left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
     record.note("confirm", None)
-    assert confirm.give_up_others(record) == [left.number]
+    assert confirmation.give_up_others(record) == [left.number]
     assert not record.is_to_be_confirmed
     assert not record.live
 

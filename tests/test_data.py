@@ -12,8 +12,10 @@ from sweeps.common import plugins
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.engine import job_of
-from sweeps.identity import changes, identity
-from sweeps.plan import Plan, describe, make_plan
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.storage import datasets
 from tests.clips import Clips

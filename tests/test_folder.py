@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from sweeps import resume
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL
-from sweeps.folder import opened
-from sweeps.plan import Plan, make_plan
+from sweeps.plan import resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.folder import opened
+from sweeps.plan.plan import Plan
 from sweeps.record.lock import LOCK_FILE
 from sweeps.record.record import Record
 from tests.conftest import propose

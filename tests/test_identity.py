@@ -14,8 +14,9 @@ from ray import tune
 
 from sweeps.cluster import environment
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
-from sweeps.identity import WITHOUT_EFFECT, changes, identity, settings
-from sweeps.plan import Plan, make_plan
+from sweeps.plan.build import make_plan
+from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
+from sweeps.plan.plan import Plan
 from sweeps.space.flat import FlatSpace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,7 +132,7 @@ import importlib
 for name in sys.argv[3:]:
     importlib.import_module(name)
 from pathlib import Path
-from sweeps.identity import identity
+from sweeps.plan.fingerprint import identity
 from tests.test_identity import plan_of
 print(json.dumps(identity(plan_of(Path(sys.argv[1], sys.argv[2])))))
 """

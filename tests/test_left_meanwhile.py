@@ -15,7 +15,7 @@ from sweeps.cluster import gpus, nodes
 from sweeps.cluster.gpus import Gate
 from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import make_plan
+from sweeps.plan.build import make_plan
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
 """Ray does not have it any more."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from sweeps import advice, comparison, folder, resume
+from sweeps import advice, comparison
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.findings import asked, space
-from sweeps.plan import make_plan
+from sweeps.plan import folder as plan_folder
+from sweeps.plan import resume
+from sweeps.plan.build import make_plan
 from sweeps.record import lock, status
 from sweeps.record.record import Record
 from sweeps.results import Sweep, load
@@ -126,7 +128,7 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
             max_epochs=9,
         )
     )
-    with folder.opened(plan) as record:
+    with plan_folder.opened(plan) as record:
         resume.begin_run(plan, record)
         assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
         assert "It is running: 2 trials" in asked(load(sweep.folder))[-1]

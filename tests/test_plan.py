@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from sweeps import plan
 from sweeps.cluster import placement
 from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import describe, make_plan
+from sweeps.plan import build
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
 from sweeps.schedulers import asha, hyperband
 from sweeps.search.rungs import rungs
 
@@ -188,7 +189,7 @@ def test_a_trainable_that_says_nothing_of_its_data_is_planned_too(
 def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
     from sweeps.config.sweep_config import docs
 
-    assert f"(default: {plan.DEFAULT_TRIALS};" in docs()["num_trials"]
+    assert f"(default: {build.DEFAULT_TRIALS};" in docs()["num_trials"]
 
 
 @pytest.mark.parametrize("scheduler", [asha, hyperband])
@@ -199,4 +200,4 @@ def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
 
 def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
     with pytest.raises(UserError, match="--precision 16-mixed: fp16 is of GPUs, and a trial has none here"):
-        plan.make_plan(SweepConfig(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))
+        build.make_plan(SweepConfig(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))

@@ -15,14 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import comparison, folder, prepare, report, results, resume
+from sweeps import comparison, prepare, report, results
 from sweeps import ladder as sweeps_ladder
 from sweeps.cluster import clock_skew, environment
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
 from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
-from sweeps.plan import describe, make_plan
+from sweeps.plan import folder as plan_folder
+from sweeps.plan import resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
 from sweeps.space.tune_domains import Form
 from sweeps.training import run_settings
 from sweeps.training.data import dataset, staging
@@ -100,11 +103,11 @@ def test_a_command_of_the_readme_makes_a_plan(
         assert capsys.readouterr().out
         return
     if "--resume" in tokens:
-        with folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
+        with plan_folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
             pass  # the driver died before the first trial
         tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
         plan = make_plan(cli.parse(tokens))
-        with folder.opened(plan) as record:
+        with plan_folder.opened(plan) as record:
             assert "Going on with begun" in resume.look(plan, record).text
         return
     for place, token in enumerate(tokens):
@@ -305,7 +308,7 @@ def test_the_readme_compares_sweeps() -> None:
 
 def test_the_readme_shows_what_the_command_prints(tmp_path: Path) -> None:
     """The header; sweeps are the reader's own."""
-    with folder.opened(make_plan(SweepConfig(name="a", results_dir=str(tmp_path)))):
+    with plan_folder.opened(make_plan(SweepConfig(name="a", results_dir=str(tmp_path)))):
         pass
     header = comparison.printed(results.compare([tmp_path / "a"]), None).splitlines()[0].split()
     assert len(header) == 7

@@ -16,7 +16,9 @@ from sweeps import run
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import Plan, describe, make_plan
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.search.candidates import model_fidelity
 from sweeps.space.flat import FlatSpace

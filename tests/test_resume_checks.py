@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from sweeps import folder, resume
 from sweeps.cluster import environment
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
-from sweeps.plan import Plan, make_plan
+from sweeps.plan import folder, resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.plan import Plan
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record

@@ -20,7 +20,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import make_plan
+from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.search import candidates

@@ -13,8 +13,9 @@ from sweeps.common import source_files
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.identity import changes, identity
-from sweeps.plan import Plan, make_plan
+from sweeps.plan.build import make_plan
+from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.plan import Plan
 from tests import project
 from tests.conftest import ROOT
 

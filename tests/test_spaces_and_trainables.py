@@ -16,7 +16,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import field_docs
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import make_plan
+from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
 from sweeps.training import fit_loop
 from sweeps.training.config import FitConfig

@@ -8,7 +8,9 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import Plan, describe, make_plan
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.plan import Plan
 from sweeps.storage import url
 from sweeps.storage.base import StorageError
 from sweeps.storage.folder import Folder

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.plan import Plan
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
 from sweeps.trial.failures import first_line

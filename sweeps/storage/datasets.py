@@ -20,7 +20,7 @@ from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 
 if TYPE_CHECKING:
-    from sweeps.models import Model
+    from sweeps.plan.models import Model
 
 MOST = 16
 """Data sets of one model: each takes its time and its place on the disk."""

@@ -13,8 +13,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
-from sweeps.identity import identity
-from sweeps.plan import Plan
+from sweeps.plan.fingerprint import identity
+from sweeps.plan.plan import Plan
 from sweeps.record import lock
 from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record

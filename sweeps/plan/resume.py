@@ -12,15 +12,16 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import confirm, models, winner
+from sweeps import winner
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.config.yaml_files import refuse_other
-from sweeps.identity import changes, identity
-from sweeps.plan import Plan
+from sweeps.plan import confirmation, models
+from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
@@ -80,8 +81,8 @@ def begin_run(plan: Plan, record: Record) -> None:
         record.note(status.SAMPLED, sampled)
     atomic_io.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
-    if confirm.is_other(plan.config, record):
-        record.note("confirm", confirm.asked(plan.config))
+    if confirmation.is_other(plan.config, record):
+        record.note("confirm", confirmation.asked(plan.config))
     record.start_clock()
     _write_ends(plan, record)
     _order_checkpoints(plan, record)
@@ -109,7 +110,7 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
 
 def _is_finished(record: Record, config: SweepConfig) -> bool:
     asked = record.about["identity"]["settings"]["num_trials"]
-    has_more = (config.num_trials or 0) > asked or confirm.is_other(config, record)
+    has_more = (config.num_trials or 0) > asked or confirmation.is_other(config, record)
     return record.about.get("outcome") == "finished" and not has_more
 
 
@@ -152,7 +153,7 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
         f"{to_come} to come"
     ]
     if plan.config.confirm:
-        lines.append(f"  then {confirm.describe(plan.config)}")
+        lines.append(f"  then {confirmation.describe(plan.config)}")
     if record.cut_bytes:
         lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
     lines += [f"  {_called(trial)} {_goes_on(plan, record, trial)}" for trial in unfinished]

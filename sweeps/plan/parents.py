@@ -18,9 +18,10 @@ from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.identity import score_changes
 from sweeps.lessons import Ranked, ranked
-from sweeps.models import Model
+from sweeps.plan.fingerprint import score_changes
+from sweeps.plan.models import Model
+from sweeps.plan.plan import Lineage
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -29,21 +30,10 @@ from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.point import Point, told
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
 
 ANCHORS = 3
 """Trials that run again, of sweeps whose scores are not comparable."""
-
-
-@dataclass(frozen=True)
-class Lineage:
-    """Of a sweep that refines others."""
-
-    parents: Sequence[Mapping[str, Any]]
-    """Name, folder and start of each."""
-    earlier: Earlier
-    lines: Sequence[tuple[str, str]]
-    """What the plan says of it, in two columns."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from sweeps.common import source_files
 from sweeps.common.formatting import short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
-from sweeps.models import Model
+from sweeps.plan.models import Model
 from sweeps.storage import datasets
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan
+    from sweeps.plan.plan import Plan
 
 DECIDING = (
     *("sweeps/searchers/", "sweeps/schedulers/", "sweeps/brackets", "sweeps/rungs"),

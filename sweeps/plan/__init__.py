@@ -1,0 +1,1 @@
+"""What will be done: the configuration, checked, as a Plan."""

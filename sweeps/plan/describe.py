@@ -1,0 +1,67 @@
+"""The plan as the user reads it before anything starts."""
+
+from __future__ import annotations
+
+from sweeps.cluster import placement, session
+from sweeps.common.formatting import count, place
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan import confirmation
+from sweeps.plan.models import Model
+from sweeps.plan.plan import Plan
+from sweeps.storage import datasets
+
+
+def describe(plan: Plan) -> str:
+    """The plan in lines of words and numbers with units."""
+    config = plan.config
+    epochs_to_end = (config.num_trials or 0) * config.max_epochs
+    names = ", ".join(config.trainables)
+    lines = [
+        ("sweep", f"{config.name}: {names}, {config.metric} ({config.mode}), seed {config.seed}"),
+        *(plan.lineage.lines if plan.lineage else ()),
+        *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
+        ("searcher", config.searcher),
+        ("scheduler", plan.scheduler.describe(config)),
+        ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
+        ("epochs", f"about {plan.expected_epochs:,} expected, {epochs_to_end:,} without pruning"),
+        *([("confirm", confirmation.describe(config))] if config.confirm else []),
+        ("resources", _resources(config)),
+        ("folder", place(plan.folder)),
+        *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
+    ]
+    return "\n".join(f"{title:<10} {text}" for title, text in lines)
+
+
+def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
+    """What is trained and tried of a model."""
+    size, knobs = model.space.size(), model.space.describe()
+    points = "" if size == float("inf") else f", {int(size):,} points"
+    return [
+        *([] if alone else [("model", model.name)]),
+        *_data(model),
+        ("space", f"{model.space_name}: {count(len(knobs), 'knob')}{points}"),
+        *[("", f"  {name:<14} {words}") for name, words in knobs.items()],
+        ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
+    ]
+
+
+def _data(model: Model) -> list[tuple[str, str]]:
+    lines = [line for line in (model.data, datasets.describe(model) if model.prepared else "") if line]
+    return list(zip(["data", ""], lines, strict=False))
+
+
+def _resources(config: SweepConfig) -> str:
+    cpus, workers = count(config.cpus_per_trial, "CPU"), config.workers_per_trial
+    of_workers = "" if workers == 1 else f"{workers} workers, each "
+    later = ""
+    if config.trials_per_gpu == "auto":
+        later = "; as many on each GPU as it holds, once the first have shown what they take"
+    if config.address is not None:
+        gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
+        return f"{of_workers}{cpus}{gpus} a trial, on the Ray cluster at {config.address}{later}"
+    here = session.this_pc()
+    return (
+        f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
+        f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "
+        f"each {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}{later}"
+    )

@@ -1,0 +1,73 @@
+"""The checked plan of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan.models import Model
+from sweeps.record.trials import Earlier
+from sweeps.space.point import Space
+from sweeps.storage import open as storage_open
+from sweeps.storage.base import Storage
+
+if TYPE_CHECKING:
+    from sweeps.record.record import Record
+    from sweeps.record.trials import TrialRow, Waits
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Of a sweep that refines others."""
+
+    parents: Sequence[Mapping[str, Any]]
+    """Name, folder and start of each."""
+    earlier: Earlier
+    lines: Sequence[tuple[str, str]]
+    """What the plan says of it, in two columns."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked sweep."""
+
+    config: SweepConfig
+    """Every setting in place: nothing that follows looks up a default."""
+    models: tuple[Model, ...]
+    searcher: ModuleType
+    scheduler: ModuleType
+    space: Space
+    """All that is tried, of all models."""
+    folder: Path
+    lineage: Lineage | None = None
+    """Of a new sweep that refines others: what it takes over from them."""
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Where its checkpoints go."""
+        return storage_open.of(self.config.storage, self.folder)
+
+    @property
+    def expected_epochs(self) -> int:
+        """That all trials train together, as far as the scheduler can tell."""
+        if hasattr(self.scheduler, "expected_epochs"):
+            return int(self.scheduler.expected_epochs(self.config))
+        return (self.config.num_trials or 0) * self.config.max_epochs
+
+    def waits(self, record: Record) -> Waits | None:
+        """Which trials are paused now; None with a scheduler that pauses none."""
+        if not hasattr(self.scheduler, "waits_at"):
+            return None
+
+        def waits(trial: TrialRow) -> bool:
+            last = max(trial.epochs, default=0)
+            return trial.confirms is None and bool(
+                self.scheduler.waits_at(self.config, record, trial.number, last)
+            )
+
+        return waits
