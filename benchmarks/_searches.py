@@ -149,11 +149,11 @@ def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
 
 
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
-    from sweeps import engine
     from sweeps.cluster import session
     from sweeps.cluster.nodes import PC
+    from sweeps.execution import tuner as execution_tuner
 
-    end = engine.fit(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    end = execution_tuner.fit(plan, record, session.Cluster((PC(asked.slots, 0),), None))
     if end.outcome != "finished":
         raise RuntimeError(f"{asked}: {end.outcome} {end.error}")
     place = curves.load().place

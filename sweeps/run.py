@@ -20,9 +20,9 @@ from sweeps.storage.base import StorageError
 
 if TYPE_CHECKING:
     from sweeps.cluster.session import Cluster
+    from sweeps.execution.stopping import End
     from sweeps.plan.plan import Plan
     from sweeps.record.record import Record
-    from sweeps.stopping import End
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,8 +63,8 @@ def sweep(config: SweepConfig) -> int:
         from sweeps.plan import describe
 
         plan = planning.make_plan(config)
-        from sweeps import proof
         from sweeps.common import source_files
+        from sweeps.execution import preflight
         from sweeps.plan import folder, resume
 
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
@@ -72,7 +72,7 @@ def sweep(config: SweepConfig) -> int:
     if config.resume is None and config.dry_run:
         return 0
     with folder.opened(plan) as record:
-        proof.on_this_pc(plan)
+        preflight.on_this_pc(plan)
         if config.resume is not None:
             standing = resume.look(plan, record)
             print(standing.text, flush=True)
@@ -88,8 +88,9 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from sweeps.common import gc_freeze
 
     with gc_freeze.uncollected():
-        from sweeps import dashboard, ending, engine, notify, proof, supplying
+        from sweeps import dashboard
         from sweeps.cluster import environment, session
+        from sweeps.execution import data_delivery, notify, preflight, summary, tuner
         from sweeps.loggers._follower import following
         from sweeps.plan import resume
     with (
@@ -101,22 +102,22 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     ):
         print(offered.describe(), flush=True)
         if address is not None:
-            proof.on_every_pc(plan, offered.nodes())
-        last.enter_context(supplying.prepared(plan, offered))
+            preflight.on_every_pc(plan, offered.nodes())
+        last.enter_context(data_delivery.prepared(plan, offered))
         environment.note(plan.folder, offered, in_cluster=address is not None)
         resume.begin_run(plan, record)
         notice.begin()
-        end = engine.fit(plan, record, offered)
+        end = tuner.fit(plan, record, offered)
         test_scores = _crown(plan, record, offered, end)
         resume.end_run(record, end.outcome)
-        notice.status = ending.say(plan, record, end, test_scores)
+        notice.status = summary.say(plan, record, end, test_scores)
         notice.outcome = end.outcome
         return notice.status
 
 
 def _crown(plan: Plan, record: Record, offered: Cluster, end: End) -> dict[str, float]:
     """Score the winner and keep its weights; a run that is interrupted there has ended, too."""
-    from sweeps import winner
+    from sweeps.execution import winner
     from sweeps.plan import resume
 
     try:

@@ -18,7 +18,7 @@ ray_environment.prepare_environment()
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
-from sweeps.keeper import RecordKeeper  # noqa: E402
+from sweeps.execution.recorder import RecordKeeper  # noqa: E402
 from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 

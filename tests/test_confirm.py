@@ -19,9 +19,10 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
-from sweeps import ending, winner
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import summary, winner
+from sweeps.execution.stopping import End
 from sweeps.plan import confirmation, folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
@@ -33,7 +34,6 @@ from sweeps.record.trials import Status, TrialRow
 from sweeps.search import brackets, rerun_searcher
 from sweeps.search.base_searcher import RecordSearcher
 from sweeps.space.flat import check
-from sweeps.stopping import End
 from sweeps.storage import retention
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store, params_file
@@ -308,7 +308,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
             {"test_acc": number / 10},
             {"trial": number, "test_acc": number / 10},
         )
-        assert ending._how_often(record).startswith(often)
+        assert summary._how_often(record).startswith(often)
         record = Record.read(tmp_path)
     assert scored == [1, 2]
 

@@ -13,11 +13,11 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.engine import _why_lost
-from sweeps.keeper import EndsAt, RecordKeeper
+from sweeps.execution.recorder import EndsAt, RecordKeeper
+from sweeps.execution.stopping import End
+from sweeps.execution.tuner import _why_lost
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.stopping import End
 from sweeps.storage.base import DISK_IS_FULL
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.folder import Folder

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps import proof
 from sweeps.cluster import gpus, nodes
 from sweeps.cluster.gpus import Gate
 from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import preflight
 from sweeps.plan.build import make_plan
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
@@ -43,5 +43,5 @@ def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> Non
 def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
     plan = make_plan(SweepConfig(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
     plan.storage.make()
-    proof.on_every_pc(plan, there)
+    preflight.on_every_pc(plan, there)
     assert not list(plan.folder.iterdir())

@@ -18,11 +18,11 @@ from sweeps import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.console import SweepReporter
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
-from sweeps.progress import SweepReporter
 from sweeps.record.record import Record
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces

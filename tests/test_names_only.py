@@ -7,11 +7,11 @@ import pickle
 from pyarrow.fs import FileSelector, FileType
 from ray.tune import Checkpoint
 
-from sweeps import names_only
+from sweeps.execution import null_filesystem
 
 
 def test_a_copy_knows_the_names_and_no_contents() -> None:
-    system = names_only.file_system()
+    system = null_filesystem.file_system()
     system.create_dir("/sweep")
     with system.open_output_stream("/sweep/marker") as file:
         file.write(b"content")
@@ -24,6 +24,6 @@ def test_a_copy_knows_the_names_and_no_contents() -> None:
 
 def test_a_checkpoint_is_an_empty_folder_for_another_process() -> None:
     """Tune fetches it before a trial goes on: one that was not found would fail the trial."""
-    there = Checkpoint(path="/sweep/trial_0003/checkpoint_000001", filesystem=names_only.file_system())
+    there = Checkpoint(path="/sweep/trial_0003/checkpoint_000001", filesystem=null_filesystem.file_system())
     with pickle.loads(pickle.dumps(there)).as_directory() as folder:
         assert folder

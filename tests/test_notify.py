@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import notify
 from sweeps.common.errors import UserError
+from sweeps.execution import notify
 from sweeps.record.journal import RecordLost
 from tests.conftest import told
 from tests.test_resume_checks import Sweep

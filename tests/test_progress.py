@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.progress import summary
+from sweeps.execution.console import summary
 from sweeps.record.record import Record
 from tests.conftest import propose
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.cluster.membership import Roster
-from sweeps.quarantine import Quarantine
+from sweeps.execution.quarantine import Quarantine
 from sweeps.trial.job import SAVE_FAULT
 from tests.test_roster import node
 

@@ -376,10 +376,10 @@ def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
 
 
 def test_a_sweep_leaves_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from sweeps import ending
+    from sweeps.execution import summary
 
     record = Record.read(kinds.write("pruned", tmp_path / "sweep"))
-    ending._report(record)
+    summary._report(record)
     assert f"Report     {tmp_path / 'sweep' / 'report.html'}" in capsys.readouterr().out
     assert (tmp_path / "sweep" / "report.html").is_file()
 
@@ -387,11 +387,11 @@ def test_a_sweep_leaves_its_report(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sweeps import ending
+    from sweeps.execution import summary
 
     record = Record.read(kinds.write("single", tmp_path / "sweep"))
     (tmp_path / "sweep" / "report.html").mkdir()
-    ending._report(record)
+    summary._report(record)
     said = capsys.readouterr().out
     assert said.startswith("Report     not written, IsADirectoryError: ")
     assert said.count("\n") == 1

@@ -22,8 +22,8 @@ from ray.tune import PlacementGroupFactory
 
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.execution.gpu_sharing import ALONE, Sharing
 from sweeps.record.record import Record
-from sweeps.sharing import ALONE, Sharing
 from tests.conftest import ROOT, propose
 from tests.heads import OPEN, head
 from tests.test_cards import write

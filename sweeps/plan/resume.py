@@ -12,13 +12,13 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps import winner
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.config.yaml_files import refuse_other
+from sweeps.execution import winner
 from sweeps.plan import confirmation, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan

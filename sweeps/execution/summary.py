@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import export, report
+from sweeps import report
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.execution import best_folder
+from sweeps.execution.stopping import End
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
 from sweeps.results import Sweep
-from sweeps.stopping import End
 
 INTERRUPTED = 130
 
@@ -84,7 +85,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
     if (plan.folder / sweep_folder.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / sweep_folder.FOLDER)}")
-        fit_again = command("sweeps.fit", *export.again(plan, best), *parser.machine_given())
+        fit_again = command("sweeps.fit", *best_folder.again(plan, best), *parser.machine_given())
         print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:

@@ -10,7 +10,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 
 from sweeps.cluster.membership import Roster
-from sweeps.moving import Mover
+from sweeps.execution.migration import Mover
 from sweeps.trial.job import SAVE_FAULT
 
 MOST_UNSAVED = 2

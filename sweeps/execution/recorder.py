@@ -20,10 +20,10 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.stopping import End
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
-from sweeps.stopping import End
 from sweeps.storage import retention
 from sweeps.storage.base import DISK_IS_FULL, Storage, StorageError
 from sweeps.storage.disk_guard import Disk

@@ -15,25 +15,25 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFa
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
-from sweeps import names_only, supplying
 from sweeps.cluster import placement, session
 from sweeps.cluster.membership import Roster
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.keeper import MOST_LOST_PROCESSES, RecordKeeper
-from sweeps.moving import Mover
+from sweeps.execution import data_delivery, null_filesystem
+from sweeps.execution.console import RerunReporter, SweepReporter
+from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.migration import Mover
+from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.recorder import MOST_LOST_PROCESSES, RecordKeeper
+from sweeps.execution.stopping import End, stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.plan.plan import Plan
-from sweeps.progress import RerunReporter, SweepReporter
-from sweeps.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.search import rerun_searcher
 from sweeps.search.base_searcher import RecordSearcher
-from sweeps.sharing import Sharing
-from sweeps.stopping import End, stops_on_signals
 from sweeps.storage.base import StorageError
 from sweeps.storage.disk_guard import Disk
 from sweeps.tables import write_tables
@@ -65,7 +65,7 @@ def job_of(plan: Plan) -> Job:
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
-        prepared=supplying.of_trials(plan),
+        prepared=data_delivery.of_trials(plan),
     )
 
 
@@ -243,7 +243,7 @@ def _tuner(
         run_config=RunConfig(
             name=str(config.name),
             storage_path="/",
-            storage_filesystem=names_only.file_system(),
+            storage_filesystem=null_filesystem.file_system(),
             stop=stop,
             callbacks=callbacks,
             progress_reporter=phase.reporter,

@@ -11,17 +11,17 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps import export
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import FOLDER
-from sweeps.engine import job_of
+from sweeps.execution import best_folder
+from sweeps.execution.stopping import End
+from sweeps.execution.tuner import job_of
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.stopping import End
 from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.trial.test_score import test_winner
@@ -43,7 +43,7 @@ def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dic
             print(f"The weights of trial {run.number} are gone: no {FOLDER}/, no test.", flush=True)
             return {}
         scores = _scores(plan, record, offered, run, weights, end)
-        atomic_io.write(weights / sweep_folder.METRICS_FILE, export.metrics_text(record, run, scores))
+        atomic_io.write(weights / sweep_folder.METRICS_FILE, best_folder.metrics_text(record, run, scores))
     except OSError as error:
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
@@ -65,7 +65,7 @@ def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
         return best
     if (rerun := retention.best_rerun(record, plan.storage, best.number)) is not None:
         return rerun
-    there = export.weights_are_of(
+    there = best_folder.weights_are_of(
         plan.folder / FOLDER
     )  # its checkpoint is gone, but what was made of it is not
     return next((rerun for rerun in record.reruns.of(best.number) if rerun.number == there), best)
@@ -106,7 +106,7 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
         _set_aside(plan, record, run, newest)
         return folder
-    if export.weights_are_of(folder) == run.number:
+    if best_folder.weights_are_of(folder) == run.number:
         return folder
     shutil.rmtree(folder, ignore_errors=True)  # of another trial, which is the best no more
     return None
@@ -138,7 +138,7 @@ def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> N
     shutil.copy(checkpoint / "weights.pt", partial / "weights.pt")
     workers = plan.config.workers_per_trial  # again on one PC, where no one has to start them
     fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
-    (partial / sweep_folder.PARAMS_FILE).write_text(export.params_text(plan, record, run, fit))
+    (partial / sweep_folder.PARAMS_FILE).write_text(best_folder.params_text(plan, record, run, fit))
     for path in (*partial.iterdir(), partial):
         atomic_io.sync(path)
     shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Tune's loop and its end: tuner, recorder, console, quarantine, winner, notification."""
