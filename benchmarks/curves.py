@@ -153,9 +153,9 @@ def write(folders: Sequence[str], output: Path) -> None:
 def _curves(folder: str) -> pa.Table:
     import pyarrow as pa
 
-    from sweeps import results
+    from sweeps.analysis import sweep
 
-    record = results.load(folder).record
+    record = sweep.load(folder).record
     rows: list[dict[str, Any]] = []
     for trial in record.trials:
         if trial.status not in ("finished", "diverged"):

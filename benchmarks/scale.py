@@ -120,10 +120,10 @@ def floor_trials_per_s() -> float:
 
 def driver_costs(trials: int) -> dict[str, Any]:
     """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
+    from sweeps.analysis.tables import write_tables
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.plan import build as planning
     from sweeps.record.record import Record
-    from sweeps.tables import write_tables
 
     costs: dict[str, Any] = {"trials": trials}
     with tempfile.TemporaryDirectory(prefix="scale-") as base:

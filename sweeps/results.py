@@ -17,11 +17,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
@@ -30,78 +28,9 @@ from sweeps.common.formatting import count
 from sweeps.config.sweep_folder import RESULTS, no_sweep
 
 if TYPE_CHECKING:  # `--help` answers at once
-    import pyarrow as pa
-
-    from sweeps.best import Best
     from sweeps.record.record import Record
 
 COMMAND = "python -m sweeps.results"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep to look at, as far as it had come when it was loaded."""
-
-    record: Record = field(repr=False)
-    """What all else is made of: trials with their epochs, as objects."""
-
-    @property
-    def folder(self) -> Path:
-        return self.record.folder
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed), outcome
-        (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores), tests (of
-        all that were the winner when a run of the sweep ended)."""
-        return self.record.about
-
-    @cached_property
-    def trials(self) -> pa.Table:
-        """A row per trial; see `tables.trials_table`."""
-        from sweeps import tables
-
-        return tables.trials_table(self.record)
-
-    @cached_property
-    def epochs(self) -> pa.Table:
-        """A row per reported epoch; see `tables.epochs_table`."""
-        from sweeps import tables
-
-        return tables.epochs_table(self.record)
-
-    def best(self) -> Best | None:
-        """The best trial that ended well; while none has, the best one of those that train. None without a
-        finite score."""
-        from sweeps import best
-
-        return best.best_of(self.record)
-
-
-def load(folder: str | Path) -> Sweep:
-    """The sweep in a results folder, from its record, as far as it has come.
-
-    Raises:
-        FileNotFoundError: the folder holds no sweep.
-        RecordUnreadable: its record is damaged, or of a newer version.
-    """
-    if (why := no_sweep(Path(folder))) is not None:
-        raise FileNotFoundError(why)
-    from sweeps.record.record import Record
-
-    return Sweep(Record.read(Path(folder)))
-
-
-def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:
-    """Sweeps side by side, a row each; see `comparison.table`.
-
-    Raises:
-        FileNotFoundError, RecordUnreadable: as `load`.
-    """
-    from sweeps import comparison
-
-    loaded = (sweep if isinstance(sweep, Sweep) else load(sweep) for sweep in sweeps)
-    return comparison.table(sweep.record for sweep in loaded)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,7 +66,7 @@ def show(folders: Sequence[Path], as_json: bool = False) -> int:
     """Print all sweeps, oldest first; say in a line each what is none. The exit status."""
     import pyarrow.compute as pc
 
-    from sweeps import comparison
+    from sweeps.analysis import comparison
 
     rows = comparison.table(_read(folders))
     if not rows.num_rows:

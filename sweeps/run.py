@@ -88,14 +88,14 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     from sweeps.common import gc_freeze
 
     with gc_freeze.uncollected():
-        from sweeps import dashboard
+        from sweeps.analysis import dashboard as analysis_dashboard
         from sweeps.cluster import environment, session
         from sweeps.execution import data_delivery, notify, preflight, summary, tuner
         from sweeps.loggers._follower import following
         from sweeps.plan import resume
     with (
         notify.at_the_end(plan, record) as notice,
-        dashboard.beside(plan),
+        analysis_dashboard.beside(plan),
         session.connect(plan.config, code) as offered,
         following(plan, record),
         contextlib.ExitStack() as last,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from ray.tune.search import Searcher
 
+from sweeps.analysis.sweep import Sweep, load
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
-from sweeps.results import Sweep, load
 
 Score = Callable[[Mapping[str, Any]], float]
 """Params to the score at the end; nan diverges."""

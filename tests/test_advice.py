@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeps import analysis, results
-from sweeps.advice import Advice, advise
-from sweeps.fidelity import NO_INFLUENCE, fidelity, influence
-from sweeps.lessons import edges, ranked, words_of
-from sweeps.outlook import RungCheck, gain
+from sweeps.analysis import figures
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.advice import advise
+from sweeps.analysis.failure_regions import dead_regions
+from sweeps.analysis.fidelity import NO_INFLUENCE, fidelity, influence
+from sweeps.analysis.forecast import RungCheck, gain
+from sweeps.analysis.recommendation import Advice
+from sweeps.analysis.sweep import load
+from sweeps.analysis.top_trials import edges, ranked, words_of
 from sweeps.record.record import Record
 from sweeps.record.trials import Status, TrialRow
-from sweeps.regions import dead_regions
-from sweeps.results import load
 from sweeps.space.numeric_range import Range, are_ordered, range_of
 from sweeps.space.point import Told
 from tests import kinds
@@ -40,7 +42,7 @@ def text(advice: Advice) -> str:
 
 def by_hand(
     folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
-) -> results.Sweep:
+) -> analysis_sweep.Sweep:
     """Trials of one epoch."""
     record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1})
     for score, of_trial in zip(scores, params, strict=True):
@@ -148,7 +150,7 @@ def test_a_rare_cause_is_cut_off_beside_a_common_one(tmp_path: Path) -> None:
         for act, hidden, wrong in [*fail_by_act, *end_well, *fail_by_memory]:
             params, status = {"act": act, "hidden": hidden}, "failed" if wrong else "finished"
             kinds.add(record, params, 0 if wrong else 2, status, wrong, words)
-    advice = advise(results.load(tmp_path))
+    advice = advise(analysis_sweep.load(tmp_path))
     assert [region.knob for region in advice.cut] == ["act", "hidden"]
     assert "5 of 5 trials that failed (MemoryError: N units) have hidden > 90" in text(advice)
 
@@ -169,7 +171,7 @@ def test_a_knob_without_influence_is_to_be_fixed_with_the_figures_own_numbers(tm
     assert [knob for knob, _ in advice.fix] == ["hidden"]
     found = advice.fix[0][1].at
     assert found.words == "scores at epoch 1, of 100 of 100 trials"
-    figure = analysis.importance(sweep)
+    figure = figures.importance(sweep)
     drawn = dict(zip(figure.data[0].y, figure.data[0].text, strict=True))
     (line,) = [line for line in advice.lines if "PED-ANOVA" in line]
     assert line == (
@@ -194,7 +196,7 @@ def test_a_weak_choice_beside_a_strong_knob_has_influence(
     assert found.without == without
 
 
-def pruned_by_lr(folder: Path, momentum_matters: float, share: float = 1 / 3) -> results.Sweep:
+def pruned_by_lr(folder: Path, momentum_matters: float, share: float = 1 / 3) -> analysis_sweep.Sweep:
     """All 120 train an epoch, which the rate decides; the best share goes on to epoch 9, where momentum does.
     `idle` decides nothing."""
     trials = 120
@@ -236,7 +238,7 @@ def test_that_few_trained_long_is_said_where_that_may_matter(tmp_path: Path) -> 
 
 def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -> None:
     sweep = load(kinds.write("several", tmp_path / "several"))
-    figure = analysis.importance(sweep)
+    figure = figures.importance(sweep)
     shares = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))
     for name in ("cnn", "mlp"):
         assert math.fsum(share for knob, share in shares.items() if knob.startswith(name)) == pytest.approx(
@@ -454,7 +456,7 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
         row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
         record._list(row)
         record._rank_epoch(row, 1)
-    advice = advise(results.Sweep(record))
+    advice = advise(analysis_sweep.Sweep(record))
     assert [edge.knob for edge in advice.widen] == ["lr"]
     assert [knob for knob, _ in advice.fix] == ["x"]
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-from sweeps import analysis, fidelity, results
-from sweeps.advice import advise
-from sweeps.analysis import again, costs, look, trouble
-from sweeps.results import Sweep
+from sweeps.analysis import fidelity
+from sweeps.analysis import figures as analysis_figures
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.advice import advise
+from sweeps.analysis.figures import costs, failures, lineage, style
+from sweeps.analysis.sweep import Sweep
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn, rerun
 
@@ -22,32 +24,32 @@ from tests.kinds import KINDS, add, begun, drawn, rerun
 def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sweep]:
     """One of each kind, as a notebook has it."""
     folder = tmp_path_factory.mktemp("kinds")
-    return {name: results.load(kinds.write(name, folder / name)) for name in KINDS}
+    return {name: analysis_sweep.load(kinds.write(name, folder / name)) for name in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", analysis.FIGURES)
+@pytest.mark.parametrize("name", analysis_figures.FIGURES)
 def test_each_figure_of_each_kind_of_sweep_shows_something_or_says_why_not(
     name: str, kind: str, sweeps: dict[str, Sweep]
 ) -> None:
-    figure = analysis.FIGURES[name](sweeps[kind])
+    figure = analysis_figures.FIGURES[name](sweeps[kind])
     assert isinstance(figure, go.Figure)
     assert figure.layout.title.text
     assert figure.layout.height <= 1000, "a printed page holds no more"
-    why = analysis.why_blank(figure)
+    why = analysis_figures.why_blank(figure)
     assert bool(why) != bool(figure.data)
     json.loads(figure.to_json())
 
 
 DRAWN = {
-    "pruned": set(analysis.FIGURES) - {"seeds", "failures", "lineage"},
+    "pruned": set(analysis_figures.FIGURES) - {"seeds", "failures", "lineage"},
     "single": {"learning_curves", "history", "time_spent", "utilization", "timeline"},
     "failed_only": set(),
     "empty": set(),
-    "troubled": set(analysis.FIGURES) - {"seeds", "lineage", "rung_survival"},
-    "several": set(analysis.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
-    "conditional": set(analysis.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
-    "one_knob": set(analysis.FIGURES)
+    "troubled": set(analysis_figures.FIGURES) - {"seeds", "lineage", "rung_survival"},
+    "several": set(analysis_figures.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
+    "conditional": set(analysis_figures.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
+    "one_knob": set(analysis_figures.FIGURES)
     - {"seeds", "lineage", "failures", "rung_survival", "importance", "contour"},
 }
 """Kind to the figures that show something."""
@@ -55,8 +57,8 @@ DRAWN = {
 
 @pytest.mark.parametrize("kind", DRAWN)
 def test_what_can_be_drawn_is_drawn(kind: str, sweeps: dict[str, Sweep]) -> None:
-    figures = {name: figure(sweeps[kind]) for name, figure in analysis.FIGURES.items()}
-    assert {name for name, figure in figures.items() if not analysis.why_blank(figure)} == DRAWN[kind]
+    figures = {name: figure(sweeps[kind]) for name, figure in analysis_figures.FIGURES.items()}
+    assert {name for name, figure in figures.items() if not analysis_figures.why_blank(figure)} == DRAWN[kind]
 
 
 def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep]) -> None:
@@ -66,7 +68,7 @@ def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep])
     record = sweeps["pruned"].record
     assert found.scores == {t.number: t.epochs[1].score for t in record.trials}
     assert found.words == "scores at epoch 1, of 30 of 30 trials"
-    said = analysis.slices(sweeps["pruned"]).layout.title.subtitle.text
+    said = analysis_figures.slices(sweeps["pruned"]).layout.title.subtitle.text
     assert found.words in said
 
 
@@ -85,10 +87,10 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
 
 
 def test_a_knob_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.importance(sweeps["conditional"])
+    figure = analysis_figures.importance(sweeps["conditional"])
     assert sorted(figure.data[0].y) == ["lr", "momentum (20 trials)", "optimizer", "width"]
     assert "In brackets: how many of the trials had" in figure.layout.title.subtitle.text
-    assert "In brackets" not in analysis.importance(sweeps["pruned"]).layout.title.subtitle.text
+    assert "In brackets" not in analysis_figures.importance(sweeps["pruned"]).layout.title.subtitle.text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_knob_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> N
     ],
 )
 def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps: dict[str, Sweep]) -> None:
-    assert why in analysis.why_blank(analysis.importance(sweeps[kind]))
+    assert why in analysis_figures.why_blank(analysis_figures.importance(sweeps[kind]))
     found = fidelity.fidelity(sweeps[kind].record)
     assert found is None or found.importances == {}
 
@@ -113,8 +115,8 @@ def test_that_importance_is_not_told_is_said_of_each_trainable_by_its_own_epoch(
         model, epochs = ("mlp", 6) if number < 13 else ("cnn", 2)
         words = {f"{model}.{name}": value for name, value in drawn(number).items()}
         add(record, words, epochs, trainable=model, score=(1.0 + number).__mul__)
-    figure = analysis.importance(results.load(tmp_path))
-    assert analysis.why_blank(figure) == (
+    figure = analysis_figures.importance(analysis_sweep.load(tmp_path))
+    assert analysis_figures.why_blank(figure) == (
         "mlp: importance needs 20 trials with a score at one epoch; epoch 6 was reached by 13. With fewer it "
         "would be chance. cnn: importance needs 20 trials with a score at one epoch; epoch 2 was reached by "
         "11. With fewer it would be chance."
@@ -131,7 +133,7 @@ def test_knobs_are_of_less_weight_only_where_weights_are_shown(tmp_path: Path) -
         for number in range(trials):
             params = {name: 0.37 * (number + 1) * (place + 2) % 1 for place, name in enumerate(ranges)}
             add(record, params, 1, ranges=ranges, score=params["k0"].__mul__)
-        assert words in analysis.slices(results.load(folder)).layout.title.subtitle.text
+        assert words in analysis_figures.slices(analysis_sweep.load(folder)).layout.title.subtitle.text
 
 
 def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
@@ -146,7 +148,7 @@ def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Pa
     for number in range(8):
         params = drawn(number)
         add(record, {name: params[name] for name in ("width", "lr", "momentum")}, 3)
-    figure = analysis.contour(results.load(tmp_path))
+    figure = analysis_figures.contour(analysis_sweep.load(tmp_path))
     assert figure.layout.xaxis.title.text == "lr"
     assert figure.layout.yaxis.title.text == "width", (
         "the first two; Optuna puts them in the order of letters"
@@ -155,14 +157,14 @@ def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Pa
 
 
 def test_a_log_axis_has_ticks_at_powers_of_ten_alone(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.slices(sweeps["pruned"])
+    figure = analysis_figures.slices(sweeps["pruned"])
     (axis,) = [axis for axis in figure.select_xaxes() if axis.title.text == "lr"]
     assert (axis.dtick, axis.tick0) == (2, -3), "of 1e-3, 1e-2, 1e-1 and 1 each second one"
-    assert look.log_ticks([0.02, 0.3]) == {"nticks": look.LOG_TICKS}, "one power of ten is no scale"
+    assert style.log_ticks([0.02, 0.3]) == {"nticks": style.LOG_TICKS}, "one power of ten is no scale"
 
 
 def test_choices_are_named_without_quotes_and_have_room(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.slices(sweeps["several"])
+    figure = analysis_figures.slices(sweeps["several"])
     axes = [axis for axis in figure.select_xaxes() if axis.title.text == "trainable"]
     assert [list(axis.ticktext) for axis in axes] == [["cnn", "mlp"]]
     trace = next(trace for trace in figure.data if trace.xaxis == axes[0].plotly_name.replace("axis", ""))
@@ -171,7 +173,7 @@ def test_choices_are_named_without_quotes_and_have_room(sweeps: dict[str, Sweep]
 
 
 def test_curves_are_marked_where_trials_stopped_and_rungs_are_lines(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.learning_curves(sweeps["pruned"])
+    figure = analysis_figures.learning_curves(sweeps["pruned"])
     ends = {trace.name: list(trace.x) for trace in figure.data if trace.mode == "markers"}
     assert {name: sorted(set(epochs)) for name, epochs in ends.items()} == {
         "finished (4)": [9],
@@ -188,7 +190,7 @@ def test_of_many_curves_the_best_and_some_others_are_drawn_and_that_is_said(tmp_
     with record.together():
         for number in range(220):
             add(record, drawn(number), 1, "pruned")
-    figure = analysis.learning_curves(results.load(tmp_path))
+    figure = analysis_figures.learning_curves(analysis_sweep.load(tmp_path))
     assert "200 of 220 are drawn" in figure.layout.title.subtitle.text
     best = record.best()
     assert best is not None
@@ -197,11 +199,11 @@ def test_of_many_curves_the_best_and_some_others_are_drawn_and_that_is_said(tmp_
 
 def test_statuses_differ_by_more_than_their_colour() -> None:
     for of in ("color", "symbol", "dash", "pattern"):
-        assert len({getattr(mark, of) for mark in look.MARKS.values()}) == len(look.MARKS)
+        assert len({getattr(mark, of) for mark in style.MARKS.values()}) == len(style.MARKS)
 
 
 def test_a_bar_of_survival_is_all_that_came_so_far(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.rung_survival(sweeps["pruned"])
+    figure = analysis_figures.rung_survival(sweeps["pruned"])
     rows = {trace.name: list(trace.y) for trace in figure.data}
     assert rows == {
         "went on": [30, 10, 4, 0],
@@ -211,7 +213,7 @@ def test_a_bar_of_survival_is_all_that_came_so_far(sweeps: dict[str, Sweep]) -> 
 
 
 def test_the_best_so_far_never_gets_worse(sweeps: dict[str, Sweep]) -> None:
-    figure = analysis.history(sweeps["pruned"])
+    figure = analysis_figures.history(sweeps["pruned"])
     lines = [list(trace.y) for trace in figure.data if trace.mode == "lines"]
     assert len(lines) == 2
     assert all(line == sorted(line) for line in lines)
@@ -226,7 +228,7 @@ def test_a_smaller_loss_is_a_better_one(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
     for number in range(4):
         add(record, drawn(number), 2, score=(5.0 - number).__add__)
-    figure = analysis.history(results.load(tmp_path))
+    figure = analysis_figures.history(analysis_sweep.load(tmp_path))
     lines = [list(trace.y) for trace in figure.data if trace.mode == "lines"]
     assert lines[0] == [6.0, 5.0, 4.0, 3.0]
 
@@ -243,9 +245,9 @@ def test_gpu_hours_count_the_share_of_a_gpu_that_a_trial_has(tmp_path: Path) -> 
     settings = {"gpus_per_trial": 0.5, "cpus_per_trial": 3}
     record = begun(tmp_path, identity={"settings": settings})
     add(record, drawn(0), 9, "unfinished")
-    assert math.isclose(costs.spent(results.load(tmp_path)).device_hours, 3 * 9 / 3600)
+    assert math.isclose(costs.spent(analysis_sweep.load(tmp_path)).device_hours, 3 * 9 / 3600)
     record.place(0, {"pc": "a", "pid": 1, "gpu": "0"})
-    took = costs.spent(results.load(tmp_path))
+    took = costs.spent(analysis_sweep.load(tmp_path))
     assert (took.devices, round(took.device_hours * 3600, 3)) == ("GPU", 4.5)
 
 
@@ -260,7 +262,7 @@ def test_utilization_adds_up_to_the_seconds_that_were_trained() -> None:
 
 
 def test_diverged_trials_are_grouped_by_cause_and_by_where_they_lie(sweeps: dict[str, Sweep]) -> None:
-    causes = trouble.causes(sweeps["troubled"])
+    causes = failures.causes(sweeps["troubled"])
     assert [(cause.status, cause.reason, len(cause.trials)) for cause in causes] == [
         ("diverged", "acc was nan in epoch N", 10),
         ("failed", "OSError: <no space>", 1),
@@ -282,9 +284,9 @@ def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -
                 add(record, params, 1, "failed" if wrong == "MemoryError" else "diverged", wrong)
             else:
                 add(record, params, 3)
-    sweep = results.load(tmp_path)
+    sweep = analysis_sweep.load(tmp_path)
     (cut,) = [str(region) for region in advise(sweep).cut]
-    regions = [cause.region for cause in trouble.causes(sweep)]
+    regions = [cause.region for cause in failures.causes(sweep)]
     assert [str(region and region.dead) for region in regions] == [cut] * 2
     assert any(cut in line for line in advise(sweep).lines)
 
@@ -294,7 +296,7 @@ def test_trouble_anywhere_has_no_region(tmp_path: Path) -> None:
     with record.together():
         for number in range(60):
             add(record, drawn(number), 1, "failed" if number % 4 == 0 else "finished", "OSError: no")
-    (cause,) = trouble.causes(results.load(tmp_path))
+    (cause,) = failures.causes(analysis_sweep.load(tmp_path))
     assert cause.region is None
 
 
@@ -307,16 +309,16 @@ def test_a_value_of_a_choice_can_be_the_region(tmp_path: Path) -> None:
                 add(record, params, 0, "failed", "MemoryError")
             else:
                 add(record, params, 3)
-    (cause,) = trouble.causes(results.load(tmp_path))
+    (cause,) = failures.causes(analysis_sweep.load(tmp_path))
     assert cause.region is not None
     assert str(cause.region.dead) == "width = 16"
 
 
 def test_an_axis_ends_before_what_lies_far_out() -> None:
     figure = go.Figure()
-    assert look.cut(figure, [0.9, 0.91, 0.92, 0.1, 0.93, 5.0]) == ""
+    assert style.cut(figure, [0.9, 0.91, 0.92, 0.1, 0.93, 5.0]) == ""
     assert figure.layout.yaxis.range is None
-    assert "0.9 to 0.93" in look.cut(figure, [0.9, 0.91, 0.92, 1e9, 0.93, math.nan])
+    assert "0.9 to 0.93" in style.cut(figure, [0.9, 0.91, 0.92, 1e9, 0.93, math.nan])
     assert figure.layout.yaxis.range[1] < 1
 
 
@@ -326,8 +328,8 @@ def test_reruns_show_their_spread_and_stay_out_of_the_search(tmp_path: Path) -> 
         add(record, drawn(len(record.trials)), 1, score={1: score}.__getitem__)
     for number, score in ((0, 0.6), (0, 0.7), (1, 0.75)):
         rerun(record, number, score)
-    sweep = results.load(tmp_path)
-    points, means, search = analysis.seeds(sweep).data
+    sweep = analysis_sweep.load(tmp_path)
+    points, means, search = analysis_figures.seeds(sweep).data
     assert list(zip(points.x, points.y, strict=True)) == [
         ("trial 1", 0.75),
         ("trial 0", 0.6),
@@ -345,10 +347,12 @@ def test_the_first_rerun_shows_while_others_are_to_come(tmp_path: Path) -> None:
     record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
     add(record, drawn(0), 1)
     rerun(record, 0, 0.5, "unfinished")
-    assert "No rerun has ended well" in analysis.why_blank(analysis.seeds(results.load(tmp_path)))
+    assert "No rerun has ended well" in analysis_figures.why_blank(
+        analysis_figures.seeds(analysis_sweep.load(tmp_path))
+    )
     record.end(1, "finished")
     rerun(record, 0, 0.6, "unfinished")
-    (points, _, _) = analysis.seeds(results.load(tmp_path)).data
+    (points, _, _) = analysis_figures.seeds(analysis_sweep.load(tmp_path)).data
     assert list(points.y) == [0.5]
 
 
@@ -358,24 +362,26 @@ def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:
     parents = [{"name": name, "folder": str(tmp_path / name)} for name in ("second", "lost")]
     kinds_of = begun(tmp_path / "third", parents=parents)
     add(kinds_of, drawn(1), 9)
-    sweep = results.load(tmp_path / "third")
-    found = [(one.name, one.generation, one.child, bool(one.best)) for one in again.ancestors(sweep)]
+    sweep = analysis_sweep.load(tmp_path / "third")
+    found = [(one.name, one.generation, one.child, bool(one.best)) for one in lineage.ancestors(sweep)]
     assert found == [
         ("third", 0, "", True),
         ("second", 1, "third", True),
         ("lost", 1, "third", False),
         ("first", 2, "second", True),
     ]
-    assert not analysis.why_blank(analysis.lineage(sweep))
+    assert not analysis_figures.why_blank(analysis_figures.lineage(sweep))
 
 
 def test_a_sweep_that_is_its_own_ancestor_ends(tmp_path: Path) -> None:
     begun(tmp_path / "a", parents=[{"name": "b", "folder": str(tmp_path / "b")}])
     begun(tmp_path / "b", parents=[{"name": "a", "folder": str(tmp_path / "a")}])
-    assert len(again.ancestors(results.load(tmp_path / "a"))) == 3
+    assert len(lineage.ancestors(analysis_sweep.load(tmp_path / "a"))) == 3
 
 
 def test_a_copy_of_a_folder_reads_the_same(sweeps: dict[str, Sweep], tmp_path: Path) -> None:
     shutil.copytree(sweeps["pruned"].folder, tmp_path / "copy")
-    there, copy = sweeps["pruned"], results.load(tmp_path / "copy")
-    assert analysis.learning_curves(copy).to_json() == analysis.learning_curves(there).to_json()
+    there, copy = sweeps["pruned"], analysis_sweep.load(tmp_path / "copy")
+    assert (
+        analysis_figures.learning_curves(copy).to_json() == analysis_figures.learning_curves(there).to_json()
+    )

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 import trainables.digits_mlp as digits
-from sweeps import results
-from sweeps.best import Best
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.best_model import Best
 from sweeps.common.errors import UserError
 from sweeps.record.record import Record
 from sweeps.training import checkpoint_store
@@ -71,7 +71,7 @@ def crown(sweep: Path, trial: int = 0, checkpoint: Path | None = None, of: int =
 
 
 def best_of(sweep: Path) -> Best:
-    found = results.load(sweep).best()
+    found = analysis_sweep.load(sweep).best()
     assert found is not None
     return found
 

@@ -22,6 +22,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeps import dashboard
+from sweeps.analysis import dashboard as analysis_dashboard
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
@@ -55,8 +56,8 @@ def sweep(folder: Path) -> Record:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The URL of a server in a thread of this process."""
-    server = dashboard._listening("127.0.0.1", 0)
-    thread = threading.Thread(target=dashboard._serve, args=(server, folder))
+    server = analysis_dashboard._listening("127.0.0.1", 0)
+    thread = threading.Thread(target=analysis_dashboard._serve, args=(server, folder))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -236,9 +237,9 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
         other.listen()
         taken = other.getsockname()[1]
         with pytest.raises(UserError, match=f"--port {taken} of 127.0.0.1: can't be listened at: Address"):
-            dashboard._listening("127.0.0.1", taken)
-        monkeypatch.setattr(dashboard, "PORT", taken)
-        with dashboard._listening("127.0.0.1", None) as server:
+            analysis_dashboard._listening("127.0.0.1", taken)
+        monkeypatch.setattr(analysis_dashboard, "PORT", taken)
+        with analysis_dashboard._listening("127.0.0.1", None) as server:
             assert server.server_port not in (taken, 0)
 
 
@@ -277,7 +278,7 @@ def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
 ) -> None:
     of = Sweep(tmp_path, dashboard=True)
     of.trial(1.0)
-    with dashboard.beside(of.plan):
+    with analysis_dashboard.beside(of.plan):
         url = capsys.readouterr().out.split()[1]
         assert shown(url)["name"] == "s"
     with pytest.raises(urllib.error.URLError):
@@ -311,5 +312,5 @@ with dashboard.beside(types.SimpleNamespace(config=config, folder=Path(sys.argv[
 
 
 def test_without_the_flag_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with dashboard.beside(Sweep(tmp_path).plan):
+    with analysis_dashboard.beside(Sweep(tmp_path).plan):
         assert capsys.readouterr().out == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import results
+from sweeps.analysis import sweep as analysis_sweep
 from tests.conftest import Command
 
 
@@ -14,7 +14,7 @@ from tests.conftest import Command
 def test_the_default_sweep_finds_a_good_model(sweep: Command, tmp_path: Path) -> None:
     done = sweep("--name", "main", "--results-dir", str(tmp_path), timeout_s=1200)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = results.load(tmp_path / "main")
+    found = analysis_sweep.load(tmp_path / "main")
     statuses = found.trials["status"].to_pylist()
     assert len(statuses) == 24
     assert set(statuses) <= {"finished", "pruned"}

@@ -14,7 +14,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rich.console import Console
 
-from sweeps import tables
+from sweeps.analysis import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig

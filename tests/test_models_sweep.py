@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from sweeps import results
+from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import Command
@@ -110,7 +110,7 @@ def test_a_sweep_of_two_models_killed_on_its_way_ends_as_one_that_was_not(
     done = killer.run(kills=2)
     assert done.returncode == 0, done.stdout
     assert killer.kills >= 1
-    ours, theirs = results.load(folder), results.load(tmp_path / "whole")
+    ours, theirs = analysis_sweep.load(folder), analysis_sweep.load(tmp_path / "whole")
     assert set(ours.trials["trainable"].to_pylist()) == {TOY, STEPS}
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
     assert ours.epochs.drop_columns(["seconds", "time", *COSTS]).equals(

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from sweeps import analysis
+from sweeps.analysis import figures
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import lock
 from tests.conftest import ROOT, Command
@@ -67,12 +67,12 @@ def test_the_notebook_is_kept_without_what_came_out_of_it() -> None:
 
 def test_it_shows_every_figure_there_is() -> None:
     source = NOTEBOOK.read_text()
-    assert [name for name in analysis.FIGURES if f"analysis.{name}(sweep)" not in source] == []
+    assert [name for name in figures.FIGURES if f"analysis.{name}(sweep)" not in source] == []
 
 
 def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = run(monkeypatch, folder)
-    assert sorted(figures_in(cells)) == sorted(analysis.FIGURES)
+    assert sorted(figures_in(cells)) == sorted(figures.FIGURES)
     assert "finished" in text_of(cells, "compare([sweep])")
     assert "params_lr" in text_of(cells, "sweep.trials")
     assert "--num-trials 12" in text_of(cells, "advice.advise")
@@ -93,7 +93,7 @@ def test_it_shows_a_sweep_that_is_running(
     (running / JOURNAL).write_bytes(content[: ends[2] + 30])
     with lock.held(running):
         cells = run(monkeypatch, running)
-    assert sorted(figures_in(cells)) == sorted(analysis.FIGURES)
+    assert sorted(figures_in(cells)) == sorted(figures.FIGURES)
     assert "running" in text_of(cells, "compare([sweep])")
     score = float(re.findall(r"score=([\d.]+)", text_of(cells, "best = sweep.best()"))[0])
     assert share_right(cells) == pytest.approx(score, abs=0.01)

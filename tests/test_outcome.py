@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from sweeps import advice, comparison
+from sweeps.analysis import advice, comparison
+from sweeps.analysis.report.text import asked, space
+from sweeps.analysis.sweep import Sweep, load
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.findings import asked, space
 from sweeps.plan import folder as plan_folder
 from sweeps.plan import resume
 from sweeps.plan.build import make_plan
 from sweeps.record import lock, status
 from sweeps.record.record import Record
-from sweeps.results import Sweep, load
 from tests.kinds import add, begun, drawn, rerun
 from tests.searched import carried_out, peak
 

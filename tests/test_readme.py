@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps import comparison, prepare, report, results
 from sweeps import ladder as sweeps_ladder
+from sweeps import prepare, report, results
+from sweeps.analysis import comparison, sweep
 from sweeps.cluster import clock_skew, environment
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
@@ -310,6 +311,6 @@ def test_the_readme_shows_what_the_command_prints(tmp_path: Path) -> None:
     """The header; sweeps are the reader's own."""
     with plan_folder.opened(make_plan(SweepConfig(name="a", results_dir=str(tmp_path)))):
         pass
-    header = comparison.printed(results.compare([tmp_path / "a"]), None).splitlines()[0].split()
+    header = comparison.printed(sweep.compare([tmp_path / "a"]), None).splitlines()[0].split()
     assert len(header) == 7
     assert re.search(f"^{' +'.join(header)}$", README, flags=re.M)

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import analysis, report, results
+from sweeps import report
+from sweeps.analysis import figures as analysis_figures
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.report import page as report_page
 from sweeps.record import lock
 from sweeps.record.record import Record
 from tests import kinds
@@ -31,7 +34,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def page_of(folder: Path) -> str:
     """The page, without plotly's own program: nothing of that is of the sweep."""
-    return without_program(report.page(results.load(folder)))
+    return without_program(report_page.page(analysis_sweep.load(folder)))
 
 
 def without_program(page: str) -> str:
@@ -50,7 +53,7 @@ def words_of(page: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: dict[str, Path]) -> None:
     page = page_of(folders[kind])
-    assert report.NOT_DRAWN not in page
+    assert report_page.NOT_DRAWN not in page
     markup = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
     assert [found for found in OUTSIDE.findall(markup) if not found.startswith("data-")] == []
     assert "<iframe" not in markup
@@ -83,9 +86,9 @@ def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders
 
 
 def test_what_to_try_next_is_what_the_advice_is(folders: dict[str, Path]) -> None:
-    from sweeps import advice
+    from sweeps.analysis import advice
 
-    advised = advice.advise(results.load(folders["pruned"]))
+    advised = advice.advise(analysis_sweep.load(folders["pruned"]))
     said = words_of(page_of(folders["pruned"]))
     assert advised.lines
     for line in [*advised.lines, advised.command]:
@@ -262,9 +265,9 @@ def test_a_figure_that_fails_costs_a_sentence(
     def broken(sweep: object) -> None:
         raise ZeroDivisionError("of <this>")
 
-    monkeypatch.setattr(analysis, "FIGURES", {**analysis.FIGURES, "history": broken})
+    monkeypatch.setattr(analysis_figures, "FIGURES", {**analysis_figures.FIGURES, "history": broken})
     page = page_of(folders["pruned"])
-    assert f"{report.NOT_DRAWN} (ZeroDivisionError: of &lt;this&gt;)." in page
+    assert f"{report_page.NOT_DRAWN} (ZeroDivisionError: of &lt;this&gt;)." in page
     assert 'id="learning_curves"' in page
 
 
@@ -355,7 +358,7 @@ def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("no Chromium is installed (apt-get install chromium)")
-    page = report.page(results.load(folders[kind]))
+    page = report_page.page(analysis_sweep.load(folders[kind]))
     watched = tmp_path / "page.html"
     watched.write_text(page.replace("<head>", f"<head>{WATCH}", 1))
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]

@@ -15,12 +15,14 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps import comparison, results
+from sweeps import results
+from sweeps.analysis import comparison
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.tables import TRIALS_FILE, write_tables
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import lock
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.tables import TRIALS_FILE, write_tables
 from tests.conftest import ROOT, propose
 
 
@@ -47,7 +49,7 @@ def command(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedPro
 
 def test_a_loaded_sweep_has_its_tables_and_its_record(tmp_path: Path) -> None:
     make(tmp_path / "a", [[0.1, 0.2], [0.3]])
-    sweep = results.load(tmp_path / "a")
+    sweep = analysis_sweep.load(tmp_path / "a")
     assert (sweep.folder, sweep.about["metric"]) == (tmp_path / "a", "val_acc")
     assert (sweep.trials.num_rows, sweep.epochs.num_rows, len(sweep.record.trials)) == (2, 3, 2)
     assert sweep.trials is sweep.trials  # made once
@@ -55,7 +57,7 @@ def test_a_loaded_sweep_has_its_tables_and_its_record(tmp_path: Path) -> None:
 
 def test_the_best_trial_is_the_one_that_the_record_names(tmp_path: Path) -> None:
     make(tmp_path / "a", [[0.1, 0.9, 0.5], [0.3]])
-    best = results.load(tmp_path / "a").best()
+    best = analysis_sweep.load(tmp_path / "a").best()
     assert best is not None
     found = (best.number, best.trainable, dict(best.params), best.score, best.epoch, best.seed)
     assert found == (0, "digits_mlp", {"lr": 0.1}, 0.9, 2, 0)
@@ -67,11 +69,11 @@ def test_while_no_trial_ended_the_best_is_of_those_that_train(mode: str, number:
     for score in (0.2, 0.4):
         propose(record, {"lr": score}, trainable="digits_mlp")
         record.report(len(record.trials) - 1, 1, score, {"val_acc": score}, 1.0)
-    best = results.load(tmp_path).best()
+    best = analysis_sweep.load(tmp_path).best()
     assert best is not None
     assert best.number == number
     record.end(1 - number, "finished")
-    ended = results.load(tmp_path).best()
+    ended = analysis_sweep.load(tmp_path).best()
     assert ended is not None
     assert ended.number == 1 - number
 
@@ -85,7 +87,9 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
     propose(b, {"lr": 1.0})
     b.end(2, "diverged", "nan")
     propose(b, {"lr": 2.0})
-    rows = results.compare([tmp_path / "b", results.load(tmp_path / "a"), str(tmp_path / "b")]).to_pylist()
+    rows = analysis_sweep.compare(
+        [tmp_path / "b", analysis_sweep.load(tmp_path / "a"), str(tmp_path / "b")]
+    ).to_pylist()
     assert [row["name"] for row in rows] == ["b", "a", "b"]
     row = rows[1]
     assert isinstance(row.pop("date"), datetime)
@@ -123,7 +127,7 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
         rerun = record.begin(record.trials[1].point, record.trials[1].told, seed, confirms=1)
         record.report(rerun.number, 1, score, {"val_acc": score}, 1.0)
         record.end(rerun.number, "finished")
-    rows = results.compare([tmp_path])
+    rows = analysis_sweep.compare([tmp_path])
     assert (rows["best_score"].to_pylist(), rows["trials"].to_pylist()) == ([0.9], [2])
     assert rows["confirmed_score"].to_pylist() == [pytest.approx(0.65)]
     assert "val_acc 0.65 (mean)" in comparison.printed(rows, None)
@@ -145,8 +149,8 @@ def test_a_sweep_is_running_while_its_process_lives(outcome: str, status: str, t
     if outcome is not None:
         record.note("outcome", outcome)
     with lock.held(tmp_path):
-        assert results.compare([tmp_path])["status"].to_pylist() == ["running"]
-    assert results.compare([tmp_path])["status"].to_pylist() == [status]
+        assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == ["running"]
+    assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == [status]
 
 
 def test_the_command_prints_sweeps_oldest_first_in_a_line_each_without_colour(tmp_path: Path) -> None:
@@ -167,7 +171,7 @@ def test_the_command_prints_sweeps_oldest_first_in_a_line_each_without_colour(tm
 def test_on_a_narrow_screen_each_sweep_has_two_lines(tmp_path: Path) -> None:
     name = "fashion_cnn-20261121-185505"
     make(tmp_path / name, [[0.123456]], parents=[{"name": "wide-" + name, "folder": "x", "started": 1.0}])
-    rows = results.compare([tmp_path / name])
+    rows = analysis_sweep.compare([tmp_path / name])
     header, line = comparison.printed(rows, 200).splitlines()
     assert len(line) > 80
     assert header.index("parent") == line.index("wide-")
@@ -230,7 +234,7 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
         ("", "no sweep, but a folder of sweeps: .*/good"),
     ):
         with pytest.raises(FileNotFoundError, match=why):
-            results.load(tmp_path / name)
+            analysis_sweep.load(tmp_path / name)
 
 
 def test_a_record_that_is_cut_in_a_line_reads_up_to_it(tmp_path: Path) -> None:
@@ -239,12 +243,12 @@ def test_a_record_that_is_cut_in_a_line_reads_up_to_it(tmp_path: Path) -> None:
     last = whole.rstrip(b"\n").rindex(b"\n") + 1
     for length in (last + 1, last + 20, len(whole) - 1):
         (tmp_path / JOURNAL).write_bytes(whole[:length])
-        trials = results.load(tmp_path).record.trials
+        trials = analysis_sweep.load(tmp_path).record.trials
         assert [trial.status for trial in trials] == ["finished", "unfinished"]
         assert (tmp_path / JOURNAL).read_bytes() == whole[:length]  # it may be being written
     inside = whole[: whole.index(b'"params"') + 12]
     (tmp_path / JOURNAL).write_bytes(inside)
-    assert results.load(tmp_path).trials.num_rows == 0
+    assert analysis_sweep.load(tmp_path).trials.num_rows == 0
 
 
 def test_wherever_a_record_is_cut_it_reads_or_is_no_sweep_yet(tmp_path: Path) -> None:
@@ -254,7 +258,7 @@ def test_wherever_a_record_is_cut_it_reads_or_is_no_sweep_yet(tmp_path: Path) ->
     for length in range(0, len(whole), 7):
         (tmp_path / JOURNAL).write_bytes(whole[:length])
         try:
-            assert results.load(tmp_path).trials.num_rows <= 2
+            assert analysis_sweep.load(tmp_path).trials.num_rows <= 2
         except (FileNotFoundError, RecordUnreadable):
             assert length < begun + 100
 
@@ -269,7 +273,7 @@ def test_damage_inside_a_record_is_named(
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
     named = "damaged" if b"99" in damage else "line 9 is damaged, and whole lines follow it"
     with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: {named}"):
-        results.load(tmp_path)
+        analysis_sweep.load(tmp_path)
     assert results.main([str(tmp_path)]) == 2
     assert named in capsys.readouterr().err.replace("\n", " ")
 
@@ -279,9 +283,9 @@ def test_an_end_of_several_damaged_lines_says_what_mends_it(tmp_path: Path) -> N
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b"garbage\n{\n\x00\x00")
     with pytest.raises(RecordUnreadable, match=r"its last 12 bytes are damaged; the sweep's --resume cuts"):
-        results.load(tmp_path)
+        analysis_sweep.load(tmp_path)
     Record.reopen(tmp_path)
-    assert results.load(tmp_path).trials.num_rows == 1
+    assert analysis_sweep.load(tmp_path).trials.num_rows == 1
 
 
 def test_a_record_whose_lines_do_not_belong_together_is_named(tmp_path: Path) -> None:
@@ -290,32 +294,32 @@ def test_a_record_whose_lines_do_not_belong_together_is_named(tmp_path: Path) ->
     lines = [line for line in lines if b'"format"' not in line and b'"mode"' not in line]
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
     with pytest.raises(RecordUnreadable, match="an Optuna journal, but not the record of a sweep"):
-        results.load(tmp_path)
+        analysis_sweep.load(tmp_path)
 
 
 def test_a_trial_of_another_program_in_the_record_is_named(tmp_path: Path) -> None:
     make(tmp_path, [[0.1]])
     JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL))).create_new_trial(0)
     with pytest.raises(RecordUnreadable, match=r"lines are missing \(KeyError: 'params'\)"):
-        results.load(tmp_path)
+        analysis_sweep.load(tmp_path)
 
 
 def test_a_journal_of_another_program_is_no_sweep(tmp_path: Path) -> None:
     storage = JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL)))
     storage.create_new_study([StudyDirection.MAXIMIZE], "theirs")
     with pytest.raises(RecordUnreadable, match="not the record of a sweep"):
-        results.load(tmp_path)
+        analysis_sweep.load(tmp_path)
 
 
 def test_a_table_that_is_half_written_changes_nothing(tmp_path: Path) -> None:
     record = make(tmp_path, [[0.1, 0.2], [0.3]])
-    before = results.load(tmp_path).trials
+    before = analysis_sweep.load(tmp_path).trials
     write_tables(record, tmp_path)
     content = (tmp_path / TRIALS_FILE).read_bytes()
     (tmp_path / TRIALS_FILE).write_bytes(content[: len(content) // 2])
     (tmp_path / f".{TRIALS_FILE}.part").write_bytes(content[:10])
-    assert results.load(tmp_path).trials.equals(before)
-    assert results.compare([tmp_path])["best_score"].to_pylist() == [0.3]
+    assert analysis_sweep.load(tmp_path).trials.equals(before)
+    assert analysis_sweep.compare([tmp_path])["best_score"].to_pylist() == [0.3]
     assert results.main([str(tmp_path)]) == 0
 
 
@@ -323,9 +327,9 @@ def test_a_sweep_without_a_trial_that_ended_well(tmp_path: Path, capsys: pytest.
     record = make(tmp_path, [])
     propose(record, {"lr": 0.1})
     record.end(0, "failed", "ValueError: no")
-    sweep = results.load(tmp_path)
+    sweep = analysis_sweep.load(tmp_path)
     assert sweep.best() is None
-    (row,) = results.compare([sweep]).to_pylist()
+    (row,) = analysis_sweep.compare([sweep]).to_pylist()
     assert (row["best_score"], row["failed"], row["epochs"]) == (None, 1, 0)
     assert results.main([str(tmp_path)]) == 0
     assert " none " in capsys.readouterr().out
@@ -336,7 +340,7 @@ def test_a_single_trial_and_a_constant_metric_have_a_best_one(
     scores: list[list[float]], tmp_path: Path
 ) -> None:
     make(tmp_path, scores)
-    best = results.load(tmp_path).best()
+    best = analysis_sweep.load(tmp_path).best()
     assert best is not None
     assert (best.number, best.epoch, list(best.params)) == (0, 1, ["lr"])  # one knob
 
@@ -344,12 +348,12 @@ def test_a_single_trial_and_a_constant_metric_have_a_best_one(
 def test_a_folder_that_was_copied_without_its_lock_reads(tmp_path: Path) -> None:
     make(tmp_path / "a", [[0.5]])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert results.compare([tmp_path / "b"])["name"].to_pylist() == ["a"]
+    assert analysis_sweep.compare([tmp_path / "b"])["name"].to_pylist() == ["a"]
 
 
 @pytest.mark.slow
 def test_ten_thousand_trials_are_read(tmp_path: Path) -> None:
     make(tmp_path, [[number / 10_000] for number in range(10_000)])
-    sweep = results.load(tmp_path)
+    sweep = analysis_sweep.load(tmp_path)
     assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (10_000, 10_000)
     assert "10000" in command(tmp_path).stdout

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from sweeps import results
+from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import COSTS
@@ -78,7 +78,7 @@ def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int, brac
     assert torch.load(folder / "best" / "weights.pt", weights_only=True)
     assert record.about["outcome"] == "finished"
     assert record.about["test"]["trial"] == best.number
-    loaded, moments = results.load(folder), ["start", "end"]  # Optuna notes them by its own clock
+    loaded, moments = analysis_sweep.load(folder), ["start", "end"]  # Optuna notes them by its own clock
     written = pq.read_table(folder / "trials.parquet").drop_columns(moments)
     assert written.equals(loaded.trials.drop_columns(moments))
     assert pq.read_table(folder / "epochs.parquet").equals(loaded.epochs)
@@ -122,7 +122,7 @@ def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
     done = killer.run(kills=kills)
     assert done.returncode == 0, done.stdout
     check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, brackets="bohb" in pair)
-    ours, theirs = results.load(killer.folder), results.load(tmp_path / "whole")
+    ours, theirs = analysis_sweep.load(killer.folder), analysis_sweep.load(tmp_path / "whole")
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
     time_columns = ["seconds", "time", *COSTS]
     assert ours.epochs.drop_columns(time_columns).equals(theirs.epochs.drop_columns(time_columns))

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from sweeps import results
+from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from tests.conftest import Command
 from trainables import digits_mlp
@@ -99,7 +99,7 @@ def test_the_winner_alone_is_kept_and_its_weights_are_those_of_its_best_epoch(
 
 
 def test_the_record_alone_gives_the_same_tables(trials: list[dict[str, object]], folder: Path) -> None:
-    loaded = results.load(folder)
+    loaded = analysis_sweep.load(folder)
     assert loaded.trials.select(["id", "status", "epochs", "best_val_acc"]).to_pylist() == [
         {key: trial[key] for key in ("id", "status", "epochs", "best_val_acc")} for trial in trials
     ]

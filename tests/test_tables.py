@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps import results, tables
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis import tables
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import propose
@@ -167,14 +168,14 @@ def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
 def test_an_empty_record_makes_empty_tables(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     tables.write_tables(record, tmp_path)
-    sweep = results.load(tmp_path)
+    sweep = analysis_sweep.load(tmp_path)
     assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (0, 0)
     assert {"id", "status", "epochs"} <= set(sweep.trials.column_names)
 
 
 def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:
     tables.write_tables(sample(tmp_path), tmp_path)
-    sweep = results.load(str(tmp_path))
+    sweep = analysis_sweep.load(str(tmp_path))
     assert sweep.about["metric"] == "acc"
     for name, table in ((tables.TRIALS_FILE, sweep.trials), (tables.EPOCHS_FILE, sweep.epochs)):
         written = pq.read_table(tmp_path / name)
@@ -185,9 +186,9 @@ def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:
 
 def test_load_sees_a_sweep_that_is_still_running(tmp_path: Path) -> None:
     record = sample(tmp_path)
-    assert results.load(tmp_path).epochs.num_rows == 4
+    assert analysis_sweep.load(tmp_path).epochs.num_rows == 4
     record.report(2, 2, 0.3, {"acc": 0.3}, 1.0)
-    assert results.load(tmp_path).epochs.num_rows == 5
+    assert analysis_sweep.load(tmp_path).epochs.num_rows == 5
 
 
 def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from sweeps.analysis.tables import write_tables
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.stopping import End
@@ -27,7 +28,6 @@ from sweeps.record.trials import Status
 from sweeps.storage import retention
 from sweeps.storage.base import DISK_IS_FULL, Storage, StorageError
 from sweeps.storage.disk_guard import Disk
-from sweeps.tables import write_tables
 from sweeps.trial.job import SAVE_FAULT
 
 TABLES_EVERY_S = 60

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sweeps import report
+from sweeps.analysis.report import page
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
@@ -18,7 +19,6 @@ from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
-from sweeps.results import Sweep
 
 INTERRUPTED = 130
 
@@ -59,7 +59,7 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
 def _report(record: Record) -> None:
     """Write the page about the sweep. The sweep is over, and whole: what fails here costs a line."""
     try:
-        print(f"Report     {place(report.write(Sweep(record)))}")
+        print(f"Report     {place(page.write(Sweep(record)))}")
     except KeyboardInterrupt:
         print("Report     not written; Ctrl-C")
     except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole

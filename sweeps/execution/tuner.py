@@ -15,6 +15,7 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, PlacementGroupFa
 from ray.tune.experiment import Trial
 from ray.tune.stopper import CombinedStopper
 
+from sweeps.analysis.tables import write_tables
 from sweeps.cluster import placement, session
 from sweeps.cluster.membership import Roster
 from sweeps.common.atomic_io import disk_is_full
@@ -36,7 +37,6 @@ from sweeps.search import rerun_searcher
 from sweeps.search.base_searcher import RecordSearcher
 from sweeps.storage.base import StorageError
 from sweeps.storage.disk_guard import Disk
-from sweeps.tables import write_tables
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
 from sweeps.trial.trainable import SweepTrial

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.analysis.top_trials import Ranked, ranked
 from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.lessons import Ranked, ranked
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Lineage

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from sweeps.analysis.failure_regions import DeadRegion, dead_regions
+from sweeps.analysis.fidelity import influence
+from sweeps.analysis.top_trials import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
 from sweeps.common.formatting import short
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import Knob
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.fidelity import influence
-from sweeps.lessons import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
 from sweeps.plan import models
 from sweeps.plan.parents import Parent
-from sweeps.regions import DeadRegion, dead_regions
 from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, Side
 from sweeps.space.overrides import applied, grid_range, range_of_domain, text_of

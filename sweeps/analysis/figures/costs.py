@@ -12,10 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sweeps.analysis import look
+from sweeps.analysis.figures import style
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
 from sweeps.record.trials import TrialRow
-from sweeps.results import Sweep
 from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
@@ -74,7 +74,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
     """Where the time of all trials went: parts of the training steps, start-up, and what was not measured."""
     title, found = "Where the time went", spent(sweep)
     if not found.seconds:
-        return look.blank(title, "No epoch has been reported.")
+        return style.blank(title, "No epoch has been reported.")
     parts = {"start-up": found.start_up_s, **found.parts}
     parts = {name: seconds for name, seconds in parts.items() if seconds > 0}
     whole = sum(parts.values())
@@ -85,7 +85,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
             y=list(parts),
             orientation="h",
             text=[f"{100 * seconds / whole:.0f} %, {duration(seconds)}" for seconds in parts.values()],
-            marker={"color": [look.GREY if n in ("start-up", "rest") else look.BLUE for n in parts]},
+            marker={"color": [style.GREY if n in ("start-up", "rest") else style.BLUE for n in parts]},
             textposition="outside",
             cliponaxis=False,
         )
@@ -97,7 +97,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
         "Start-up: from when a trial was proposed to its first epoch. "
         "Rest: validation, logging, what was not measured."
     )
-    figure = look.dress(figure, title, says, height=140 + 34 * len(parts))
+    figure = style.dress(figure, title, says, height=140 + 34 * len(parts))
     return figure.update_layout(showlegend=False)
 
 
@@ -111,7 +111,7 @@ def utilization(sweep: Sweep) -> go.Figure:
         if row.seconds > 0
     ]
     if not spans:
-        return look.blank(title, "No epoch has been reported.")
+        return style.blank(title, "No epoch has been reported.")
     on_gpu = any("gpu_util_pct" in costs for *_, costs in spans)
     busy = "gpu_util_pct" if on_gpu else "cpu_busy_pct"
     first, last = min(begin for begin, *_ in spans), max(end for _, end, *_ in spans)
@@ -125,8 +125,8 @@ def utilization(sweep: Sweep) -> go.Figure:
         held = _filled([(begin, end, 1.0) for begin, end, _ in known], edges)
         shares = np.divide(_filled(known, edges), held, out=np.full(BINS, np.nan), where=held > 0.02)
         line = {
-            "color": look.PALETTE[place % len(look.PALETTE)],
-            "dash": look.DASHES[place % len(look.DASHES)],
+            "color": style.PALETTE[place % len(style.PALETTE)],
+            "dash": style.DASHES[place % len(style.DASHES)],
             "shape": "hvh",
         }
         figure.add_trace(
@@ -138,7 +138,7 @@ def utilization(sweep: Sweep) -> go.Figure:
     figure.update_yaxes(title_text="trials training", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title_text=f"{'GPU' if on_gpu else 'CPU'} busy, %", range=[0, 105], row=2, col=1)
     says = "Above, trials that train at a time. Below, how busy one keeps its devices, on average."
-    return look.dress(figure, title, says, height=520).update_layout(showlegend=True)
+    return style.dress(figure, title, says, height=520).update_layout(showlegend=True)
 
 
 def timeline(sweep: Sweep) -> go.Figure:
@@ -146,12 +146,12 @@ def timeline(sweep: Sweep) -> go.Figure:
     title = "Timeline"
     bars = [(trial, begin, end) for trial in sweep.record.trials for begin, end in _stretches(trial)]
     if not bars:
-        return look.blank(title, "No epoch has been reported.")
+        return style.blank(title, "No epoch has been reported.")
     left_out = len(bars) - MOST_BARS
     bars = sorted(bars, key=lambda bar: bar[2] - bar[1])[-MOST_BARS:]
     lanes = sorted({_lane(trial) for trial, _, _ in bars})
     figure = go.Figure()
-    for status, mark in look.MARKS.items():
+    for status, mark in style.MARKS.items():
         of_status = [bar for bar in bars if bar[0].status == status]
         if of_status:
             figure.add_trace(
@@ -169,7 +169,7 @@ def timeline(sweep: Sweep) -> go.Figure:
                     hovertemplate="trial %{text}<extra></extra>",
                     marker={
                         "color": mark.color,
-                        "pattern": look.pattern(mark),
+                        "pattern": style.pattern(mark),
                         "line": {"color": "white", "width": 0.5},
                     },
                 )
@@ -180,7 +180,7 @@ def timeline(sweep: Sweep) -> go.Figure:
     says = "A row is a process that trained, a bar a trial in it, with its number; a gap is no training."
     if left_out > 0:
         says += f" The {left_out:,} shortest bars are left out."
-    return look.dress(figure, title, says, height=min(150 + 34 * len(lanes), 900))
+    return style.dress(figure, title, says, height=min(150 + 34 * len(lanes), 900))
 
 
 def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:

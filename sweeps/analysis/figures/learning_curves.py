@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
-from sweeps.analysis import look
+from sweeps.analysis.figures import style
+from sweeps.analysis.sweep import Sweep
 from sweeps.record.trials import TrialRow
-from sweeps.results import Sweep
 
 MOST_CURVES = 200
 MOST_RUNGS = 10
@@ -28,10 +28,10 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     title = f"Learning curves: {metric}"
     trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
-        return look.blank(title, "No epoch has been reported.")
-    shown = look.thinned(trials, MOST_CURVES, sweep.record.leaders(MOST_CURVES))
+        return style.blank(title, "No epoch has been reported.")
+    shown = style.thinned(trials, MOST_CURVES, sweep.record.leaders(MOST_CURVES))
     figure = go.Figure()
-    for status in look.MARKS:
+    for status in style.MARKS:
         of_status = [trial for trial in shown if trial.status == status]
         if of_status:
             _add_curves(figure, of_status)
@@ -39,7 +39,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     if best is not None:
         _add_best(figure, best, sweep.record.mode)
     for epoch in rungs(sweep):
-        figure.add_vline(epoch, line={"color": look.GREY, "dash": "dot", "width": 1})
+        figure.add_vline(epoch, line={"color": style.GREY, "dash": "dot", "width": 1})
         figure.add_annotation(
             x=epoch, y=1, yref="paper", yanchor="bottom", text=f"rung {epoch}", showarrow=False, font_size=11
         )
@@ -47,10 +47,10 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="epoch", rangemode="tozero", dtick=1 if last <= 12 else None)
     figure.update_yaxes(title_text=metric)
     says = "A curve is a trial; the mark at its end is where it stopped, and how."
-    says += look.cut(figure, (row.score for trial in shown for row in trial.epochs.values()))
+    says += style.cut(figure, (row.score for trial in shown for row in trial.epochs.values()))
     if len(shown) < len(trials):
         says += f" {len(shown)} of {len(trials):,} are drawn: the best ones, and the others evenly."
-    figure = look.dress(figure, title, says, height=520)
+    figure = style.dress(figure, title, says, height=520)
     return figure.update_layout(legend_y=1.05)
 
 
@@ -58,18 +58,18 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     """How many trials came to each rung, and what became of them there."""
     title, trials = "Survival from rung to rung", sweep.record.searched
     if not any(trial.epochs for trial in trials):
-        return look.blank(title, "No epoch has been reported.")
+        return style.blank(title, "No epoch has been reported.")
     last = max(max(trial.epochs, default=0) for trial in trials)
     end = int(sweep.about.get("max_epochs", last))
     stages = sorted({0, *rungs(sweep), end})
     if len(stages) < 3:
-        return look.blank(title, "No trial was stopped early.")
+        return style.blank(title, "No trial was stopped early.")
     names = ["begun", *(f"epoch {epoch}" for epoch in stages[1:-1]), f"epoch {end} (the end)"]
     came = [_came(trials, epoch) for epoch in stages]
     went_on = [*(len(following) for following in came[1:]), 0]
     figure = go.Figure()
-    figure.add_trace(_bar("went on", names, went_on, look.WENT_ON))
-    for status, mark in look.MARKS.items():
+    figure.add_trace(_bar("went on", names, went_on, style.WENT_ON))
+    for status, mark in style.MARKS.items():
         ended: list[int] = []
         for here, following in zip(came, [*came[1:], []], strict=True):
             gone = {trial.number for trial in here} - {trial.number for trial in following}
@@ -79,17 +79,17 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     figure.update_layout(barmode="stack")
     figure.update_yaxes(title_text="trials that came so far")
     says = "A bar is all trials that came so far; its parts are what became of them before the next rung."
-    return look.dress(figure, title, says)
+    return style.dress(figure, title, says)
 
 
 def _came(trials: Sequence[TrialRow], epoch: int) -> list[TrialRow]:
     return [trial for trial in trials if max(trial.epochs, default=0) >= epoch]
 
 
-def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: look.Mark) -> go.Bar:
+def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: style.Mark) -> go.Bar:
     text = [f"{number:,}" if number else "" for number in y]
     font = {"color": "white", "shadow": "0 0 3px black, 0 0 3px black"}
-    marker = {"color": mark.color, "pattern": look.pattern(mark)}
+    marker = {"color": mark.color, "pattern": style.pattern(mark)}
     return go.Bar(
         name=name, x=x, y=y, text=text, marker=marker, textangle=0, textposition="inside", textfont=font
     )
@@ -98,7 +98,7 @@ def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: look.Mark) -> go.B
 def _add_curves(figure: go.Figure, trials: Sequence[TrialRow]) -> None:
     """All of one status: as one line with gaps, and a mark where each ended."""
     status = trials[0].status
-    mark = look.MARKS[status]
+    mark = style.MARKS[status]
     x: list[float | None] = []
     y: list[float | None] = []
     hover: list[str] = []
@@ -149,7 +149,7 @@ def _add_best(figure: go.Figure, best: TrialRow, mode: str) -> None:
             y=[_finite(best.epochs[epoch].score) for epoch in epochs],
             mode="lines+markers",
             name=f"best: trial {best.number}",
-            line={"color": look.BLACK, "width": 3},
+            line={"color": style.BLACK, "width": 3},
             marker={
                 "symbol": ["star" if epoch == top else "circle" for epoch in epochs],
                 "size": [15 if epoch == top else 1 for epoch in epochs],

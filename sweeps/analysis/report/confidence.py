@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, place, short
 from sweeps.record import status
 from sweeps.record.reruns import Confirmed
-from sweeps.results import Sweep
 
 
 def sureness(sweep: Sweep) -> list[str]:

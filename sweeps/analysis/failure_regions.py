@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from optuna.distributions import BaseDistribution
 
-from sweeps.fidelity import trainables
-from sweeps.lessons import BY_CHANCE, LEAST_BEST, SIDES, is_bad, ranked, words_of
+from sweeps.analysis.fidelity import trainables
+from sweeps.analysis.top_trials import BY_CHANCE, LEAST_BEST, SIDES, is_bad, ranked, words_of
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, choices_of, range_of

@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sweeps import sureness
-from sweeps.analysis import costs, trouble
-from sweeps.analysis.pruning import rungs
+from sweeps.analysis.fidelity import fidelity
+from sweeps.analysis.figures import costs, failures
+from sweeps.analysis.figures.learning_curves import rungs
+from sweeps.analysis.report import confidence
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, duration, short
-from sweeps.fidelity import fidelity
 from sweeps.record import status as record_status
 from sweeps.record.trials import TrialRow
-from sweeps.results import Sweep
 
 if TYPE_CHECKING:
-    from sweeps.advice import Advice
+    from sweeps.analysis.recommendation import Advice
 
 
 _DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
@@ -83,10 +83,10 @@ def found(sweep: Sweep) -> list[str]:
     model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
     score = f"{metric} {short(best.best_score(record.mode))}"
     epoch = f"in epoch {best.best_epoch(record.mode)} of {len(best.epochs)}"
-    confirmed = sureness.confirmed(sweep)
+    confirmed = confidence.confirmed(sweep)
     if confirmed:
         words = (
-            f"Trial {best.number}{model} is the best: {metric} {sureness.over_seeds(confirmed[0])}. "
+            f"Trial {best.number}{model} is the best: {metric} {confidence.over_seeds(confirmed[0])}. "
             f"In the search it had {score}, {epoch}."
         )
     else:
@@ -164,8 +164,8 @@ def cost(sweep: Sweep) -> list[str]:
 def troubles(sweep: Sweep) -> list[str]:
     """A line per cause of trouble, with the region where it happens."""
     return [
-        trouble.words(cause) + (f". {cause.region.words}" if cause.region else "")
-        for cause in trouble.causes(sweep)
+        failures.words(cause) + (f". {cause.region.words}" if cause.region else "")
+        for cause in failures.causes(sweep)
     ]
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweeps.analysis.top_trials import FEW, Ranked
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.lessons import FEW, Ranked
 from sweeps.record.record import Record
 from sweeps.search.rungs import rungs
 

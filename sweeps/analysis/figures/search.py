@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
-from sweeps.analysis import look
+from sweeps.analysis.fidelity import Fidelity, fidelity, trainables
+from sweeps.analysis.figures import style
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
-from sweeps.fidelity import Fidelity, fidelity, trainables
 from sweeps.record.trials import TrialRow
-from sweeps.results import Sweep
 
 NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
@@ -35,7 +35,7 @@ def history(sweep: Sweep) -> go.Figure:
     title = f"Best {_metric(sweep)} so far"
     ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
     if not any(trial.best_score(sweep.record.mode) is not None for trial in sweep.record.searched):
-        return look.blank(title, NO_SCORE)
+        return style.blank(title, NO_SCORE)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     _add_ended(figure, sweep, ended)
     spent, scores = _by_epochs(sweep)
@@ -44,15 +44,15 @@ def history(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="epochs trained, of all trials together", row=2, col=1)
     figure.update_yaxes(title_text=_metric(sweep))
     says = "Above, each trial by the best of its epochs. Below, what that took."
-    says += look.cut(figure, (point for trace in figure.data for point in trace.y))
-    return look.dress(figure, title, says, height=640)
+    says += style.cut(figure, (point for trace in figure.data for point in trace.y))
+    return style.dress(figure, title, says, height=640)
 
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
     """A line per trial through its score and its knobs."""
     found, title = fidelity(sweep.record), "Parallel coordinates"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return look.blank(title, _why_not(found, trials=2, knobs=1))
+        return style.blank(title, _why_not(found, trials=2, knobs=1))
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
@@ -60,14 +60,14 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     shown = _shown(found, MOST_LINES, "lines")
     says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
     width = AXIS * (len(found.tried.ranges) + 1)
-    return look.dress(figure, title, says, height=460, min_width=min(width, 1400))
+    return style.dress(figure, title, says, height=460, min_width=min(width, 1400))
 
 
 def slices(sweep: Sweep) -> go.Figure:
     """The score against each knob by itself, the most important knobs first."""
     found, title = fidelity(sweep.record), "Each knob by itself"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return look.blank(title, _why_not(found, trials=2, knobs=1))
+        return style.blank(title, _why_not(found, trials=2, knobs=1))
     knobs = _ranked(found)[:MOST_KNOBS]
     study = found.study(MOST_POINTS)
     rows = math.ceil(len(knobs) / 2)
@@ -78,14 +78,14 @@ def slices(sweep: Sweep) -> go.Figure:
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
-        trace.marker = {"color": look.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
-    cut = look.cut(figure, found.scores.values())
+        trace.marker = {"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
+    cut = style.cut(figure, found.scores.values())
     left_out = len(found.tried.ranges) - len(knobs)
     weight = " of less weight" if found.importances and len(trainables(sweep.record)) == 1 else ""
     more = f"; {count(left_out, 'knob')}{weight} left out" if left_out else ""
     says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
     width = 2 * (LETTER * max(map(len, knobs)) + 30)  # their names stand side by side
-    figure = look.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
+    figure = style.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
     return figure.update_layout(showlegend=False)
 
 
@@ -93,7 +93,7 @@ def contour(sweep: Sweep) -> go.Figure:
     """The score over each two of the most important knobs."""
     found, title = fidelity(sweep.record), "Knobs two by two"
     if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
-        return look.blank(title, _why_not(found, trials=5, knobs=2))
+        return style.blank(title, _why_not(found, trials=5, knobs=2))
     study = found.study(MOST_CELLS)
     trials = study.get_trials(deepcopy=False)
     known = {name: {trial.params.get(name) for trial in trials} for name in _ranked(found)}
@@ -104,7 +104,7 @@ def contour(sweep: Sweep) -> go.Figure:
         if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
     ]
     if not pairs:
-        return look.blank(title, "No two knobs were tried together in 5 trials.")
+        return style.blank(title, "No two knobs were tried together in 5 trials.")
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
         part = plot_contour(study, list(pair), target_name=_metric(sweep))
@@ -116,7 +116,7 @@ def contour(sweep: Sweep) -> go.Figure:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
     first = "" if found.importances else f"; the first {count(len(knobs), 'knob')} of the space"
     says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}{first}."
-    figure = look.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
+    figure = style.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
     return figure.update_layout(showlegend=False)
 
 
@@ -131,7 +131,7 @@ def importance(sweep: Sweep) -> go.Figure:
     whys = {name: NO_SCORE if at is None else at.why_no_importance for name, at in by_name.items()}
     found = {name: at for name, at in by_name.items() if at is not None and not whys[name]}
     if not found:
-        return look.blank(title, _of_each(whys) if len(whys) > 1 else next(iter(whys.values()), NO_SCORE))
+        return style.blank(title, _of_each(whys) if len(whys) > 1 else next(iter(whys.values()), NO_SCORE))
     shares = {knob: share for at in found.values() for knob, share in at.importances.items()}
     shares = dict(reversed(shares.items()))
     text = [at.percent(knob) for at in found.values() for knob in at.importances][::-1]
@@ -142,7 +142,7 @@ def importance(sweep: Sweep) -> go.Figure:
         text=text,
         textposition="outside",
         cliponaxis=False,
-        marker={"color": look.BLUE},
+        marker={"color": style.BLUE},
     )
     figure = go.Figure(bar)
     most = 150 * max(shares.values())  # room for the words behind a bar, on a telephone too
@@ -151,7 +151,7 @@ def importance(sweep: Sweep) -> go.Figure:
     says = _on_importance(found, whys)
     if list(shares) != list(bar.y):
         says += " In brackets: how many of the trials had a knob that not all have."
-    figure = look.dress(figure, title, says, height=150 + 34 * len(shares))
+    figure = style.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
 
 
@@ -192,7 +192,7 @@ def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> No
     mode = sweep.record.mode
     scored = [(place, t, t.best_score(mode)) for place, t in enumerate(ended, start=1)]
     points = [(place, trial, score) for place, trial, score in scored if score is not None]
-    for status, mark in look.MARKS.items():
+    for status, mark in style.MARKS.items():
         of_status = [(place, trial, score) for place, trial, score in points if trial.status == status]
         if of_status:
             figure.add_trace(
@@ -241,7 +241,7 @@ def _running(scores: Sequence[float], mode: str) -> list[float]:
 
 
 def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
-    line = {"shape": "hv", "color": look.BLACK, "width": 2.5, "dash": dash}
+    line = {"shape": "hv", "color": style.BLACK, "width": 2.5, "dash": dash}
     return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)
 
 
@@ -255,7 +255,7 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
         update(row=row, col=column, **{name: said[name] for name in kept if name in said})
         if said.get("type") == "log":
             ends = [v for t in part.data for v in (t[axis[0]] if t[axis[0]] is not None else ()) if v]
-            update(row=row, col=column, **look.log_ticks(ends))
+            update(row=row, col=column, **style.log_ticks(ends))
         elif said.get("type") == "category" and said.get("categoryarray"):
             names = [str(name) for name in said["categoryarray"]]
             update(

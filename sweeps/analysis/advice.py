@@ -1,6 +1,6 @@
 """What the record of a sweep says to try next: ranges, knobs, pruning, and what it may bring.
 
-from sweeps import advice, results
+from sweeps.analysis import advice, results
 for line in advice.advise(results.load("results/NAME")).lines:
     print(line)
 """
@@ -9,53 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sweeps import advice_lines
+from sweeps.analysis import advice_text
+from sweeps.analysis.failure_regions import DeadRegion, dead_regions_of
+from sweeps.analysis.fidelity import Influence, influence, trainables
+from sweeps.analysis.forecast import RungCheck, gain, rung_checks
+from sweeps.analysis.recommendation import Advice
+from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.top_trials import FEW, Edge, Ranked, edges, ranked, words_of
 from sweeps.common.formatting import command, place
-from sweeps.fidelity import Influence, influence, trainables
-from sweeps.lessons import (
-    FEW,
-    Edge,
-    Ranked,
-    edges,
-    ranked,
-    words_of,
-)
-from sweeps.outlook import Gain, RungCheck, gain, rung_checks
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.regions import DeadRegion, dead_regions_of
-from sweeps.results import Sweep
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What to try next, and why."""
-
-    epoch: int
-    """At which trials are ranked; 0 where none has a score."""
-    judged: int
-    """Trials that have a finite score there."""
-    widen: tuple[Edge, ...]
-    """Knobs whose best values sit at the edge of their range."""
-    fix: tuple[tuple[str, Influence], ...]
-    """Knobs without influence, and how that was found."""
-    cut: tuple[DeadRegion, ...]
-    """Where trials fail or diverge, and none is good."""
-    rungs: tuple[RungCheck, ...]
-    """How well each rung foretold the end."""
-    grace_epochs: int | None
-    """A later first rung to try; None where there is no reason for one."""
-    gain: Gain | None
-    """What as many trials again may bring; None where that can't be told."""
-    goes_on: bool | None
-    """Whether the same space deserves more trials; None where that can't be told."""
-    lines: tuple[str, ...]
-    """All of it as sentences."""
-    command: str
-    """What to type next: to go on with a sweep that was stopped, else for one that refines it; "" where there
-    is nothing to learn from."""
 
 
 def advise(sweep: Sweep) -> Advice:
@@ -66,7 +30,7 @@ def advise(sweep: Sweep) -> Advice:
     widen: list[Edge] = []
     found: list[Influence] = []
     for name, part in parts.items():
-        if len(part.order) >= FEW and not advice_lines.is_constant(part):
+        if len(part.order) >= FEW and not advice_text.is_constant(part):
             widen += edges(part.best, part.trials, words_of(part.trials))
         if (of_part := influence(record, name)) is not None:
             found.append(of_part)
@@ -81,14 +45,14 @@ def advise(sweep: Sweep) -> Advice:
         cut=tuple(_first_per_knob(cut)),
         rungs=tuple(checks),
         grace_epochs=_grace_epochs(record, checks),
-        gain=None if advice_lines.is_constant(seen) else gain(seen),
+        gain=None if advice_text.is_constant(seen) else gain(seen),
         goes_on=None,
         lines=(),
         command="",
     )
     said = _command(record, list(parts.values()), advice)
     advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen), command=said)
-    return dataclasses.replace(advice, lines=tuple(advice_lines.lines(advice, record, seen, found)))
+    return dataclasses.replace(advice, lines=tuple(advice_text.lines(advice, record, seen, found)))
 
 
 def _first_per_knob(regions: Sequence[DeadRegion]) -> list[DeadRegion]:
@@ -112,7 +76,7 @@ def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
     if advice.gain is None:
         return None
     spread = seen.values[0] - seen.values[len(seen.values) // 2]
-    return not advice_lines.is_cut_short(advice) and advice.gain.score > 0.05 * spread
+    return not advice_text.is_cut_short(advice) and advice.gain.score > 0.05 * spread
 
 
 def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
@@ -123,7 +87,7 @@ def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
     folder = place(record.folder.resolve())
     if not any(t.status in ("finished", "pruned") for t in record.searched):
         return ""
-    if advice.cut or any(len(part.order) >= FEW and not advice_lines.is_constant(part) for part in parts):
+    if advice.cut or any(len(part.order) >= FEW and not advice_text.is_constant(part) for part in parts):
         grace = advice.grace_epochs
         more = [] if grace is None else ["--grace-epochs", str(grace)]
         return command("sweeps.run", "--refine", folder, *more)

@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 from optuna.distributions import FloatDistribution, IntDistribution
 from plotly.subplots import make_subplots
 
-from sweeps.analysis import look
+from sweeps.analysis.failure_regions import DeadRegion, by_cause, dead_regions_of
+from sweeps.analysis.fidelity import Tried, tried
+from sweeps.analysis.figures import style
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
-from sweeps.fidelity import Tried, tried
 from sweeps.record.trials import TrialRow
-from sweeps.regions import DeadRegion, by_cause, dead_regions_of
-from sweeps.results import Sweep
 
 LEAST = 3
 """Of fewer trials nothing can be told."""
@@ -69,32 +69,35 @@ def failures(sweep: Sweep) -> go.Figure:
     """Where failed and diverged trials lie, along the knob that tells them best from the others."""
     title, found = "Where trials went wrong", causes(sweep)
     if not found:
-        return look.blank(title, "No trial failed or diverged.")
+        return style.blank(title, "No trial failed or diverged.")
     telling = [cause for cause in found if cause.region is not None][:MOST_CAUSES]
     ended_well = [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
     if not telling:
         among = "they lie among those that ended well" if ended_well else "none ended well beside them"
-        return look.blank(title, f"No region stands out: {among}.")
+        return style.blank(title, f"No region stands out: {among}.")
     figure = make_subplots(rows=len(telling), cols=1, vertical_spacing=0.3 / len(telling))
     space = tried(sweep.record.trials)
     for row, cause in enumerate(telling, start=1):
         assert cause.region is not None
-        knob, wrong = cause.region.dead.knob, look.MARKS["failed" if cause.status == "failed" else "diverged"]
+        knob, wrong = (
+            cause.region.dead.knob,
+            style.MARKS["failed" if cause.status == "failed" else "diverged"],
+        )
         for name, trials, mark in (
-            ("ended well", ended_well, look.MARKS["finished"]),
+            ("ended well", ended_well, style.MARKS["finished"]),
             (cause.status, cause.trials, wrong),
         ):
             figure.add_trace(_marks(name, trials, mark, knob, space), row=row, col=1)
         log = bool(getattr(space.ranges[knob], "log", False))
         figure.update_xaxes(title_text=knob, type="log" if log else None, row=row, col=1)
         if cause.region.dead.side is not None:
-            edge = {"color": look.BLACK, "dash": "dash", "width": 1.5}
+            edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
             figure.add_vline(cause.region.dead.limit, line=edge, row=row, col=1)
     says = "A mark is a trial, heights within a row mean nothing; the line is the edge of the region."
-    return look.dress(figure, title, says, height=110 + 210 * len(telling)).update_layout(showlegend=False)
+    return style.dress(figure, title, says, height=110 + 210 * len(telling)).update_layout(showlegend=False)
 
 
-def _marks(name: str, trials: Sequence[TrialRow], mark: look.Mark, knob: str, space: Tried) -> go.Box:
+def _marks(name: str, trials: Sequence[TrialRow], mark: style.Mark, knob: str, space: Tried) -> go.Box:
     """A row of trials by their values of a knob: a box of which only its points show."""
     there = [trial for trial in trials if knob in space.params[trial.number]]
     values = [space.params[trial.number][knob] for trial in there]

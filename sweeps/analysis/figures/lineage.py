@@ -10,13 +10,13 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sweeps.analysis import look
+from sweeps.analysis.figures import style
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
-from sweeps.results import Sweep
 
 MOST_GENERATIONS = 8
 
@@ -28,14 +28,14 @@ def seeds(sweep: Sweep) -> go.Figure:
     shown = [one for one in found if one.scores]
     if not shown:
         why = "No trial was rerun with another seed."
-        return look.blank(title, "No rerun has ended well." if record.reruns.numbers else why)
+        return style.blank(title, "No rerun has ended well." if record.reruns.numbers else why)
     figure = go.Figure(_scores(record, shown)).update_traces(mode="markers")
     figure.update_xaxes(type="category")
     figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
     says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
     if failures := sum(one.failures for one in found):
         says += f" {count(failures, 'rerun')} failed or diverged."
-    return look.dress(figure, title, says)
+    return style.dress(figure, title, says)
 
 
 def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
@@ -47,7 +47,7 @@ def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
         for rerun in record.reruns.of(one.number)
         if rerun.status == "finished"
     ]
-    ring = {"color": look.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
+    ring = {"color": style.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     points = go.Scatter(
         x=[name for name, _ in reruns],
         y=[rerun.best_score(record.mode) for _, rerun in reruns],
@@ -60,13 +60,13 @@ def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
         y=[one.mean for one in shown],
         error_y={"array": [one.std or 0.0 for one in shown]},
         name="mean and standard deviation",
-        marker={"color": look.BLACK, "symbol": "diamond", "size": 10},
+        marker={"color": style.BLACK, "symbol": "diamond", "size": 10},
     )
     search = go.Scatter(
         x=names,
         y=[record.trials[one.number].best_score(record.mode) for one in shown],
         name="in the search",
-        marker={"color": look.ORANGE, "symbol": "star", "size": 11},
+        marker={"color": style.ORANGE, "symbol": "star", "size": 11},
     )
     return [points, means, search]
 
@@ -109,7 +109,7 @@ def lineage(sweep: Sweep) -> go.Figure:
     """Which sweeps this one came from, with the best of each."""
     title, found = "Lineage", ancestors(sweep)
     if len(found) == 1:
-        return look.blank(title, "This sweep was started from no other.")
+        return style.blank(title, "This sweep was started from no other.")
     columns: dict[int, list[Ancestor]] = defaultdict(list)
     for one in found:
         columns[one.generation].append(one)
@@ -124,7 +124,7 @@ def lineage(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(visible=False, range=[-oldest - 0.5, 0.5])
     figure.update_yaxes(visible=False, range=[-most / 2 - 0.2, most / 2 + 0.5])
     says = "An arrow leads from a sweep to the one that was started with its record; the star is this one."
-    figure = look.dress(figure, title, says, height=130 + 110 * most, min_width=220 * (oldest + 1))
+    figure = style.dress(figure, title, says, height=130 + 110 * most, min_width=220 * (oldest + 1))
     return figure.update_layout(showlegend=False)
 
 
@@ -138,7 +138,7 @@ def _arrows(found: Sequence[Ancestor], places: _Places) -> Iterator[go.Scatter]:
             x=[x0, x1],
             y=[y0, y1],
             mode="lines+markers",
-            line={"color": look.GREY, "width": 2},
+            line={"color": style.GREY, "width": 2},
             marker={"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10},
             hoverinfo="skip",
         )
@@ -155,7 +155,7 @@ def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
         textposition="top center",
         marker={
             "size": 16,
-            "color": look.BLUE,
+            "color": style.BLUE,
             "symbol": ["star" if one.generation == 0 else "circle" for one in found],
         },
         hoverinfo="skip",

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sweeps.analysis.failure_regions import DeadRegion
+from sweeps.analysis.fidelity import LEAST_TO_FIX, Influence, trainables
+from sweeps.analysis.top_trials import FEW, Edge, Ranked, words_of
 from sweeps.common.formatting import count, short
-from sweeps.fidelity import LEAST_TO_FIX, Influence, trainables
-from sweeps.lessons import FEW, Edge, Ranked, words_of
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.regions import DeadRegion
 
 if TYPE_CHECKING:
-    from sweeps.advice import Advice
+    from sweeps.analysis.recommendation import Advice
 
 
 def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influence]) -> Iterator[str]:

@@ -1,0 +1,173 @@
+"""Serve optuna-dashboard's page of a sweep, read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from sweeps.common.errors import UserError
+from sweeps.config.sweep_folder import JOURNAL
+
+if TYPE_CHECKING:
+    from sweeps.plan.plan import Plan
+
+
+PORT = 8080
+"""That one knows where to look; with none asked for, any other will do where it is taken."""
+
+
+THIS_PC = ("127.0.0.1", "localhost")
+
+
+Reply = Iterable[bytes]
+
+
+@contextlib.contextmanager
+def beside(plan: Plan) -> Iterator[None]:
+    """With --dashboard, serve from a process of its own while a sweep runs; that it can't costs a line."""
+    with contextlib.ExitStack() as stack:
+        if plan.config.dashboard:
+            try:
+                with _listening(THIS_PC[0], None) as server:
+                    child = stack.enter_context(_child(plan.folder, server.socket))
+                    print(f"dashboard  {_url(server)}", flush=True)
+            except (OSError, UserError) as error:
+                print(f"No dashboard: {error}", flush=True)
+            else:
+                stack.callback(child.kill)  # it has nothing to lose
+        yield
+
+
+def serve_beside() -> None:
+    """What the process of `beside` does: serve at a socket that it inherits, until nobody holds its stdin."""
+    folder, descriptor = Path(sys.argv[1]), int(sys.argv[2])
+    threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+    with socket.socket(fileno=descriptor) as listening:
+        server = _Server(listening.getsockname(), _Handler, bind_and_activate=False)
+        server.socket.close()
+        server.socket = listening
+        server.server_name, server.server_port = listening.getsockname()
+        server.setup_environ()
+        _serve(server, folder)
+
+
+@contextlib.contextmanager
+def _child(folder: Path, listening: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
+    code = "from sweeps import dashboard; dashboard.serve_beside()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), str(listening.fileno())],
+        stdin=subprocess.PIPE,  # closed by the kernel when this process is gone, however that ended
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[listening.fileno()],
+        start_new_session=True,  # Ctrl-C is for the sweep, which ends in order; this ends with it
+    ) as child:
+        yield child
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A browser asks for many things at once."""
+
+    daemon_threads = True
+    request_queue_size = 64  # those that come before all is imported wait
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that has gone is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(WSGIRequestHandler):
+    """Says nothing of each request."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _listening(host: str, port: int | None) -> _Server:
+    """A server that has its port: the one that was asked for, else the usual one, else any.
+
+    Raises:
+        UserError: there is no such host, or the port can't be had.
+    """
+    for number in (port,) if port is not None else (PORT, 0):
+        try:
+            return _Server((host, number), _Handler)
+        except OSError as error:
+            if port is not None or number == 0 or isinstance(error, socket.gaierror):
+                asked = f"--host {host}" if port is None else f"--port {port} of {host}"
+                raise UserError(f"{asked}: can't be listened at: {error.strerror}") from None
+    raise AssertionError
+
+
+def _url(server: _Server) -> str:
+    return f"http://{server.server_address[0]!s}:{server.server_port}"
+
+
+def _serve(server: _Server, folder: Path) -> None:
+    is_of_this_pc = server.server_address[0] == THIS_PC[0]
+    server.set_app(ReadOnly(folder / JOURNAL, THIS_PC if is_of_this_pc else ()))
+    server.serve_forever()
+
+
+class ReadOnly:
+    """optuna-dashboard as a WSGI application that answers whoever wants to change something with a no.
+
+    Args:
+        path: of the record.
+        names: by which it may be asked for; () for any. A page of the web can give its own name the address
+            of this PC, and would read the record through the browser (DNS rebinding).
+
+    Raises:
+        UserError: the record can't be read.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str] = ()) -> None:
+        self._path = path
+        self._names = names
+        self._turn = threading.Lock()
+        self._open()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Reply:
+        """Answer a request."""
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            reason = "this page is for looking: the record is written by its sweep alone"
+            return _no("405 Method Not Allowed", reason, start_response)
+        name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
+        if self._names and name and name not in self._names:
+            reason = f"asked for as {name}: it answers to {' and '.join(self._names)} alone"
+            return _no("403 Forbidden", reason, start_response)
+        if environ["PATH_INFO"] in ("", "/", "/dashboard"):
+            start_response("302 Found", [("Location", "/dashboard/studies/0")])
+            return []
+        try:
+            with self._turn:
+                if not self._journal.goes_on():
+                    self._open()
+        except OSError as error:
+            return _no("404 Not Found", f"{self._path}: {error.strerror}", start_response)
+        return self._dashboard(environ, start_response)
+
+    def _open(self) -> None:
+        from optuna_dashboard import wsgi
+
+        from sweeps.record.journal_reader import ForEyes, ReadOnlyJournal
+
+        self._journal = ReadOnlyJournal(self._path)
+        self._dashboard: Callable[..., Reply] = wsgi(ForEyes(self._journal))
+
+
+def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:
+    """As optuna-dashboard answers, so that its pages show the reason."""
+    start_response(status, [("Content-Type", "application/json")])
+    return [json.dumps({"reason": reason}).encode()]

@@ -1,0 +1,58 @@
+"""Figures of a sweep, each a function from `results.load(folder)` to a plotly figure.
+
+from sweeps.analysis import figures as analysis, results
+analysis.learning_curves(results.load("results/NAME"))
+
+They need no network, and a sweep may be running, empty or broken off: where there is nothing to show, the
+figure says why (`why_blank`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweeps.analysis.figures.costs import time_spent, timeline, utilization
+from sweeps.analysis.figures.failures import failures
+from sweeps.analysis.figures.learning_curves import learning_curves, rung_survival
+from sweeps.analysis.figures.lineage import lineage, seeds
+from sweeps.analysis.figures.search import contour, history, importance, parallel_coordinates, slices
+from sweeps.analysis.figures.style import why_blank
+
+__all__ = [
+    "FIGURES",
+    "contour",
+    "failures",
+    "history",
+    "importance",
+    "learning_curves",
+    "lineage",
+    "parallel_coordinates",
+    "rung_survival",
+    "seeds",
+    "slices",
+    "time_spent",
+    "timeline",
+    "utilization",
+    "why_blank",
+]
+
+FIGURES: Mapping[str, Callable[..., Any]] = {
+    figure.__name__: figure
+    for figure in (
+        learning_curves,
+        rung_survival,
+        history,
+        seeds,
+        importance,
+        slices,
+        contour,
+        parallel_coordinates,
+        time_spent,
+        utilization,
+        timeline,
+        failures,
+        lineage,
+    )
+}
+"""All of them by name, in the order of the report."""
