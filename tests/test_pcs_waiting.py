@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sweeps.pcs.waiting import Offer, why
+from sweeps.pcs.pending import Offer, why
 
 SMALL = Offer("small", {"CPU": 4, "GPU": 1}, {"CPU": 1, "GPU": 1})
 LARGE = Offer("large", {"CPU": 8, "GPU": 2}, {"CPU": 2, "GPU": 1.5})

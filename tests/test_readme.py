@@ -21,7 +21,7 @@ from sweeps.analysis import comparison, sweep
 from sweeps.cluster import clock_skew, environment
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import GROUPS, SweepConfig, docs, flag
-from sweeps.pcs import check, down, drain, faults, status
+from sweeps.pcs import check, diagnosis, down, drain, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import folder as plan_folder
 from sweeps.plan import resume
@@ -269,7 +269,7 @@ def test_the_readme_says_what_is_compared_and_how_much_is_needed() -> None:
     }
     chapter = README[README.index("## Your PCs") :]
     assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
-    assert f"under {faults.MIN_DISK_GB} GB of disk or {faults.MIN_MEMORY_GB} GB of memory" in chapter
+    assert f"under {diagnosis.MIN_DISK_GB} GB of disk or {diagnosis.MIN_MEMORY_GB} GB of memory" in chapter
     assert f"a clock that is {clock_skew.MAX_SKEW_S:g} s off" in chapter
 
 

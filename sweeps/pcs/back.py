@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweeps.common.cli import parser as cli_parser
-from sweeps.pcs import away
+from sweeps.pcs import rejoin
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -21,5 +21,5 @@ def run(arguments: Sequence[str]) -> int:
         prog=command, usage="%(prog)s", description="Let this PC, which was drained, join the cluster again."
     )
     parser.values_of(list(arguments), {}, "; it is for the PC on which it is typed")
-    print(away.come_back())
+    print(rejoin.come_back())
     return 0

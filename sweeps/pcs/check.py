@@ -17,9 +17,9 @@ from sweeps.cluster.environment import versions
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, size
-from sweeps.pcs import cluster_file, faults, ssh
+from sweeps.pcs import cluster_file, diagnosis, ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
-from sweeps.pcs.faults import Fault
+from sweeps.pcs.diagnosis import Fault
 
 PARTS = ("reach", "packages", "gpu", "disk", "memory", "clock", "ports", "storage")
 """Columns of the table."""
@@ -142,14 +142,14 @@ def _look_at(
         )
     said = json.loads(answer.output.splitlines()[-1])
     asked_between = (before, time.time())
-    found = faults.find(address, file.user, said, here, asked_between)
+    found = diagnosis.find(address, file.user, said, here, asked_between)
     return Looked(address, _cells(said, asked_between), found, said["deaf"])
 
 
 def _with_deaf(pc: Looked, silent: set[str]) -> Looked:
     """With the faults of the network between PCs, but for those to a PC that nobody reaches."""
     deaf = [peer for peer in pc.deaf if peer.rpartition(":")[0] not in silent]
-    return Looked(pc.address, pc.cells, [*pc.faults, *faults.of_deaf(deaf)])
+    return Looked(pc.address, pc.cells, [*pc.faults, *diagnosis.of_deaf(deaf)])
 
 
 def _cells(said: Mapping[str, Any], asked_between: tuple[float, float]) -> dict[str, str]:

@@ -17,8 +17,8 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, duration
 from sweeps.common.yaml_values import nearest
-from sweeps.pcs import away, status
-from sweeps.pcs.joined import joined
+from sweeps.pcs import rejoin, status
+from sweeps.pcs.connection import joined
 
 TIMEOUT_S = 40.0
 MOST_TIMEOUT_S = 86400
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     if leaver.is_here:
         _outlast_processes()
-        away.stop_unit()
+        rejoin.stop_unit()
     print(f"{leaver.node.hostname} has left, after {_since(began)}.")
     where = "" if leaver.is_here else f", on {leaver.node.hostname}"
     print(f"Back{where}: python -m sweeps.pcs back")
@@ -101,13 +101,13 @@ def begin(address: str, pc: str | None, timeout_s: float) -> Leaver:
         here = broadcast.here()
         node = choose(nodes.living(), pc, here)
         print(f"Draining {node.name} ...", flush=True)
-        if not _done_on(node, away.leave):
+        if not _done_on(node, rejoin.leave):
             under = "under worker_ips, the head starts Ray there again"
             print(f"{node.hostname} can't be told to stay away: {under}.")
         try:
             drain.drain(gcs, node.id, timeout_s)
         except BaseException:  # Ctrl-C, too: it was not drained
-            _done_on(node, away.stay)
+            _done_on(node, rejoin.stay)
             raise
     return Leaver(node, node.id == here, gcs)
 

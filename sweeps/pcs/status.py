@@ -16,9 +16,9 @@ from sweeps.cluster.nodes import Node
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.pcs import waiting
-from sweeps.pcs.joined import joined
-from sweeps.pcs.waiting import Offer
+from sweeps.pcs import pending
+from sweeps.pcs.connection import joined
+from sweeps.pcs.pending import Offer
 
 MOST = 10_000
 """Of a kind, that Ray lists."""
@@ -51,7 +51,7 @@ class Seen:
     pcs: Sequence[Use]
     lost: Sequence[str]
     """Addresses of PCs that were of it, and are not now."""
-    waits: Sequence[Sequence[waiting.Resources]] = field(default=())
+    waits: Sequence[Sequence[pending.Resources]] = field(default=())
     """What each that waits needs, a bundle per process."""
 
 
@@ -138,7 +138,7 @@ def describe(seen: Seen, trials: Mapping[tuple[str, int], str]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     lines += [f"{address}  lost: off, cut off, or Ray ended there" for address in seen.lost]
-    reasons = [waiting.why(bundles, [pc.offer for pc in seen.pcs]) for bundles in seen.waits]
+    reasons = [pending.why(bundles, [pc.offer for pc in seen.pcs]) for bundles in seen.waits]
     for reason in sorted(set(reasons)):
         lines.append(f"{count(reasons.count(reason), 'trial')} waiting: {reason or 'starts now'}")
     return lines
@@ -174,7 +174,7 @@ def _seen(
     taken: dict[str, dict[str, float]] = {node.id: {} for node in alive}
     processes: dict[str, list[Process]] = {node.id: [] for node in alive}
 
-    def take(node: str, resources: waiting.Resources) -> None:
+    def take(node: str, resources: pending.Resources) -> None:
         for name, much in resources.items():
             if node in taken:
                 taken[node][name] = taken[node].get(name, 0.0) + much
