@@ -49,11 +49,11 @@ lint: $(DONE)
 	$(BIN)/mypy
 
 data: $(DONE)
-	$(BIN)/python -m trainables._fashion_mnist
+	$(BIN)/python -m trainables._shared.fashion_mnist
 
 # What the trainable `faces` needs, and its clips. Without it, its tests are skipped.
 faces: $(FACES)
-	$(BIN)/python -m trainables._faces_clips
+	$(BIN)/python -m trainables._faces.demo_clips
 
 $(FACES): faces.lock $(DONE)
 	@echo "Installing the packages of faces (once; 120 MB)"

@@ -6,7 +6,7 @@ import lightning.pytorch as pl
 from torch.utils.data import DataLoader
 
 from benchmarks import _plain
-from trainables._batches import Rows, batches
+from trainables._shared.tensor_loader import Rows, batches
 
 
 class Digits(pl.LightningDataModule):

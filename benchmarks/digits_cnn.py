@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks._digits import Digits
-    from trainables._classifier import SgdClassifier
+    from trainables._shared.classifier import SgdClassifier
 
 METRIC, MODE = "val_acc", "max"
 
@@ -26,7 +26,7 @@ class Params:
 
 def build_model(params: Params) -> SgdClassifier:
     from benchmarks import _plain
-    from trainables._classifier import SgdClassifier
+    from trainables._shared.classifier import SgdClassifier
 
     return SgdClassifier(
         _plain.cnn(), lr=params.lr, momentum=params.momentum, weight_decay=params.weight_decay

@@ -52,7 +52,7 @@ def lay_out(memory_format: str, model: Any) -> None:
     """Have the convolutions compute in this format of PyTorch's."""
     import torch
 
-    from trainables._conv import Conv2d
+    from trainables._shared.channels_last import Conv2d
 
     for layer in model.modules():
         if isinstance(layer, Conv2d):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning.pytorch as pl
 import torch
 
-from trainables._adamw import adamw
+from trainables._shared.optim import adamw
 
 
 def test_a_step_that_overflowed_leaves_no_trace() -> None:

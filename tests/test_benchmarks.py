@@ -32,8 +32,9 @@ from benchmarks._measure import Goal
 from sweeps.common.gc_freeze import uncollected
 from sweeps.training import compile as training_compile
 from tests.test_architecture import HEAVY
-from trainables import _fashion_mnist, digits_mlp
-from trainables._conv import Conv2d
+from trainables import digits_mlp
+from trainables._shared import fashion_mnist
+from trainables._shared.channels_last import Conv2d
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -239,7 +240,7 @@ def test_what_fit_costs_is_measured(results: Path) -> None:
 
 def test_the_plain_loop_takes_images_as_they_are_stored() -> None:
     try:
-        _fashion_mnist.find()
+        fashion_mnist.find()
     except FileNotFoundError as error:
         pytest.skip(str(error))
     metrics = _epochs.by_plain_loop("fashion_cnn", 1, _epochs.Clock())

@@ -19,7 +19,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from trainables import digits_mlp
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 
 ROOT = Path(__file__).resolve().parents[1]
 needs_compiler = pytest.mark.skipif(
@@ -118,7 +118,7 @@ COUNTING = """
 import json, os
 from pathlib import Path
 from trainables.digits_mlp import METRIC, MODE, Params, build_data
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 import torch
 
 class Counting(SgdClassifier):

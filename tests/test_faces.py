@@ -15,14 +15,16 @@ from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Epoch, Fit
 from tests.prepared import prepare_small
-from trainables import _faces_clips, _faces_detect, _faces_raw, faces
-from trainables._faces_detect import Face
+from trainables import faces
+from trainables._faces import boxes as _faces_boxes
+from trainables._faces import demo_clips, detection, preparation
+from trainables._faces.boxes import Face
 
 PARAMS = faces.Params(detector="blazeface", frames_per_s=5.0)
-NEEDED = [*(_faces_detect.missing(detector) for detector in _faces_detect.WEIGHTS)]
-for _source in (_faces_clips.MAN, _faces_clips.PORTRAIT):
+NEEDED = [*(detection.missing(detector) for detector in _faces_boxes.WEIGHTS)]
+for _source in (demo_clips.MAN, demo_clips.PORTRAIT):
     try:
-        _faces_detect.in_package(*_source)
+        _faces_boxes.in_package(*_source)
     except FileNotFoundError:
         NEEDED.append("/".join(_source))
 pytestmark = pytest.mark.skipif(
@@ -37,7 +39,7 @@ Write = Callable[..., Path]
 def portrait() -> Any:
     import cv2
 
-    return cv2.cvtColor(cv2.imread(str(_faces_detect.in_package(*_faces_clips.PORTRAIT))), cv2.COLOR_BGR2RGB)
+    return cv2.cvtColor(cv2.imread(str(_faces_boxes.in_package(*demo_clips.PORTRAIT))), cv2.COLOR_BGR2RGB)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def write(tmp_path_factory: pytest.TempPathFactory, portrait: Any) -> Write:
 
     def video(name: str = "clip.mp4", frames: int = 12, image: Any = None) -> Path:
         path = tmp_path_factory.mktemp("videos") / name
-        _faces_clips._write(path, [_wide(portrait) if image is None else image] * frames)
+        demo_clips._write(path, [_wide(portrait) if image is None else image] * frames)
         return path
 
     return video
@@ -59,7 +61,7 @@ def rows(write: Write) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def prepared(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    videos = {split: [write(f"{split}.mp4", 30)] for split in _faces_raw.SPLITS}
+    videos = {split: [write(f"{split}.mp4", 30)] for split in preparation.SPLITS}
     return prepare_small(faces, PARAMS, tmp_path_factory.mktemp("prepared"), videos)
 
 
@@ -76,10 +78,10 @@ def mask_of(points: Any, pixels: int) -> Any:
     return cv2.fillConvexPoly(np.zeros((pixels, pixels), np.uint8), np.round(points).astype(np.int32), (1,))
 
 
-@pytest.mark.parametrize("detector", _faces_detect.WEIGHTS)
+@pytest.mark.parametrize("detector", _faces_boxes.WEIGHTS)
 def test_a_detector_finds_the_face_and_no_other(detector: str, portrait: Any) -> None:
     dark = np.zeros_like(portrait)
-    found = _faces_detect.detector(detector)([portrait, dark, portrait])
+    found = detection.detector(detector)([portrait, dark, portrait])
     assert found[1] is None
     for face in (found[0], found[2]):
         assert face is not None
@@ -93,14 +95,14 @@ def test_a_detector_finds_the_face_and_no_other(detector: str, portrait: Any) ->
         assert (np.abs(face.eyes[:, 1] - face.eyes[:, 1].mean()) < 8).all()
 
 
-@pytest.mark.parametrize("detector", _faces_detect.WEIGHTS)
+@pytest.mark.parametrize("detector", _faces_boxes.WEIGHTS)
 def test_a_frame_that_is_too_small_for_a_face_has_none(detector: str) -> None:
-    assert _faces_detect.detector(detector)([np.zeros((24, 32, 3), np.uint8)]) == [None]
+    assert detection.detector(detector)([np.zeros((24, 32, 3), np.uint8)]) == [None]
 
 
 def test_the_two_detectors_agree_on_the_landmarks(portrait: Any) -> None:
-    mesh = _faces_detect.mesh()
-    found = [_faces_detect.detector(name)([portrait])[0] for name in _faces_detect.WEIGHTS]
+    mesh = detection.mesh()
+    found = [detection.detector(name)([portrait])[0] for name in _faces_boxes.WEIGHTS]
     one, other = (mesh([portrait], [face])[0] for face in found if face is not None)
     assert one is not None
     assert other is not None
@@ -114,7 +116,7 @@ def test_the_largest_face_is_taken(portrait: Any) -> None:
     small = cv2.resize(portrait[:256, 96:352], (128, 128))
     both = np.full((300, 500, 3), 128, np.uint8)
     both[20:276, 20:276], both[60:188, 330:458] = portrait[:256, 96:352], small
-    (face,) = _faces_detect.detector("mtcnn")([both])
+    (face,) = detection.detector("mtcnn")([both])
     assert face is not None
     assert face.box[2] < 276
 
@@ -122,8 +124,8 @@ def test_the_largest_face_is_taken(portrait: Any) -> None:
 def test_of_overlapping_boxes_the_best_stay() -> None:
     boxes = np.array([[0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30], [2, 2, 5, 5]], np.float32)
     scores = np.array([0.8, 0.9, 0.7, 0.95], np.float32)
-    assert _faces_detect.best_of_overlapping(boxes, scores, 0.5) == [3, 1, 2]
-    assert _faces_detect.best_of_overlapping(boxes, scores, 0.5, of_smaller=True) == [3, 2]
+    assert _faces_boxes.best_of_overlapping(boxes, scores, 0.5) == [3, 1, 2]
+    assert _faces_boxes.best_of_overlapping(boxes, scores, 0.5, of_smaller=True) == [3, 2]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_a_crop_is_a_square_with_30_percent_margin(
     box: tuple[int, ...], expected: tuple[int, int, int]
 ) -> None:
     face = Face(np.array(box, np.float32), np.zeros((2, 2), np.float32))
-    assert _faces_raw.square(face, 640, 480) == expected
+    assert preparation.square(face, 640, 480) == expected
 
 
 def test_rows_are_crops_with_landmarks_inside_their_hull(rows: dict[str, Any]) -> None:
@@ -164,12 +166,12 @@ def test_rows_are_crops_with_landmarks_inside_their_hull(rows: dict[str, Any]) -
 
 def test_a_landmark_of_the_crop_is_where_it_is_in_the_frame(portrait: Any) -> None:
     frame = _wide(portrait)
-    row = _faces_raw.Cropper(PARAMS)([frame])[0]
-    face = _faces_detect.detector("blazeface")([frame])[0]
+    row = preparation.Cropper(PARAMS)([frame])[0]
+    face = detection.detector("blazeface")([frame])[0]
     assert row is not None
     assert face is not None
-    in_frame = _faces_detect.mesh()([frame], [face])[0]
-    left, top, side = _faces_raw.square(face, 640, 480)
+    in_frame = detection.mesh()([frame], [face])[0]
+    left, top, side = preparation.square(face, 640, 480)
     np.testing.assert_allclose(row["landmarks"] * side / 96 + (left, top), in_frame, atol=0.01)
 
 
@@ -180,7 +182,7 @@ def test_a_frame_that_a_phone_turned_is_turned_back() -> None:
         def to_ndarray(self, format: str) -> Any:
             return np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
 
-    assert _faces_raw.pixels_of(Turned())[..., 0].tolist() == [[2, 5], [1, 4], [0, 3]]
+    assert preparation.pixels_of(Turned())[..., 0].tolist() == [[2, 5], [1, 4], [0, 3]]
 
 
 def copied(video: Path, to: Path, *, from_frame: int = 0, **options: str) -> Path:
@@ -250,16 +252,16 @@ def test_a_video_that_was_cut_without_encoding_it_anew_is_whole(write: Write, tm
     cut = copied(write("source.mp4", 90), tmp_path / "cut.mp4", from_frame=59, avoid_negative_ts="disabled")
     with av.open(str(cut)) as container:
         assert container.streams.video[0].frames == 60
-    shown = [number for numbers, _ in _faces_raw._blocks(cut, 30.0) for number in numbers]
+    shown = [number for numbers, _ in preparation._blocks(cut, 30.0) for number in numbers]
     assert len(shown) < 40
 
 
 def test_a_block_has_no_more_pixels_than_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     video = write(frames=12)
-    blocks = [numbers for numbers, _ in _faces_raw._blocks(video, 30.0)]
+    blocks = [numbers for numbers, _ in preparation._blocks(video, 30.0)]
     assert blocks == [list(range(12))]
-    monkeypatch.setattr(_faces_raw, "BLOCK_PIXELS", 5 * 640 * 480)
-    assert [numbers for numbers, _ in _faces_raw._blocks(video, 30.0)] == [
+    monkeypatch.setattr(preparation, "BLOCK_PIXELS", 5 * 640 * 480)
+    assert [numbers for numbers, _ in preparation._blocks(video, 30.0)] == [
         [0, 1, 2, 3, 4],
         [5, 6, 7, 8, 9],
         [10, 11],
@@ -311,32 +313,32 @@ def test_too_few_videos_are_refused_with_the_ways_to_get_some(
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_faces_detect.WEIGHTS, "mtcnn", [("no_such_package", "pnet.pt")])
+    monkeypatch.setitem(_faces_boxes.WEIGHTS, "mtcnn", [("no_such_package", "pnet.pt")])
     with pytest.raises(FileNotFoundError, match=r"no_such_package/pnet\.pt is not installed: `make faces`"):
         faces.raw_items(faces.Params())
 
 
 def test_the_clips_are_written_once_and_are_the_same_each_time(tmp_path: Path) -> None:
-    part = _faces_clips.PARTS[2]
-    path = _faces_clips._path(tmp_path, part, 1)
+    part = demo_clips.PARTS[2]
+    path = demo_clips._path(tmp_path, part, 1)
     path.parent.mkdir()
-    source = _faces_clips._source(part)[:4]
+    source = demo_clips._source(part)[:4]
     contents = []
     for _ in range(2):
-        _faces_clips._write(path, _faces_clips._seen(source, part, 1))
+        demo_clips._write(path, demo_clips._seen(source, part, 1))
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_clips_to_validate_show_no_frame_of_those_to_train_on() -> None:
-    man = {part.split: set(part.frames) for part in _faces_clips.PARTS if part.name == "man"}
+    man = {part.split: set(part.frames) for part in demo_clips.PARTS if part.name == "man"}
     assert man["train"].isdisjoint(man["val"])
-    assert {part.split for part in _faces_clips.PARTS if part.name != "man"} == {"test"}
+    assert {part.split for part in demo_clips.PARTS if part.name != "man"} == {"test"}
 
 
 def test_blending_changes_only_what_lies_under_the_mask(rows: dict[str, Any]) -> None:
-    from trainables._faces_blend import blend, blended, copy_of, soft_mask
+    from trainables._faces.self_blending import blend, blended, copy_of, soft_mask
 
     face, landmarks, hull = (rows[name][0] for name in ("face", "landmarks", "hull"))
     for seed in range(20):
@@ -353,7 +355,7 @@ def test_blending_changes_only_what_lies_under_the_mask(rows: dict[str, Any]) ->
 
 
 def test_a_mask_lies_on_the_face(rows: dict[str, Any]) -> None:
-    from trainables._faces_blend import soft_mask
+    from trainables._faces.self_blending import soft_mask
 
     landmarks, hull = rows["landmarks"][0], rows["hull"][0]
     inside = mask_of(hull, 96)
@@ -363,7 +365,7 @@ def test_a_mask_lies_on_the_face(rows: dict[str, Any]) -> None:
 
 
 def test_half_of_the_rows_to_train_on_are_blended_and_each_epoch_others(rows: dict[str, Any]) -> None:
-    from trainables._faces_rows import RealOrBlended
+    from trainables._faces.transform import RealOrBlended
 
     many = {name: np.repeat(values[:1], 200, axis=0) for name, values in rows.items()}
     many["frame"] = np.arange(200, dtype=np.int32)
@@ -378,7 +380,7 @@ def test_half_of_the_rows_to_train_on_are_blended_and_each_epoch_others(rows: di
 
 
 def test_without_augmentation_a_real_face_is_at_most_mirrored(rows: dict[str, Any]) -> None:
-    from trainables._faces_rows import RealOrBlended
+    from trainables._faces.transform import RealOrBlended
 
     many = {name: np.repeat(values[:1], 40, axis=0) for name, values in rows.items()}
     many["frame"] = np.arange(40, dtype=np.int32)
@@ -425,9 +427,9 @@ def test_loader_workers_change_no_batch(prepared: Path) -> None:
 
 
 def test_raw_videos_give_the_batches_that_prepared_rows_give(write: Write, prepared: Path) -> None:
-    from trainables._faces_naive import RawFaces
+    from trainables._faces.on_the_fly import RawFaces
 
-    videos = {split: [write(f"{split}.mp4", 30)] for split in _faces_raw.SPLITS}
+    videos = {split: [write(f"{split}.mp4", 30)] for split in preparation.SPLITS}
     raw, stored = RawFaces(PARAMS, videos, loader_workers=0), faces.build_data(PARAMS, prepared)
     assert raw.batch_size == stored.batch_size == 32
     (one,), (other,) = list(raw.val_dataloader()), list(stored.val_dataloader())
@@ -472,13 +474,13 @@ def test_a_trial_learns_the_few_rows_that_it_sees(prepared: Path) -> None:
 @pytest.mark.slow
 def test_it_tells_held_out_clips_apart_better_than_chance(tmp_path: Path) -> None:
     """0.5 is chance; the man at moments that were not trained on."""
-    videos = {part.split: [] for part in _faces_clips.PARTS}  # type: dict[str, list[Path]]
-    for part in _faces_clips.PARTS:
-        source = _faces_clips._source(part)
+    videos = {part.split: [] for part in demo_clips.PARTS}  # type: dict[str, list[Path]]
+    for part in demo_clips.PARTS:
+        source = demo_clips._source(part)
         (tmp_path / part.split).mkdir()
         for number in range(part.clips):
-            video = _faces_clips._path(tmp_path, part, number)
-            _faces_clips._write(video, _faces_clips._seen(source, part, number))
+            video = demo_clips._path(tmp_path, part, number)
+            demo_clips._write(video, demo_clips._seen(source, part, number))
             videos[part.split].append(video)
     params = faces.Params(detector="blazeface")
     prepared = prepare_small(faces, params, tmp_path / "prepared", videos)

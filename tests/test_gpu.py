@@ -69,7 +69,7 @@ def test_prepared_batches_are_pinned(loader_workers: int, tmp_path: Path) -> Non
 HUNGRY = """
 import torch
 from trainables.digits_mlp import METRIC, MODE, Params, build_data
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 
 class Hungry(SgdClassifier):
     def training_step(self, batch, index):

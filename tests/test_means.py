@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainables._classifier import Classifier
-from trainables._means import _Mean
+from trainables._shared.classifier import Classifier
+from trainables._shared.epoch_mean import _Mean
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

@@ -85,7 +85,7 @@ def test_what_does_not_leak_is_not_named(epochs: list[float]) -> None:
 LEAKY = """
 import torch
 from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 
 class Leaky(SgdClassifier):
     kept = []

@@ -169,7 +169,11 @@ def test_missing_data_is_found_before_anything_runs_with_the_three_ways_to_get_i
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "empty"))
     with pytest.raises(UserError, match=r"Fashion-MNIST.*empty") as raised:
         make_plan(config(tmp_path, trainable="fashion_cnn"))
-    for way in ("apt-get install dataset-fashion-mnist", "python -m trainables._fashion_mnist", "--data-dir"):
+    for way in (
+        "apt-get install dataset-fashion-mnist",
+        "python -m trainables._shared.fashion_mnist",
+        "--data-dir",
+    ):
         assert way in str(raised.value)
 
 

@@ -24,7 +24,8 @@ from sweeps.training.data.dataset import has_preparation
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from tests.prepared import prepare_small
-from trainables import _fashion_mnist, fashion_cnn, fashion_vit
+from trainables import fashion_cnn, fashion_vit
+from trainables._shared import fashion_mnist
 
 TRAINABLES = plugins.choices("trainable")
 SPACES = plugins.choices("search_space")
@@ -184,7 +185,7 @@ def test_a_trainable_learns(name: str) -> None:
     [(200, 200, 66), (1, 1, 1), (6_000, 6_000, 2_000), (50_000, 50_000, 10_000), (0, 50_000, 10_000)],
 )
 def test_fashion_mnist_validates_on_a_third_as_many_rows(rows: int, train_rows: int, val_rows: int) -> None:
-    assert (_fashion_mnist.train_rows(rows), _fashion_mnist.val_rows(rows)) == (train_rows, val_rows)
+    assert (fashion_mnist.train_rows(rows), fashion_mnist.val_rows(rows)) == (train_rows, val_rows)
 
 
 @pytest.mark.parametrize(
@@ -329,21 +330,21 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
 
 def test_the_rows_to_train_validate_and_test_on_are_not_the_same() -> None:
     try:
-        _fashion_mnist.find()
+        fashion_mnist.find()
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    seen = {part: _fashion_mnist.rows(part, 300)[0] for part in ("train", "val", "test")}
+    seen = {part: fashion_mnist.rows(part, 300)[0] for part in ("train", "val", "test")}
     for part, images in seen.items():
         assert images.shape == (300, 1, 28, 28), part
         assert (images.dtype, int(images.min()), int(images.max())) == (torch.uint8, 0, 255)
     assert not torch.equal(seen["train"], seen["val"])
-    labels = _fashion_mnist.rows("train", 300)[1]
+    labels = fashion_mnist.rows("train", 300)[1]
     assert set(labels.tolist()) == set(range(10))
 
 
 def test_a_data_folder_without_the_files_is_named_with_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(_fashion_mnist.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(fashion_mnist.VARIABLE, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"{tmp_path} .*lacks train-images-idx3-ubyte\.gz"):
-        _fashion_mnist.find()
+        fashion_mnist.find()

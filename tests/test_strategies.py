@@ -35,7 +35,7 @@ import os
 from pathlib import Path
 import torch
 from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
-from trainables._classifier import Classifier
+from trainables._shared.classifier import Classifier
 
 class Dying(Classifier):
     def configure_optimizers(self):
@@ -55,8 +55,8 @@ def build_model(params):
 STEPS = """
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
-from trainables._classifier import Classifier
-from trainables._digits import Digits
+from trainables._shared.classifier import Classifier
+from trainables._shared.digits import Digits
 from trainables.digits_mlp import METRIC, MODE, Params
 
 class InOrder(Digits):
@@ -86,7 +86,7 @@ def build_data(params):
 
 NORMS = """
 import torch
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 from trainables.digits_mlp import METRIC, MODE, Params, build_data
 
 def build_model(params):

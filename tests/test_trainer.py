@@ -21,7 +21,7 @@ from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.weights import WEIGHTS_FILE
 from trainables import digits_mlp
-from trainables._classifier import Classifier
+from trainables._shared.classifier import Classifier
 
 
 @pytest.fixture(autouse=True)

@@ -181,14 +181,14 @@ def test_no_threads_and_no_models_pile_up(start: Start) -> None:
 
 
 def test_data_is_loaded_once_and_no_trial_changes_it(start: Start) -> None:
-    from trainables import _digits
+    from trainables._shared import digits
 
     trial = start(_job(), FIRST)
     _train(trial, 1)
-    images = _digits._rows()["train"][0]
+    images = digits._rows()["train"][0]
     before = images.clone()
     _train(_then(trial, SECOND))
-    assert _digits._rows()["train"][0] is images
+    assert digits._rows()["train"][0] is images
     assert torch.equal(images, before)
 
 

@@ -27,7 +27,7 @@ MODEL = """
 import os, resource, signal
 import torch
 from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
-from trainables._classifier import SgdClassifier
+from trainables._shared.classifier import SgdClassifier
 
 class Hungry(SgdClassifier):
     def training_step(self, batch, index):

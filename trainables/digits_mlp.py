@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainables._classifier import SgdClassifier
-    from trainables._digits import Digits
+    from trainables._shared.classifier import SgdClassifier
+    from trainables._shared.digits import Digits
 
 METRIC, MODE = "val_acc", "max"
 
@@ -34,14 +34,14 @@ class Params:
 def build_model(params: Params) -> SgdClassifier:
     from torch import nn  # here, not above: the plan needs Params, and answers in a second without
 
-    from trainables._classifier import SgdClassifier
+    from trainables._shared.classifier import SgdClassifier
 
     net = nn.Sequential(nn.Linear(64, params.hidden), nn.ReLU(), nn.Linear(params.hidden, 10))
     return SgdClassifier(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
 
 
 def build_data(params: Params) -> Digits:
-    from trainables._digits import Digits
+    from trainables._shared.digits import Digits
 
     return Digits(params.batch_size)
 

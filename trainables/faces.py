@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables._faces_detect import WEIGHTS
-from trainables._faces_raw import PREPARE_KNOBS as PREPARE_KNOBS
-from trainables._faces_raw import prepare as prepare
-from trainables._faces_raw import raw_items
+from trainables._faces.boxes import WEIGHTS
+from trainables._faces.preparation import PREPARE_KNOBS as PREPARE_KNOBS
+from trainables._faces.preparation import prepare as prepare
+from trainables._faces.preparation import raw_items
 
 if TYPE_CHECKING:
     from sweeps.training.data.datamodule import ParquetDataModule
-    from trainables._faces_naive import RawFaces
-    from trainables._faces_net import FaceNet
+    from trainables._faces.model import FaceNet
+    from trainables._faces.on_the_fly import RawFaces
 
 METRIC, MODE = "val_acc", "max"
 
@@ -64,7 +64,7 @@ class Params:
 
 
 def build_model(params: Params) -> FaceNet:
-    from trainables._faces_net import FaceNet  # here, not above: the plan needs Params alone
+    from trainables._faces.model import FaceNet  # here, not above: the plan needs Params alone
 
     return FaceNet(params.width, lr=params.lr, weight_decay=params.weight_decay)
 
@@ -72,7 +72,7 @@ def build_model(params: Params) -> FaceNet:
 def build_data(params: Params, prepared: Path) -> ParquetDataModule:
     from sweeps.common.seeding import seed_of_run
     from sweeps.training.data.datamodule import ParquetDataModule
-    from trainables._faces_rows import RealOrBlended
+    from trainables._faces.transform import RealOrBlended
 
     made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)
     return ParquetDataModule(
@@ -81,12 +81,12 @@ def build_data(params: Params, prepared: Path) -> ParquetDataModule:
 
 
 def build_raw_data(params: Params, loader_workers: int) -> RawFaces:
-    from trainables._faces_naive import RawFaces
+    from trainables._faces.on_the_fly import RawFaces
 
     return RawFaces(params, raw_items(params), loader_workers)
 
 
 def describe_data(params: Params) -> str:
-    from trainables import _faces_raw
+    from trainables._faces import preparation
 
-    return _faces_raw.describe(raw_items(params))
+    return preparation.describe(raw_items(params))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainables import _fashion_mnist
+from trainables._shared import fashion_mnist
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from trainables._classifier import SgdClassifier
-    from trainables._fashion_data import FashionMnist
+    from trainables._shared.classifier import SgdClassifier
+    from trainables._shared.fashion_mnist import FashionMnist
 
 METRIC, MODE = "val_acc", "max"
 
@@ -42,7 +42,7 @@ class Params:
     """Training rows, up to 50,000; a third as many validate, up to 10,000. 0 = all."""
 
     def __post_init__(self) -> None:
-        _fashion_mnist.check_rows(self.rows)
+        fashion_mnist.check_rows(self.rows)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout {self.dropout}: from 0 to below 1")
         if not 1 <= self.convolutions <= 3:
@@ -70,8 +70,8 @@ class Params:
 def build_model(params: Params) -> SgdClassifier:
     from torch import nn  # here, not above: the plan needs Params, and answers in a second without
 
-    from trainables._classifier import SgdClassifier
-    from trainables._conv import Conv2d
+    from trainables._shared.channels_last import Conv2d
+    from trainables._shared.classifier import SgdClassifier
 
     layers: list[nn.Module] = []
     before, side = 1, 28
@@ -90,10 +90,10 @@ def build_model(params: Params) -> SgdClassifier:
 
 
 def build_data(params: Params) -> FashionMnist:
-    from trainables._fashion_data import FashionMnist
+    from trainables._shared.fashion_mnist import FashionMnist
 
     return FashionMnist(params.rows, params.batch_size)
 
 
 def describe_data(params: Params) -> str:
-    return _fashion_mnist.describe(params.rows)
+    return fashion_mnist.describe(params.rows)

@@ -16,8 +16,8 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 
-from trainables._classifier import Classifier
-from trainables._digits import Digits
+from trainables._shared.classifier import Classifier
+from trainables._shared.digits import Digits
 
 METRIC, MODE = "val_loss", "min"
 LAST_WORKER = 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sweeps.training.data.shards import Rows
-    from trainables._faces_detect import Face, Floats, Frame
+    from trainables._faces.boxes import Face, Floats, Frame
 
 PREPARE_KNOBS = ("detector", "crop_pixels", "frames_per_s")
 """Knobs of Params that the rows depend on."""
@@ -54,7 +54,7 @@ def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
         FileNotFoundError: there are none, or too few, or a package is not installed that reads them; with
             the ways to get them.
     """
-    from trainables._faces_detect import missing
+    from trainables._faces.detection import missing
 
     if lacks := missing(params.detector):
         raise FileNotFoundError(
@@ -112,7 +112,7 @@ class Cropper:
     def __init__(self, params: Knobs) -> None:
         import cv2
 
-        from trainables._faces_detect import detector, mesh
+        from trainables._faces.detection import detector, mesh
 
         cv2.setNumThreads(1)  # as many processes as cores do this
         self._find, self._landmarks, self._pixels = detector(params.detector), mesh(), params.crop_pixels

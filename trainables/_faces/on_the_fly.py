@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from trainables._faces_raw import Cropper, clip_number, pixels_of, seconds_of, wanted_frames
-from trainables._faces_rows import RealOrBlended
+from trainables._faces.preparation import Cropper, clip_number, pixels_of, seconds_of, wanted_frames
+from trainables._faces.transform import RealOrBlended
 
 if TYPE_CHECKING:
-    from trainables._faces_detect import Frame
+    from trainables._faces.boxes import Frame
     from trainables.faces import Params
 
 Sample = dict[str, Any]

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from trainables._faces_detect import WEIGHTS, Face, best_of_overlapping, in_package
+from trainables._faces.boxes import WEIGHTS, Face, best_of_overlapping, in_package
 
 if TYPE_CHECKING:
-    from trainables._faces_detect import Floats, Frame
+    from trainables._faces.boxes import Floats, Frame
 
 SMALLEST_PIXELS = 40
 """A smaller face is not looked for: its crop would be enlarged more than twice."""

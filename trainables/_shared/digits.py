@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader
 
-from trainables._batches import Rows, batches
+from trainables._shared.tensor_loader import Rows, batches
 
 
 class Digits(pl.LightningDataModule):

@@ -1,6 +1,6 @@
 """Fashion-MNIST: 60,000 training and 10,000 test images of 28x28, 10 classes, 31 MB (MIT licence).
 
-`python -m trainables._fashion_mnist` makes sure that it is here: a folder named by the user, the
+`python -m trainables._shared.fashion_mnist` makes sure that it is here: a folder named by the user, the
 Debian package, or a download. Xiao et al., 2017, https://arxiv.org/abs/1708.07747
 """
 
@@ -18,10 +18,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lightning.pytorch as pl
+from torch.utils.data import DataLoader
+
+from trainables._shared import fashion_mnist
+from trainables._shared.tensor_loader import Rows, batches
+
 if TYPE_CHECKING:
     import torch
 
-    from trainables._batches import Rows
+    from trainables._shared.tensor_loader import Rows
 
 VARIABLE = "SWEEPS_DATA_DIR"
 PACKAGE = "dataset-fashion-mnist"
@@ -167,7 +173,7 @@ def _ways(trouble: str) -> str:
     return (
         f"Fashion-MNIST {trouble}. One of:\n"
         f"  apt-get install {PACKAGE}            (Debian or Ubuntu, as root)\n"
-        f"  python -m trainables._fashion_mnist            (downloads 31 MB from {UPSTREAM})\n"
+        f"  python -m trainables._shared.fashion_mnist            (downloads 31 MB from {UPSTREAM})\n"
         f"  --data-dir FOLDER or {VARIABLE}=FOLDER    (a folder with {', '.join(SHA256)})"
     )
 
@@ -178,3 +184,26 @@ if __name__ == "__main__":
     except (FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+class FashionMnist(pl.LightningDataModule):
+    """Training rows from the first 50,000 images, validation from the last 10,000, all test rows.
+
+    Args:
+        rows: training rows, 0 = all.
+        batch_size: rows of a training batch.
+    """
+
+    def __init__(self, rows: int, batch_size: int) -> None:
+        super().__init__()
+        self._rows, self.batch_size = rows, batch_size
+
+    def train_dataloader(self) -> DataLoader[Rows]:
+        rows = fashion_mnist.rows("train", fashion_mnist.train_rows(self._rows))
+        return batches(rows, self.batch_size, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Rows]:
+        return batches(fashion_mnist.rows("val", fashion_mnist.val_rows(self._rows)), 500, shuffle=False)
+
+    def test_dataloader(self) -> DataLoader[Rows]:
+        return batches(fashion_mnist.rows("test", fashion_mnist.TEST_ROWS), 500, shuffle=False)

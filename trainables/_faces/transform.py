@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.training.data.datamodule import Columns
-from trainables._faces_blend import augmentation, blended
+from trainables._faces.self_blending import augmentation, blended
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from trainables._faces_detect import MESH, WEIGHTS, Face, best_of_overlapping, in_package
+from trainables._faces.boxes import MESH, WEIGHTS, Face, best_of_overlapping, in_package
 
 if TYPE_CHECKING:
-    from trainables._faces_detect import Floats, Frame
+    from trainables._faces.boxes import Floats, Frame
 
 LANDMARKS = 468
 BLAZE_PIXELS, MESH_PIXELS = 128, 192

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trainables._adamw import adamw
-from trainables._means import MeanLogger
+from trainables._shared.epoch_mean import MeanLogger
+from trainables._shared.optim import adamw
 
 LAYERS = ((2, 1), (4, 2), (4, 1), (8, 2), (8, 1), (16, 2), *[(16, 1)] * 5, (32, 2), (32, 1))
 """Of each block its channels, by those of the first convolution, and its stride."""

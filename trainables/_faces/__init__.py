@@ -1,0 +1,1 @@
+"""The parts of the trainable `faces`: preparation, detection, the model."""
