@@ -1,4 +1,4 @@
-"""`Containerfile`: its versions are those of the tested set-up, and what it copies is what a PC gets."""
+"""`deploy/Containerfile`: its versions are those of the tested set-up, and what it copies is what a PC gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from tests.conftest import ROOT
 from tests.test_ray_cluster import LOCK
 
-TEXT = (ROOT / "Containerfile").read_text()
+TEXT = (ROOT / "deploy" / "Containerfile").read_text()
 ARGUMENTS = dict(re.findall(r"^ARG (\w+)=(\S+)$", TEXT, flags=re.M))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -52,5 +52,5 @@ def test_it_holds_the_packages_that_a_pc_gets_and_no_token() -> None:
     packages = {name for line in copied for name in line.split()}
     assert all((ROOT / name).exists() for name in packages)
     mounts = yaml.safe_load((ROOT / "ray_cluster.yaml").read_text())["file_mounts"].values()
-    assert packages == {name for name in mounts if not name.startswith("~")} - {"systemd"}
+    assert packages == {name for name in mounts if not name.startswith("~")} - {"deploy"}
     assert "token" not in " ".join(copied)

@@ -32,7 +32,7 @@ def test_what_it_copies_is_there_and_is_not_what_is_large() -> None:
     mounts = yaml.safe_load(FILE.read_text())["file_mounts"]
     here = [local for local in mounts.values() if not local.startswith("~")]
     packages = {"sweeps", "trainables", "search_spaces"}
-    assert set(here) == {"Makefile", "requirements.lock", "systemd", *packages}
+    assert set(here) == {"Makefile", "requirements.lock", "deploy", *packages}
     assert all((ROOT / local).exists() for local in here)
     assert all(there == f"~/sweeps/{local}" for there, local in mounts.items() if local in here)
 

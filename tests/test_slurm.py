@@ -1,4 +1,4 @@
-"""`slurm/sweep.sbatch`: what it refuses; jobs of a real Slurm that share nodes, come back, are cancelled."""
+"""`deploy/slurm/sweep.sbatch`: what it refuses; jobs of a real Slurm that share nodes, come back, are cancelled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.killing import check_whole
 from tests.lab import Lab, wait_until
 from tests.slurm_of_pcs import Slurm
 
-SCRIPT = ROOT / "slurm" / "sweep.sbatch"
+SCRIPT = ROOT / "deploy" / "slurm" / "sweep.sbatch"
 TOY = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes")
 LONG_S = 400.0
 """For what takes a minute on a PC that does nothing else."""
@@ -41,7 +41,7 @@ def run(*flags: str, folder: Path = ROOT, **environment: str) -> subprocess.Comp
 def test_it_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
     done = run(*TOY)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: this is a job for Slurm: sbatch slurm/sweep.sbatch [flags of sweeps.run]\n"
+    assert done.stderr == "error: this is a job for Slurm: sbatch deploy/slurm/sweep.sbatch [flags of sweeps.run]\n"
     done = run(*TOY, folder=tmp_path, SLURM_JOB_ID="7")
     assert (done.returncode, done.stdout) == (2, "")
     no_packages = f"error: {tmp_path} has no .venv/bin/python: run make there, and sbatch from there\n"

@@ -16,7 +16,7 @@ from tests.cluster_of_pcs import give_token, nodes, set_up, start_head
 from tests.conftest import ROOT
 from tests.lab import HOME, Lab, wait_until
 
-UNIT = ROOT / "systemd" / "sweeps-pc.service"
+UNIT = ROOT / "deploy" / "systemd" / "sweeps-pc.service"
 
 
 def service() -> dict[str, str]:

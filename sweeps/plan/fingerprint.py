@@ -18,10 +18,7 @@ from sweeps.storage import datasets
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan
 
-DECIDING = (
-    *("sweeps/searchers/", "sweeps/schedulers/", "sweeps/brackets", "sweeps/rungs"),
-    *("sweeps/domains", "sweeps/space", "sweeps/conditional", "sweeps/models", "sweeps/points"),
-)
+DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps/space/")
 """Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""
 
 Identity = Mapping[str, Mapping[str, Any]]

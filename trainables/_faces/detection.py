@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from trainables._faces.boxes import MESH, WEIGHTS, Face, in_package
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from trainables._faces.boxes import Frame
     from trainables._faces.mediapipe import Mesh
-
-    Floats = npt.NDArray[np.float32]
-    Frame = npt.NDArray[np.uint8]
-    """RGB [height, width, 3]."""
 
 PACKAGES = ("av", "cv2", "albumentations")
 """What reads videos, runs networks and augments."""

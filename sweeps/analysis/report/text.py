@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sweeps.analysis.fidelity import fidelity
-from sweeps.analysis.figures import costs, failures
+from sweeps.analysis.figures import costs
+from sweeps.analysis.figures.failures import causes, words
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
@@ -163,10 +164,7 @@ def cost(sweep: Sweep) -> list[str]:
 
 def troubles(sweep: Sweep) -> list[str]:
     """A line per cause of trouble, with the region where it happens."""
-    return [
-        failures.words(cause) + (f". {cause.region.words}" if cause.region else "")
-        for cause in failures.causes(sweep)
-    ]
+    return [words(cause) + (f". {cause.region.words}" if cause.region else "") for cause in causes(sweep)]
 
 
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
