@@ -15,6 +15,7 @@ from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import Command, status_of
 from sweeps.common.errors import UserError
+from sweeps.training.config import FIT_SETTINGS
 from sweeps.training.ladder.ladder import Asked, climb
 
 
@@ -32,6 +33,7 @@ COMMAND = Command(
     wants="what to train",
     settings={"seconds": float, "name": str | None, "results_dir": str},
     add=_add_settings,
+    fit_settings=FIT_SETTINGS,
 )
 
 

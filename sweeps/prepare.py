@@ -20,7 +20,7 @@ from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
 from sweeps.common.yaml_values import Knob, nearest
-from sweeps.training.config import MAX_BAD_PCT
+from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 if TYPE_CHECKING:
     from sweeps.training.data.dataset import DataSet
@@ -62,6 +62,7 @@ COMMAND = Command(
     wants="whose data to prepare",
     settings={"max_bad_pct": float, "address": str | None, "check": bool},
     add=_add_settings,
+    fit_settings=FIT_SETTINGS,
     aliases=("--raw",),
     choices=_with_preparation,
     find=_find,

@@ -95,9 +95,9 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
         from sweeps.plan import resume
     with (
         notify.at_the_end(plan, record) as notice,
-        analysis_dashboard.beside(plan),
+        analysis_dashboard.beside(plan.folder) if plan.config.dashboard else contextlib.nullcontext(),
         session.connect(plan.config, code) as offered,
-        following(plan, record),
+        following(plan.config.logger_names, plan.folder, record),
         contextlib.ExitStack() as last,
     ):
         print(offered.describe(), flush=True)

@@ -581,7 +581,7 @@ def test_each_trial_of_a_warm_process_trains_alike_in_a_fresh_one(
     config = FitConfig(max_epochs=4, metric="val_acc", mode="max", seed=5, threads=1)
     for trial in record.trials:
         file, name = tmp_path / f"{trial.number}.yaml", f"trial-{trial.number}"
-        file.write_text(params_file.write(model, {**trial.fixed, **trial.params}, config, {}))
+        file.write_text(params_file.write(model, {**trial.fixed, **trial.params}, config.settings(), {}))
         command = [sys.executable, "-m", "sweeps.fit", model, "--params", str(file), "--name", name]
         fitted = subprocess.run(
             [*command, "--results-dir", str(tmp_path)],

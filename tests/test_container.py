@@ -1,4 +1,4 @@
-"""`deploy/Containerfile`: its versions are those of the tested set-up, and what it copies is what a PC gets."""
+"""`deploy/Containerfile`: its versions are those of the tested set-up, and it copies what a PC gets."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     config = SweepConfig(trainable="digits_mlp", results_dir=str(tmp_path), gpus_per_trial=0, min_free_gb=0.0)
     plan = make_plan(config)
     assert plan.models[0].prepared == ()
-    assert datasets.by_knobs(plan.models) == {}
-    datasets.prepare(plan.models)
+    assert datasets.by_knobs({model.name: model.prepared for model in plan.models}) == {}
+    datasets.prepare([each for model in plan.models for each in model.prepared])
 
 
 @pytest.mark.slow

@@ -22,8 +22,7 @@ from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.training.data import build
 from sweeps.training.ladder import measure as ladder_measure
 from sweeps.training.ladder import report, rungs
-from sweeps.training.ladder.ladder import Result
-from sweeps.training.ladder.measure import Setup, Speed
+from sweeps.training.ladder.measure import Result, Setup, Speed
 from sweeps.training.ladder.rungs import RUNGS, Place
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from sweeps import fit, prepare
+from sweeps.common import params_file
 from sweeps.common.errors import UserError
-from sweeps.training import params_file, run_settings
-from sweeps.training.config import FitConfig
+from sweeps.training import run_settings
+from sweeps.training.config import FIT_SETTINGS, FitConfig
 
 TRAINED = FitConfig(
     max_epochs=5, metric="val_loss", mode="min", precision="bf16-mixed", compile=True, seed=7, threads=3
@@ -21,13 +22,15 @@ TRAINED = FitConfig(
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "params.yaml"
     path.write_text(
-        params_file.write("digits_mlp", {"lr": 0.02}, TRAINED, {"score": 0.9, "epoch": 4}, ["Hello"])
+        params_file.write(
+            "digits_mlp", {"lr": 0.02}, TRAINED.settings(), {"score": 0.9, "epoch": 4}, ["Hello"]
+        )
     )
     return path
 
 
 def test_what_is_written_reads_back(file: Path) -> None:
-    read = params_file.read(str(file))
+    read = params_file.read(str(file), FIT_SETTINGS)
     assert (read.trainable, read.params) == ("digits_mlp", {"lr": 0.02})
     assert read.fit == {
         **{"max_epochs": 5, "metric": "val_loss", "mode": "min", "precision": "bf16-mixed"},
@@ -51,7 +54,7 @@ def test_a_run_takes_all_that_the_file_says_and_flags_win(form: str, file: Path)
 
 def test_workers_are_in_the_file_where_there_are_several(file: Path) -> None:
     several = FitConfig(max_epochs=1, metric="m", mode="max", devices=2, micro_batch=8)
-    file.write_text(params_file.write("digits_mlp", {}, several, {}))
+    file.write_text(params_file.write("digits_mlp", {}, several.settings(), {}))
     run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.devices, run.micro_batch) == (2, 8)
 
@@ -64,7 +67,7 @@ def test_a_file_of_knobs_alone_says_nothing_else(text: str, file: Path) -> None:
 
 
 def test_a_preparation_takes_the_knobs_and_leaves_the_rest(file: Path) -> None:
-    file.write_text(params_file.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED, {}))
+    file.write_text(params_file.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED.settings(), {}))
     asked = prepare.parse(["faces", "--params", str(file)])
     assert asked.knobs["crop_pixels"] == 128
 

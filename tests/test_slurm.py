@@ -1,4 +1,4 @@
-"""`deploy/slurm/sweep.sbatch`: what it refuses; jobs of a real Slurm that share nodes, come back, are cancelled."""
+"""`deploy/slurm/sweep.sbatch`: what it refuses; jobs of a real Slurm share nodes, return, end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def run(*flags: str, folder: Path = ROOT, **environment: str) -> subprocess.Comp
 def test_it_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
     done = run(*TOY)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: this is a job for Slurm: sbatch deploy/slurm/sweep.sbatch [flags of sweeps.run]\n"
+    assert (
+        done.stderr
+        == "error: this is a job for Slurm: sbatch deploy/slurm/sweep.sbatch [flags of sweeps.run]\n"
+    )
     done = run(*TOY, folder=tmp_path, SLURM_JOB_ID="7")
     assert (done.returncode, done.stdout) == (2, "")
     no_packages = f"error: {tmp_path} has no .venv/bin/python: run make there, and sbatch from there\n"

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import fit_loop
 from sweeps.training.config import FitConfig, Mode, is_better
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
-from sweeps.training.weights import WEIGHTS_FILE
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
 

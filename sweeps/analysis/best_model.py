@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from sweeps.common import param_types, plugins
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import place
+from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import Knob, load_yaml
+from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.storage import open as storage_open
+from sweeps.storage import retention
+from sweeps.storage.base import Storage
 from sweeps.training import checkpoint_store
-from sweeps.training.run_settings import BEST
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
@@ -25,8 +30,6 @@ if TYPE_CHECKING:
     from sweeps.record.record import Record
     from sweeps.record.reruns import Confirmed
     from sweeps.record.trials import TrialRow
-
-PARAMS_FILE, WEIGHTS_FILE = "params.yaml", "weights.pt"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class Best:
         try:
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise UserError(f"{place(weights)} can't be read: {_first_line(error)}") from None
+            raise UserError(
+                f"{place(weights)} can't be read: {next(iter(str(error).splitlines()), type(error).__name__)}"
+            ) from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these
             raise UserError(
                 f"{place(weights)} does not fit the model that {self.trainable} builds now, or is damaged: "
@@ -74,8 +79,8 @@ class Best:
         return model.eval()
 
     def _weights(self) -> Path:
-        crowned = self.folder / BEST
-        if _run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
+        crowned = self.folder / FOLDER
+        if run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
         newest, faults = storage_open.of_sweep(self.folder).newest(self.run, self.params)
         if newest is None:
@@ -89,8 +94,8 @@ class Best:
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = _run_in(self.folder / BEST)
-        there = f"{BEST}/ is of trial {of}" if of is not None else f"it has no {BEST}/"
+        of = run_in(self.folder / FOLDER)
+        there = f"{FOLDER}/ is of trial {of}" if of is not None else f"it has no {FOLDER}/"
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
         return f"{place(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
 
@@ -103,7 +108,7 @@ class Best:
         try:
             return module.Params(**self.params)
         except Exception as error:  # whatever the model says of its own knobs
-            raise UserError(what + _first_line(error)) from None
+            raise UserError(what + first_line(error)) from None
 
 
 def best_of(record: Record) -> Best | None:
@@ -136,7 +141,7 @@ def _run_of(record: Record, leader: TrialRow) -> TrialRow:
     """Whose weights are the best trial's: those in `best/`, or, until it is made, those that will be."""
     reruns = [run for run in record.reruns.of(leader.number) if run.status == "finished"]
     scored = [run for run in reruns if run.best_score(record.mode) is not None]
-    crowned = _run_in(record.folder / BEST)
+    crowned = run_in(record.folder / FOLDER)
     if (there := next((run for run in (leader, *scored) if run.number == crowned), None)) is not None:
         return there
     if not record.confirmed():
@@ -145,7 +150,7 @@ def _run_of(record: Record, leader: TrialRow) -> TrialRow:
     return max(scored, key=lambda run: sign * (run.best_score(record.mode) or 0.0), default=leader)
 
 
-def _run_in(folder: Path) -> int | None:
+def run_in(folder: Path) -> int | None:
     """Whose weights `best/` holds."""
     try:
         content = load_yaml((folder / PARAMS_FILE).read_text())
@@ -154,5 +159,20 @@ def _run_in(folder: Path) -> int | None:
         return None
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def is_lost(record: Record, storage: Storage) -> bool:
+    """Whether `best/` is not there, and can be made."""
+    run = run_of_winner(record, storage)
+    if run is None or (record.folder / FOLDER).is_dir():
+        return False
+    return bool(storage.epochs(run.number))
+
+
+def run_of_winner(record: Record, storage: Storage) -> TrialRow | None:
+    """The trial whose weights are the winner's: of one that was confirmed, its best rerun."""
+    best = record.best()
+    if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
+        return best
+    if (rerun := retention.best_rerun(record, storage, best.number)) is not None:
+        return rerun
+    there = run_in(record.folder / FOLDER)  # its checkpoint is gone, but what was made of it is not
+    return next((rerun for rerun in record.reruns.of(best.number) if rerun.number == there), best)

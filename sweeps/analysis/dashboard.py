@@ -12,15 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_folder import JOURNAL
-
-if TYPE_CHECKING:
-    from sweeps.plan.plan import Plan
-
 
 PORT = 8080
 """That one knows where to look; with none asked for, any other will do where it is taken."""
@@ -33,18 +29,17 @@ Reply = Iterable[bytes]
 
 
 @contextlib.contextmanager
-def beside(plan: Plan) -> Iterator[None]:
-    """With --dashboard, serve from a process of its own while a sweep runs; that it can't costs a line."""
+def beside(folder: Path) -> Iterator[None]:
+    """Serve from a process of its own while the sweep of a folder runs; that it can't costs a line."""
     with contextlib.ExitStack() as stack:
-        if plan.config.dashboard:
-            try:
-                with _listening(THIS_PC[0], None) as server:
-                    child = stack.enter_context(_child(plan.folder, server.socket))
-                    print(f"dashboard  {_url(server)}", flush=True)
-            except (OSError, UserError) as error:
-                print(f"No dashboard: {error}", flush=True)
-            else:
-                stack.callback(child.kill)  # it has nothing to lose
+        try:
+            with _listening(THIS_PC[0], None) as server:
+                child = stack.enter_context(_child(folder, server.socket))
+                print(f"dashboard  {_url(server)}", flush=True)
+        except (OSError, UserError) as error:
+            print(f"No dashboard: {error}", flush=True)
+        else:
+            stack.callback(child.kill)  # it has nothing to lose
         yield
 
 

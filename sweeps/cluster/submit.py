@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.common import gc_freeze, machine_folders, ray_auth, ray_connection, source_files
 from sweeps.common.cli import parser
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
@@ -92,7 +92,7 @@ def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> No
             return
         except (RuntimeError, ValueError, OSError) as error:
             if TAKES_NONE_YET not in str(error) or time.monotonic() > ends:
-                raise UserError(f"--submit: {_first_line(error)}") from None
+                raise UserError(f"--submit: {first_line(error)}") from None
         print("The head takes no jobs yet: waiting ...", flush=True)
         time.sleep(again_s)
 
@@ -114,9 +114,9 @@ def _client(address: str) -> JobSubmissionClient:
         return JobSubmissionClient(address)
     except (RuntimeError, ValueError, OSError) as error:
         if "uthentication" in str(error):
-            raise UserError(f"--address {address}: {_first_line(error)} {ray_auth.COPY}") from None
+            raise UserError(f"--address {address}: {first_line(error)} {ray_auth.COPY}") from None
         raise UserError(
-            f"--submit: Ray's dashboard, which takes jobs, is not reached ({_first_line(error)}). It listens "
+            f"--submit: Ray's dashboard, which takes jobs, is not reached ({first_line(error)}). It listens "
             "on the head alone unless that is started with --dashboard-host. Type the command there, or "
             "ssh -L 8265:127.0.0.1:8265 HEAD and give --address http://127.0.0.1:8265"
         ) from None
@@ -215,7 +215,7 @@ def _follow(client: JobSubmissionClient, job: str) -> int:
         print("\nNo longer followed; the sweep runs on.", file=sys.stderr)
         return 130
     except (RuntimeError, OSError) as error:
-        print(f"\nThe cluster is not reached any more ({_first_line(error)}).", file=sys.stderr)
+        print(f"\nThe cluster is not reached any more ({first_line(error)}).", file=sys.stderr)
         return 1
     if code is not None:
         return int(code)
@@ -226,7 +226,3 @@ def _follow(client: JobSubmissionClient, job: str) -> int:
 async def _show(client: JobSubmissionClient, job: str) -> None:
     async for text in client.tail_job_logs(job):
         print(text, end="", flush=True)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -36,3 +36,18 @@ class DiskIsFull(Exception):
 
 class UserError(Exception):
     """A mistake that the user can mend: printed without a traceback, exit status 2."""
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception as a reason of one line."""
+    try:
+        text = str(error).strip()
+    except Exception:  # a user's exception whose own __str__ raises
+        text = "(its message can't be read)"
+    lines = text.encode(errors="backslashreplace").decode().splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, in a line; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, first_line
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
 
@@ -60,12 +60,11 @@ def runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> d
 
 def why_not(error: Exception) -> str:
     """Why a cluster could not be joined."""
-    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     is_of_the_network = isinstance(error, ConnectionError | TimeoutError)
     is_of_a_file = isinstance(error, OSError | UnicodeError) and not is_of_the_network
     if is_of_a_file or type(error).__name__ == "RuntimeEnvSetupError":
-        return f"the code can't be sent ({first_line})"
-    return f"no Ray cluster answers there ({first_line})"
+        return f"the code can't be sent ({first_line(error)})"
+    return f"no Ray cluster answers there ({first_line(error)})"
 
 
 def refuse_silent(address: str | None) -> None:

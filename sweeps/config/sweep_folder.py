@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common import params_file
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import closest
-from sweeps.training import params_file
 from sweeps.training.run_settings import SETTINGS_FILE
 
 RESULTS = "results"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from sweeps.common import params_file
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.training import params_file
 from sweeps.training.config import FitConfig
 
 
@@ -38,7 +37,7 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
     ]
     params = {**run.fixed, **run.params}
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
-    return params_file.write(run.trainable, params, config, found, head)
+    return params_file.write(run.trainable, params, config.settings(), found, head)
 
 
 def metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]) -> str:
@@ -61,18 +60,6 @@ def metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]
             "score_in_search": record.trials[trial.number].best_score(record.mode),
         }
     return json.dumps(content, indent=2) + "\n"
-
-
-def weights_are_of(folder: Path) -> int | None:
-    """Number of the trial whose weights lie in a folder `best/`; None when it does not say."""
-    import yaml
-
-    try:
-        content = yaml.safe_load((folder / PARAMS_FILE).read_text())
-        number: int = content["run"] if "run" in content else content["trial"]
-    except (OSError, yaml.YAMLError, TypeError, KeyError):
-        return None
-    return number
 
 
 def _of_search(run: TrialRow) -> int:

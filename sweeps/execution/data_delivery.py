@@ -33,7 +33,7 @@ Raw = tuple[str, str, Mapping[str, Knob]]
 
 def of_trials(plan: Plan) -> dict[tuple[str, tuple[Knob, ...]], Supply]:
     """Trainable and values of its PREPARE_KNOBS to how a PC comes by the data."""
-    sets = datasets.by_knobs(plan.models)
+    sets = datasets.by_knobs({model.name: model.prepared for model in plan.models})
     if plan.config.address is None:
         return {key: Lies(each.folder) for key, each in sets.items()}
     kind = Copied if plan.config.data == "copy" else Shared
@@ -49,7 +49,7 @@ def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
         UserError: PCs that can't have it, or that lack raw data which is not prepared, and why.
     """
-    datasets.prepare(plan.models)
+    datasets.prepare([each for model in plan.models for each in model.prepared])
     if plan.config.address is None:
         yield
         return

@@ -11,6 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from sweeps.analysis import best_model
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
@@ -22,7 +23,6 @@ from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.trial.test_score import test_winner
 
@@ -34,7 +34,7 @@ def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dic
         The test metrics; {} when the winner is not known yet (the sweep was interrupted, or it is to be
         confirmed), when there is none, or when its model has no `test_step`.
     """
-    run = _run_of_winner(plan, record)
+    run = best_model.run_of_winner(record, plan.storage)
     if run is None or end.outcome in ("error", "lost"):
         return {}
     try:
@@ -48,27 +48,6 @@ def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dic
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     return scores
-
-
-def is_lost(plan: Plan, record: Record) -> bool:
-    """Whether `best/` is not there, and can be made."""
-    run = _run_of_winner(plan, record)
-    if run is None or (plan.folder / FOLDER).is_dir():
-        return False
-    return bool(plan.storage.epochs(run.number))
-
-
-def _run_of_winner(plan: Plan, record: Record) -> TrialRow | None:
-    """The trial whose weights are the winner's: of one that was confirmed, its best rerun."""
-    best = record.best()
-    if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
-        return best
-    if (rerun := retention.best_rerun(record, plan.storage, best.number)) is not None:
-        return rerun
-    there = best_folder.weights_are_of(
-        plan.folder / FOLDER
-    )  # its checkpoint is gone, but what was made of it is not
-    return next((rerun for rerun in record.reruns.of(best.number) if rerun.number == there), best)
 
 
 def _scores(
@@ -106,7 +85,7 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
         _set_aside(plan, record, run, newest)
         return folder
-    if best_folder.weights_are_of(folder) == run.number:
+    if best_model.run_in(folder) == run.number:
         return folder
     shutil.rmtree(folder, ignore_errors=True)  # of another trial, which is the best no more
     return None

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweeps.common.errors import reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
-from sweeps.trial.failures import first_line
 
 EVERY_S, AGAIN_S = 1.0, 60.0
 """Between looks at the record; the same after a trouble."""
@@ -36,9 +35,9 @@ class Logger(Protocol):
 
 
 @contextlib.contextmanager
-def following(plan: Plan, record: Record) -> Iterator[None]:
+def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[None]:
     """Write to all loggers of a sweep while a block runs, and what is left then."""
-    threads = [_Following(name, plan.folder, record.about) for name in plan.config.logger_names]
+    threads = [_Following(name, folder, record.about) for name in names]
     for thread in threads:
         thread.start()
     try:
@@ -68,7 +67,7 @@ class _Following(threading.Thread):
                 self._catch_up(is_on=not ends)
                 self._is_in_trouble = False
             except Exception as error:  # whatever it is, the sweep goes on without this logger
-                self._say(first_line(error), ends)
+                self._say(reason_of(error), ends)
             if ends:
                 return
             self._ends.wait(AGAIN_S if self._is_in_trouble else EVERY_S)

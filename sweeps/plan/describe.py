@@ -46,7 +46,9 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
 
 
 def _data(model: Model) -> list[tuple[str, str]]:
-    lines = [line for line in (model.data, datasets.describe(model) if model.prepared else "") if line]
+    lines = [
+        line for line in (model.data, datasets.describe(model.prepared) if model.prepared else "") if line
+    ]
     return list(zip(["data", ""], lines, strict=False))
 
 

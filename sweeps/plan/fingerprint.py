@@ -47,7 +47,7 @@ def identity(plan: Plan) -> Identity:
         "data": {
             f"{what}{_of(plan, model)}": words
             for model in plan.models
-            for what, words in {"data": model.data, **datasets.keys(model)}.items()
+            for what, words in {"data": model.data, **datasets.keys(model.prepared)}.items()
         },
         "space": {
             f"{name}{_of(plan, model)}": words

@@ -12,13 +12,13 @@ import math
 import time
 from dataclasses import dataclass
 
+from sweeps.analysis import best_model
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.config.yaml_files import refuse_other
-from sweeps.execution import winner
 from sweeps.plan import confirmation, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
@@ -50,7 +50,7 @@ def look(plan: Plan, record: Record) -> Standing:
     before, config = record.about["identity"]["settings"], plan.config
     refuse_other(vars(config), before)
     _refuse_less(config, before)
-    if _is_finished(record, config) and not winner.is_lost(plan, record):
+    if _is_finished(record, config) and not best_model.is_lost(record, plan.storage):
         return Standing(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
     changed = changes(record.about["identity"], identity(plan), but=RAISED)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
@@ -18,9 +18,6 @@ from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
-
-if TYPE_CHECKING:
-    from sweeps.plan.models import Model
 
 MOST = 16
 """Data sets of one model: each takes its time and its place on the disk."""
@@ -51,40 +48,40 @@ def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -
     return tuple(dataset.look(name, module, {**space.fixed, **way}) for way in ways)
 
 
-def describe(model: Model) -> str:
+def describe(sets: Sequence[DataSet]) -> str:
     """What is prepared of a model and what is still to be, in a line."""
-    if len(model.prepared) == 1:
-        return model.prepared[0].describe()
-    todo = sum(not data_set.is_there() for data_set in model.prepared)
-    first = model.prepared[0]
+    first = sets[0]
+    if len(sets) == 1:
+        return first.describe()
+    todo = sum(not each.is_there() for each in sets)
     files = f"{count(len(first.items), 'raw file')} of {size(first.raw_bytes)} in {first.folder_of_raw_files}"
-    done = f"to be prepared in {todo} of {len(model.prepared)} ways" if todo else "prepared"
+    done = f"to be prepared in {todo} of {len(sets)} ways" if todo else "prepared"
     return f"{done}, for each {' and '.join(first.knobs)}: {files}"
 
 
-def keys(model: Model) -> dict[str, str]:
-    """What each data set is made of, as a checksum: raw files, code and knobs."""
+def keys(sets: Sequence[DataSet]) -> dict[str, str]:
+    """What each data set of a model is made of, as a checksum: raw files, code and knobs."""
     return {
         "prepared data" + "".join(f", {knob}={value}" for knob, value in each.knobs.items()): each.key[:16]
-        for each in model.prepared
+        for each in sets
     }
 
 
-def by_knobs(models: Sequence[Model]) -> dict[tuple[str, tuple[Knob, ...]], DataSet]:
-    """Trainable and values of its PREPARE_KNOBS to the data."""
-    return {(model.name, tuple(each.knobs.values())): each for model in models for each in model.prepared}
+def by_knobs(of_models: Mapping[str, Sequence[DataSet]]) -> dict[tuple[str, tuple[Knob, ...]], DataSet]:
+    """Name of a model and values of its PREPARE_KNOBS to the data."""
+    return {(name, tuple(each.knobs.values())): each for name, sets in of_models.items() for each in sets}
 
 
-def prepare(models: Sequence[Model]) -> None:
+def prepare(sets: Sequence[DataSet]) -> None:
     """Prepare what is not prepared yet, on the Ray that this process is connected to.
 
     Raises:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
-    if any(model.prepared for model in models):
-        from sweeps.training.data import build
+    if sets:
+        from sweeps.training.data import build  # here, not above: Ray Data takes a second to import
 
-        for data_set in (each for model in models for each in model.prepared):
+        for data_set in sets:
             build.ensure(data_set)
 
 

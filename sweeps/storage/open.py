@@ -10,6 +10,7 @@ from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.storage.backend import Door
 from sweeps.storage.base import Storage
 from sweeps.storage.folder import Folder
+from sweeps.storage.remote import Remote
 from sweeps.storage.s3 import S3
 from sweeps.storage.sftp import Sftp
 from sweeps.storage.url import _scheme
@@ -31,9 +32,6 @@ def of(setting: str | None, sweep: Path) -> Storage:
         return Folder(sweep)
     if not _scheme(setting):
         return Folder(Path(setting) / sweep.name)
-    from sweeps.storage.open import door_of  # here, not above: what it needs takes a second to import
-    from sweeps.storage.remote import Remote
-
     return Remote(door_of(setting), sweep.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +75,15 @@ class FitConfig:
     def workers(self) -> int:
         """Processes that train together."""
         return self.devices * self.num_nodes
+
+    def settings(self) -> dict[str, Any]:
+        """What trains a run again, for params.yaml; one worker is where its devices are."""
+        alone = {"devices", "num_nodes"} if self.workers == 1 else set()
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
+
+
+FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
+"""Names that `fit` of a params.yaml may hold."""
 
 
 def is_better(score: float, than: float, mode: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import lightning.pytorch as pl
 import numpy as np
@@ -13,11 +13,10 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from sweeps.common.errors import MetricNotLogged
 from sweeps.common.seeding import seed_again
+from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.profiling.memory import Growth
-
-if TYPE_CHECKING:
-    from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.step_profiler import Meter
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,20 @@ class Epoch:
     """Where the time went, and what else it took: see `profile.Meter.end`."""
     notice: str = ""
     """What the user should know of it; mostly nothing."""
+
+
+class Fit(Protocol):
+    """What an epoch's end reads and notes of the run that it belongs to."""
+
+    config: FitConfig
+    meter: Meter
+    first_epoch: int
+    """Epochs of the checkpoint that it goes on from."""
+    epochs: int
+    """Epochs that have ended."""
+    last_metrics: Mapping[str, float]
+
+    def keep_if_best(self, score: float) -> None: ...
 
 
 class EpochEnd(Checkpoint):

@@ -21,6 +21,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
+from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import compile as training_compile
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable, is_better
@@ -30,7 +31,6 @@ from sweeps.training.distributed.cluster_environment import Gang
 from sweeps.training.epoch_callback import Epoch, EpochEnd
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.weights import WEIGHTS_FILE
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"

@@ -18,11 +18,11 @@ import lightning.pytorch as pl
 import torch
 from tqdm import tqdm
 
-from sweeps.common import atomic_io
+from sweeps.common import atomic_io, params_file
 from sweeps.common.cli import parser
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, place, short, size
-from sweeps.training import checkpoint_store, params_file, weights
+from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig, is_better
 from sweeps.training.distributed.launch import is_first, say
@@ -267,7 +267,7 @@ class Diary:
         (score, epoch), config = self._best, self._config
         head = [f"{config.metric} {score} in epoch {epoch}"]
         found = {"score": score, "epoch": epoch}
-        return params_file.write(self._run.trainable, self._run.params, config, found, head)
+        return params_file.write(self._run.trainable, self._run.params, config.settings(), found, head)
 
     def _read_epochs(self) -> None:
         """Keep the lines of the epochs that are in the checkpoint; those after it are trained again."""

@@ -19,8 +19,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, field_docs, load_yaml, nearest
-from sweeps.training import params_file
-from sweeps.training.config import FitConfig, Mode, Precision, Strategy
+from sweeps.training.config import FIT_SETTINGS, FitConfig, Mode, Precision, Strategy
 from sweeps.training.distributed import launch
 
 COMMAND = "python -m sweeps.fit"
@@ -205,7 +204,7 @@ def _command() -> Command:
         settings={setting: hints[setting] for setting in SETTINGS},
         add=_add_settings,
         others=("--resume",),
-        recipe_settings=params_file.SETTINGS,
+        fit_settings=FIT_SETTINGS,
     )
 
 

@@ -11,11 +11,8 @@ import torch
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from torch import nn
 
-from sweeps.common import atomic_io
-from sweeps.training import params_file
-
-WEIGHTS_FILE = "weights.pt"
-"""The best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
+from sweeps.common import atomic_io, params_file
+from sweeps.common.params_file import WEIGHTS_FILE
 
 
 def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.cluster import broadcast
-from sweeps.common.errors import CannotTrain, PCUnfit
+from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
 
 
 class WorkerFailed(Exception):
@@ -33,7 +33,7 @@ def failed(error: BaseException) -> dict[str, Any]:
     return {
         "done": True,
         "status": "failed",
-        "reason": str(error) if is_user_error else first_line(error),
+        "reason": str(error) if is_user_error else reason_of(error),
         "traceback": "".join(traceback.format_exception(error)),
         "is_user_error": is_user_error,
     }
@@ -50,13 +50,3 @@ def unfit(error: Exception) -> dict[str, Any]:
 def error_of(failure: Mapping[str, Any]) -> Exception:
     """What another worker said, to be raised in the first."""
     return (ElsewhereUnfit if "unfit" in failure else WorkerFailed)(failure)
-
-
-def first_line(error: BaseException) -> str:
-    """An exception as a reason of one line."""
-    try:
-        text = str(error).strip()
-    except Exception:  # a user's exception whose own __str__ raises
-        text = "(its message can't be read)"
-    lines = text.encode(errors="backslashreplace").decode().splitlines()
-    return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__

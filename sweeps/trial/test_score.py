@@ -18,8 +18,8 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
     """
     with gc_freeze.uncollected():
+        from sweeps.common.params_file import WEIGHTS_FILE
         from sweeps.training import fit_loop
-        from sweeps.training.weights import WEIGHTS_FILE
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})

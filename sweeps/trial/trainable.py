@@ -26,11 +26,11 @@ import greenlet
 import ray
 from ray import tune
 
-from sweeps.common.errors import CannotTrain, PCUnfit
+from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
 from sweeps.record.trials import why_diverged
 from sweeps.storage.base import StorageError
 from sweeps.training import checkpoint_store
-from sweeps.trial.failures import failed, first_line, unfit
+from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job
 from sweeps.trial.module_cache import Warm
 from sweeps.trial.worker_group import Others
@@ -119,7 +119,7 @@ class SweepTrial(tune.Trainable):
             self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
         except Exception as error:  # a hook of the user's
-            self._save_fault.update({"reason": first_line(error), "is_of_storage": False})
+            self._save_fault.update({"reason": reason_of(error), "is_of_storage": False})
             self._save_error = error  # the next step raises it
             traceback.print_exc()
 

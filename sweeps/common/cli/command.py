@@ -14,8 +14,8 @@ from sweeps.common import machine_folders, plugins
 from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
+from sweeps.common.params_file import Recipe
 from sweeps.common.yaml_values import Knob
-from sweeps.training.params_file import Recipe
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
@@ -93,8 +93,8 @@ class Command:
     ]
     """Knobs of it that have a meaning here."""
     knobs_are: str = "Knobs of {name}"
-    recipe_settings: Collection[str] = ()
-    """Of its own flags, those that `--params FILE` may give a value."""
+    fit_settings: Collection[str]
+    """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
 
     def read(self, arguments: Sequence[str] | None) -> Typed:
         """What was typed.
@@ -109,7 +109,7 @@ class Command:
             raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
         module = None if name is None else self.find(name)
         knobs = [] if module is None else self._knobs(module)
-        tokens, recipes, typed = param_flags.take(tokens, knobs)
+        tokens, recipes, typed = param_flags.take(tokens, knobs, self.fit_settings)
         cli_parser.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
         for recipe in recipes:
             _refuse_other(recipe, name, module)
@@ -123,7 +123,7 @@ class Command:
         return Typed(name, module, settings, typed, of_files)
 
     def _tokens_of(self, recipe: Recipe) -> list[str]:
-        mine = {name: value for name, value in recipe.fit.items() if name in self.recipe_settings}
+        mine = {name: value for name, value in recipe.fit.items() if name in self.settings}
         return dataclasses.replace(recipe, fit=mine).tokens()
 
     def _knobs(self, module: ModuleType) -> list[str]:

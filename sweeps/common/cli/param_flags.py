@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sweeps.common import machine_folders, param_types
+from sweeps.common import machine_folders, param_types, params_file
 from sweeps.common.cli import parser as cli_parser
+from sweeps.common.params_file import Recipe
 from sweeps.common.yaml_values import Knob, field_docs
 from sweeps.common.yaml_values import knob as value_of
-from sweeps.training import params_file
-from sweeps.training.params_file import Recipe
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
@@ -32,15 +31,18 @@ def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequenc
         cli_parser.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
 
 
-def take(tokens: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[Recipe], dict[str, Knob]]:
+def take(
+    tokens: Sequence[str], names: Sequence[str], fit_settings: Collection[str]
+) -> tuple[list[str], list[Recipe], dict[str, Knob]]:
     """Tokens without knobs, the files of `--params`, and the knobs that were typed: the later one wins.
 
     Args:
         tokens: what was typed.
         names: knobs with a flag of their own.
+        fit_settings: names that `fit` of a file may hold.
     """
     files, tokens = _params_files(tokens)
-    recipes = [params_file.read(path) for path in files]
+    recipes = [params_file.read(path, fit_settings) for path in files]
     tokens, typed = cli_parser.take_params(tokens)
     for name in names:
         values, tokens = cli_parser.take_all(tokens, cli_parser.flag(name), "a value")

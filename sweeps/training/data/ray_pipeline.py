@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from sweeps.common import plugins, ray_auth, ray_connection, source_files
-from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.errors import CannotPrepare, UserError, first_line
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import Knob
 from sweeps.training.data import staging
@@ -177,10 +177,9 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generat
             for number, message in enumerate(batch.drop_columns(["payload"]).to_pylist()):
                 yield {**message, "payload": payloads[number].as_buffer()}
     except RayError as error:
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CannotPrepare(
             f"the processes of more than {most:,} raw files died, which is no fault of "
-            f"files: does the code of prepare crash, or the memory not suffice? Ray says: {first_line}"
+            f"files: does the code of prepare crash, or the memory not suffice? Ray says: {first_line(error)}"
         ) from None
 
 

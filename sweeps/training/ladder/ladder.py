@@ -18,7 +18,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.common.yaml_values import Knob
 from sweeps.training.ladder import measure, rungs
-from sweeps.training.ladder.measure import Setup, Speed
+from sweeps.training.ladder.measure import Result
 from sweeps.training.ladder.rungs import Place
 
 HELPS = 1.02
@@ -34,21 +34,6 @@ class Asked:
     params: Mapping[str, Knob]
     seconds: float
     folder: Path
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a rung."""
-
-    rung: str
-    speed: Speed | None
-    times: float | None
-    """As fast as the first rung."""
-    note: str
-    """Why it was left out, or could not be; what it was."""
-    is_kept: bool
-    setup: Setup | None = None
-    """Of what was measured."""
 
 
 def climb(asked: Asked) -> int:

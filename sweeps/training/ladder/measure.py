@@ -172,3 +172,18 @@ class _SetUp:
 if __name__ == "__main__":
     with subprocess_run.telling(Path(sys.argv[1]).parent):
         main(Path(sys.argv[1]))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a rung."""
+
+    rung: str
+    speed: Speed | None
+    times: float | None
+    """As fast as the first rung."""
+    note: str
+    """Why it was left out, or could not be; what it was."""
+    is_kept: bool
+    setup: Setup | None = None
+    """Of what was measured."""

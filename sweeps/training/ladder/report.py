@@ -22,8 +22,7 @@ from sweeps.training.profiling.time_breakdown import bound
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sweeps.training.ladder.ladder import Result
-    from sweeps.training.ladder.measure import Speed
+    from sweeps.training.ladder.measure import Result, Speed
 
 ARTICLES = {
     "as given": ("1x", "35 %"),
@@ -174,7 +173,7 @@ def write(
     content = {
         "trainable": trainable,
         "params": dict(params),
-        "command": " ".join(["python -m sweeps.training.ladder.ladder", *sys.argv[1:]]),
+        "command": " ".join(["python -m sweeps.ladder", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "busy_cores_before": busy_cores,

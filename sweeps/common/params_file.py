@@ -11,8 +11,7 @@ A file with `params` alone, or with knobs alone, is one too. What is of a machin
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ import yaml
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, load_yaml, nearest
-from sweeps.training.config import FitConfig
 
 FILE = "params.yaml"
-SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
+WEIGHTS_FILE = "weights.pt"
+"""Beside it: the best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Recipe:
 def write(
     trainable: str,
     params: Mapping[str, Knob],
-    config: FitConfig,
+    fit: Mapping[str, Any],
     came_of_it: Mapping[str, Any],
     head: Sequence[str] = (),
 ) -> str:
@@ -60,19 +59,21 @@ def write(
     Args:
         trainable: as it was named.
         params: the knobs, of which all others have the default of Params.
-        config: how it was trained; of several workers, too.
+        fit: how it was trained, setting to value; those that are None are left out.
         came_of_it: what to say beside.
         head: comments above.
     """
-    given = dataclasses.asdict(config)
-    alone = {"devices", "num_nodes"} if config.workers == 1 else set()
-    fit = {name: value for name, value in given.items() if value is not None and name not in alone}
-    content = {"trainable": trainable, "params": dict(params), "fit": fit, **came_of_it}
+    given = {name: value for name, value in fit.items() if value is not None}
+    content = {"trainable": trainable, "params": dict(params), "fit": given, **came_of_it}
     return "".join(f"# {line}\n" for line in head) + yaml.safe_dump(content, sort_keys=False)
 
 
-def read(path: str) -> Recipe:
+def read(path: str, settings: Collection[str]) -> Recipe:
     """What a file says.
+
+    Args:
+        path: as it was typed.
+        settings: names that its `fit` may hold.
 
     Raises:
         UserError: it can't be read, or says what nobody understands.
@@ -92,8 +93,8 @@ def read(path: str) -> Recipe:
     for name, part in (("params", params), ("fit", fit)):
         if not isinstance(part, Mapping):
             raise UserError(f"{where}: {name}: must be 'name: value' lines")
-    if unknown := [str(name) for name in fit if name not in SETTINGS]:
-        said = [f"fit.{name}: no such setting.{nearest(name, SETTINGS)}" for name in unknown]
+    if unknown := [str(name) for name in fit if name not in settings]:
+        said = [f"fit.{name}: no such setting.{nearest(name, settings)}" for name in unknown]
         raise UserError(f"{where}: {'; '.join(said)}")
     knobs = {str(name): value for name, value in params.items()}
     return Recipe(path, str(content.get("trainable") or ""), knobs, fit)
