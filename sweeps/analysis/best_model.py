@@ -68,9 +68,7 @@ class Best:
         try:
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise UserError(
-                f"{place(weights)} can't be read: {next(iter(str(error).splitlines()), type(error).__name__)}"
-            ) from None
+            raise UserError(f"{place(weights)} can't be read: {first_line(error)}") from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these
             raise UserError(
                 f"{place(weights)} does not fit the model that {self.trainable} builds now, or is damaged: "
