@@ -47,6 +47,7 @@ lint: $(DONE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 data: $(DONE)
 	$(BIN)/python -m trainables._shared.fashion_mnist
@@ -83,4 +84,4 @@ $(DONE): requirements.lock
 	@touch $(DONE)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site

@@ -19,10 +19,10 @@ from torch.nn import functional
 from sweeps import fit
 from sweeps.common import plugins
 from sweeps.common.cli.command import TRAINABLE
-from sweeps.common.seeding import seed_again
 from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from sweeps.training.torch_state import seed_again
 
 SEED = 0
 Change = Callable[[Any], object]

@@ -115,7 +115,7 @@ def build_model(params):
 
 
 def build_data(params, prepared):
-    from sweeps.training.data.datamodule import ParquetDataModule
+    from sweeps.training import ParquetDataModule
 
     return ParquetDataModule(prepared, params.batch_size)
 '''

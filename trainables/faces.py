@@ -16,7 +16,7 @@ from trainables._faces.preparation import prepare as prepare
 from trainables._faces.preparation import raw_items
 
 if TYPE_CHECKING:
-    from sweeps.training.data.datamodule import ParquetDataModule
+    from sweeps.training import ParquetDataModule
     from trainables._faces.model import FaceNet
     from trainables._faces.on_the_fly import RawFaces
 
@@ -70,8 +70,7 @@ def build_model(params: Params) -> FaceNet:
 
 
 def build_data(params: Params, prepared: Path) -> ParquetDataModule:
-    from sweeps.common.seeding import seed_of_run
-    from sweeps.training.data.datamodule import ParquetDataModule
+    from sweeps.training import ParquetDataModule, seed_of_run
     from trainables._faces.transform import RealOrBlended
 
     made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)

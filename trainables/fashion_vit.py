@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sweeps.common.errors import CannotTrain
+from sweeps.training import CannotTrain
 from trainables._shared import fashion_mnist
 from trainables._shared.classifier import Classifier
 from trainables._shared.fashion_mnist import PIXELS

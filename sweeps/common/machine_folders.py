@@ -22,3 +22,9 @@ def use_folder(variable: str, folder: str | None) -> None:
     """Say in the environment where a folder is, if one was given."""
     if folder:
         os.environ[variable] = str(Path(folder).expanduser().resolve())
+
+
+def data_dir() -> Path | None:
+    """The folder of the raw data that the user named, by `--data-dir` or the environment; None: none was."""
+    named = os.environ.get(DATA_DIR_VARIABLE)
+    return Path(named) if named else None

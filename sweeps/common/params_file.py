@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml
 
-from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import Knob, load_yaml, nearest
 
@@ -36,15 +35,6 @@ class Recipe:
     """"" where the file does not say it."""
     params: Mapping[str, Knob] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
-
-    def tokens(self) -> list[str]:
-        """How to train, as flags: what is typed behind them wins."""
-        said = {name: value for name, value in self.fit.items() if value is not None}
-        switches = {True: "", False: "no_"}
-        return [
-            parser.flag(switches[value] + name) if isinstance(value, bool) else f"{parser.flag(name)}={value}"
-            for name, value in said.items()
-        ]
 
 
 def write(

@@ -1,1 +1,31 @@
-"""One trial, trained as fast as the hardware allows."""
+"""One run, as fast as the hardware allows. What a trainable may use of it stands here, imported on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.common.errors import CannotTrain as CannotTrain
+    from sweeps.common.machine_folders import data_dir as data_dir
+    from sweeps.common.seeding import seed_of_run as seed_of_run
+    from sweeps.training.data.datamodule import Columns as Columns
+    from sweeps.training.data.datamodule import ParquetDataModule as ParquetDataModule
+    from sweeps.training.data.shards import Rows as Rows
+
+_HOMES = {
+    "CannotTrain": "sweeps.common.errors",
+    "Columns": "sweeps.training.data.datamodule",
+    "ParquetDataModule": "sweeps.training.data.datamodule",
+    "Rows": "sweeps.training.data.shards",
+    "data_dir": "sweeps.common.machine_folders",
+    "seed_of_run": "sweeps.common.seeding",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: PyTorch takes seconds, and a plan needs none of it (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

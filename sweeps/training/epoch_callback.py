@@ -12,11 +12,11 @@ import numpy as np
 from lightning.pytorch.callbacks import Checkpoint
 
 from sweeps.common.errors import MetricNotLogged
-from sweeps.common.seeding import seed_again
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.torch_state import seed_again
 
 
 @dataclass(frozen=True)

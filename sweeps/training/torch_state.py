@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -47,3 +49,16 @@ class Settings:
         torch.backends.cudnn.deterministic = self.cudnn_deterministic
         torch.autograd.set_detect_anomaly(self.anomaly)
         torch.set_default_device(None if self.device.type == "cpu" else self.device)
+
+
+def seed_again(seed: int) -> None:
+    """Seed Python, NumPy and PyTorch, where Lightning's `seed_everything` has done it once.
+
+    `torch.manual_seed` also formats the caller's stack three times for devices that are not there, which
+    is most of its time, and an epoch of a small model takes not much more.
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)

@@ -7,21 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from trainables._faces.preparation import Cropper, clip_number, pixels_of, seconds_of, wanted_frames
+from trainables._faces.preparation import Cropper, Knobs, clip_number, pixels_of, seconds_of, wanted_frames
 from trainables._faces.transform import RealOrBlended
 
 if TYPE_CHECKING:
     from trainables._faces.boxes import Frame
-    from trainables.faces import Params
 
 Sample = dict[str, Any]
+
+
+class Params(Knobs, Protocol):
+    """What is read of the trainable's Params."""
+
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def augmentation(self) -> float: ...
 
 
 class RawFaces(pl.LightningDataModule):

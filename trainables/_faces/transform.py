@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.training.data.datamodule import Columns
+from sweeps.training import Columns
 from trainables._faces.self_blending import augmentation, blended
 
 

@@ -123,8 +123,15 @@ class Command:
         return Typed(name, module, settings, typed, of_files)
 
     def _tokens_of(self, recipe: Recipe) -> list[str]:
-        mine = {name: value for name, value in recipe.fit.items() if name in self.settings}
-        return dataclasses.replace(recipe, fit=mine).tokens()
+        """How to train, as flags: what is typed behind them wins."""
+        mine = {n: value for n, value in recipe.fit.items() if n in self.settings and value is not None}
+        switches = {True: "", False: "no_"}
+        return [
+            cli_parser.flag(switches[value] + name)
+            if isinstance(value, bool)
+            else f"{cli_parser.flag(name)}={value}"
+            for name, value in mine.items()
+        ]
 
     def _knobs(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
