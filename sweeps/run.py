@@ -95,7 +95,7 @@ def _run(plan: Plan, record: Record, code: Sequence[Path]) -> int:
         from sweeps.plan import resume
     with (
         notify.at_the_end(plan, record) as notice,
-        analysis_dashboard.beside(plan.folder) if plan.config.dashboard else contextlib.nullcontext(),
+        analysis_dashboard.beside(plan.folder, plan.config.dashboard),
         session.connect(plan.config, code) as offered,
         following(plan.config.logger_names, plan.folder, record),
         contextlib.ExitStack() as last,

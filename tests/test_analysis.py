@@ -14,7 +14,9 @@ from sweeps.analysis import fidelity
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.advice import advise
-from sweeps.analysis.figures import costs, failures, lineage, style
+from sweeps.analysis.figures import costs, style
+from sweeps.analysis.figures.failures import causes
+from sweeps.analysis.figures.lineage import ancestors
 from sweeps.analysis.sweep import Sweep
 from tests import kinds
 from tests.kinds import KINDS, add, begun, drawn, rerun
@@ -262,15 +264,15 @@ def test_utilization_adds_up_to_the_seconds_that_were_trained() -> None:
 
 
 def test_diverged_trials_are_grouped_by_cause_and_by_where_they_lie(sweeps: dict[str, Sweep]) -> None:
-    causes = failures.causes(sweeps["troubled"])
-    assert [(cause.status, cause.reason, len(cause.trials)) for cause in causes] == [
+    found = causes(sweeps["troubled"])
+    assert [(cause.status, cause.reason, len(cause.trials)) for cause in found] == [
         ("diverged", "acc was nan in epoch N", 10),
         ("failed", "OSError: <no space>", 1),
     ]
-    region = causes[0].region
+    region = found[0].region
     assert region is not None
     assert region.words == "10 of 10 have lr > 0.1 (and none of the 30 that ended well)"
-    assert causes[1].region is None, "of one trial nothing can be told"
+    assert found[1].region is None, "of one trial nothing can be told"
 
 
 def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -
                 add(record, params, 3)
     sweep = analysis_sweep.load(tmp_path)
     (cut,) = [str(region) for region in advise(sweep).cut]
-    regions = [cause.region for cause in failures.causes(sweep)]
+    regions = [cause.region for cause in causes(sweep)]
     assert [str(region and region.dead) for region in regions] == [cut] * 2
     assert any(cut in line for line in advise(sweep).lines)
 
@@ -296,7 +298,7 @@ def test_trouble_anywhere_has_no_region(tmp_path: Path) -> None:
     with record.together():
         for number in range(60):
             add(record, drawn(number), 1, "failed" if number % 4 == 0 else "finished", "OSError: no")
-    (cause,) = failures.causes(analysis_sweep.load(tmp_path))
+    (cause,) = causes(analysis_sweep.load(tmp_path))
     assert cause.region is None
 
 
@@ -309,7 +311,7 @@ def test_a_value_of_a_choice_can_be_the_region(tmp_path: Path) -> None:
                 add(record, params, 0, "failed", "MemoryError")
             else:
                 add(record, params, 3)
-    (cause,) = failures.causes(analysis_sweep.load(tmp_path))
+    (cause,) = causes(analysis_sweep.load(tmp_path))
     assert cause.region is not None
     assert str(cause.region.dead) == "width = 16"
 
@@ -363,7 +365,7 @@ def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:
     kinds_of = begun(tmp_path / "third", parents=parents)
     add(kinds_of, drawn(1), 9)
     sweep = analysis_sweep.load(tmp_path / "third")
-    found = [(one.name, one.generation, one.child, bool(one.best)) for one in lineage.ancestors(sweep)]
+    found = [(one.name, one.generation, one.child, bool(one.best)) for one in ancestors(sweep)]
     assert found == [
         ("third", 0, "", True),
         ("second", 1, "third", True),
@@ -376,7 +378,7 @@ def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:
 def test_a_sweep_that_is_its_own_ancestor_ends(tmp_path: Path) -> None:
     begun(tmp_path / "a", parents=[{"name": "b", "folder": str(tmp_path / "b")}])
     begun(tmp_path / "b", parents=[{"name": "a", "folder": str(tmp_path / "a")}])
-    assert len(lineage.ancestors(analysis_sweep.load(tmp_path / "a"))) == 3
+    assert len(ancestors(analysis_sweep.load(tmp_path / "a"))) == 3
 
 
 def test_a_copy_of_a_folder_reads_the_same(sweeps: dict[str, Sweep], tmp_path: Path) -> None:

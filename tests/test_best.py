@@ -238,5 +238,5 @@ def test_params_that_no_longer_fit_are_named(sweep: Path, project: Path) -> None
 def test_to_look_for_the_best_trial_loads_no_pytorch(sweep: Path) -> None:
     from tests.test_architecture import ROOT, heavy_after
 
-    code = f"from sweeps import results; assert results.load({str(sweep)!r}).best().number == 0"
+    code = f"from sweeps.analysis.sweep import load; assert load({str(sweep)!r}).best().number == 0"
     assert not {"torch", "lightning", "ray"} & set(heavy_after(code, ROOT))

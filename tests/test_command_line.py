@@ -9,9 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from sweeps import fit, prepare
+from sweeps import fit, ladder, prepare
 from sweeps.run import main
-from sweeps.training.ladder import ladder
 from tests.conftest import ROOT
 
 TOY = ("--trainable", "tests.faulty.toy")

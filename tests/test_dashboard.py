@@ -278,7 +278,7 @@ def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
 ) -> None:
     of = Sweep(tmp_path, dashboard=True)
     of.trial(1.0)
-    with analysis_dashboard.beside(of.plan):
+    with analysis_dashboard.beside(of.plan.folder, True):
         url = capsys.readouterr().out.split()[1]
         assert shown(url)["name"] == "s"
     with pytest.raises(urllib.error.URLError):
@@ -288,11 +288,10 @@ def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
 def test_it_is_gone_when_the_sweep_was_killed(tmp_path: Path) -> None:
     sweep(tmp_path)
     code = """
-import sys, time, types
+import sys, time
 from pathlib import Path
-from sweeps import dashboard
-config = types.SimpleNamespace(dashboard=True)
-with dashboard.beside(types.SimpleNamespace(config=config, folder=Path(sys.argv[1]))):
+from sweeps.analysis import dashboard
+with dashboard.beside(Path(sys.argv[1]), True):
     time.sleep(600)
 """
     with subprocess.Popen(
@@ -312,5 +311,5 @@ with dashboard.beside(types.SimpleNamespace(config=config, folder=Path(sys.argv[
 
 
 def test_without_the_flag_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with analysis_dashboard.beside(Sweep(tmp_path).plan):
+    with analysis_dashboard.beside(Sweep(tmp_path).plan.folder, False):
         assert capsys.readouterr().out == ""

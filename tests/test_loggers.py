@@ -115,7 +115,7 @@ def test_tensorboard_goes_on_from_whatever_a_dying_driver_left(cut: int, tmp_pat
 @pytest.fixture
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], dict[int, Any]]:
     """The runs of a sweep's folder, by trial, as MLflow has them."""
-    pytest.importorskip("mlflow")
+    pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
     def runs(folder: Path) -> dict[int, Any]:
@@ -177,7 +177,7 @@ def test_a_name_that_mlflow_does_not_take_is_changed(
 
 def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
     of = Sweep(tmp_path, loggers="tensorboard")
-    with _follower.following(of.plan, of.record):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
         of.trial(1.0, 2.0, ended="pruned")
         of.trial(1.0, 2.0, 3.0, ended="finished")
     files = event_files(of.folder)
@@ -191,7 +191,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     monkeypatch.setattr(_follower, "AGAIN_S", 0.05)
     of = Sweep(tmp_path, loggers="tensorboard")
     (of.folder / "tensorboard").write_text("in its way")
-    with _follower.following(of.plan, of.record):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
         of.trial(1.0, ended="finished")
         said, until = "", time.monotonic() + 60
         while "NotADirectoryError" not in said and time.monotonic() < until:
@@ -206,11 +206,11 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
 def test_a_server_that_is_away_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mlflow")
+    pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     of = Sweep(tmp_path, loggers="mlflow")
-    with _follower.following(of.plan, of.record):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
         of.trial(1.0, ended="finished")
     assert "--loggers mlflow: MlflowException: " in capsys.readouterr().out
 
@@ -229,8 +229,7 @@ def test_a_mistake_is_a_line(names: list[str], message: str) -> None:
 
 
 def test_one_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = plugins.find("logger", "mlflow")
-    monkeypatch.setattr(module, "NEEDS", ("not_there", "mlflow-skinny"))
+    monkeypatch.setattr("sweeps.loggers.mlflow.NEEDS", ("not_there", "mlflow-skinny"))
     with pytest.raises(UserError, match=r"not_there is not installed: python -m pip install mlflow-skinny"):
         plugins.find("logger", "mlflow")
 

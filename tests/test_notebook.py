@@ -49,7 +49,7 @@ def text_of(cells: list[Any], source: str) -> str:
 def figures_in(cells: list[Any]) -> list[str]:
     """Names of the figures that were drawn."""
     drawn = [cell for cell in cells if any(PLOTLY in output.get("data", {}) for output in cell.outputs)]
-    return [cell.source.removeprefix("analysis.").removesuffix("(sweep)") for cell in drawn]
+    return [cell.source.removeprefix("figures.").removesuffix("(sweep)") for cell in drawn]
 
 
 def share_right(cells: list[Any]) -> float:
@@ -67,7 +67,7 @@ def test_the_notebook_is_kept_without_what_came_out_of_it() -> None:
 
 def test_it_shows_every_figure_there_is() -> None:
     source = NOTEBOOK.read_text()
-    assert [name for name in figures.FIGURES if f"analysis.{name}(sweep)" not in source] == []
+    assert [name for name in figures.FIGURES if f"figures.{name}(sweep)" not in source] == []
 
 
 def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.Monke
     assert "finished" in text_of(cells, "compare([sweep])")
     assert "params_lr" in text_of(cells, "sweep.trials")
     assert "--num-trials 12" in text_of(cells, "advice.advise")
-    assert text_of(cells, "results.compare(folders)").count("digits_mlp") == 1
+    assert text_of(cells, "compare(folders)").count("digits_mlp") == 1
     score = float(re.findall(r"score=([\d.]+)", text_of(cells, "best = sweep.best()"))[0])
     assert share_right(cells) == pytest.approx(score, abs=0.01)
 

@@ -337,7 +337,8 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
 
 KILLED_BEFORE_THE_MANIFEST = """
 import os, signal, sys
-from sweeps import prepare, shards
+from sweeps import prepare
+from sweeps.training.data import shards
 shards.Manifest.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 prepare.main(sys.argv[1:])
 """

@@ -108,8 +108,8 @@ def test_a_ray_that_is_started_here_lets_nobody_in(stranger: Path) -> None:
         pytest.skip("listing ports needs ss")
     code = """
 import os, subprocess, sys, time
-from training import ray_token
-ray_token.settle(None)
+from sweeps.common import ray_auth
+ray_auth.settle(None)
 import ray
 context = ray.init("local", num_cpus=1, log_to_driver=False, logging_level="ERROR")
 ray.get(ray.remote(lambda: 1).remote())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainables._shared.classifier import SgdClassifier
-    from trainables._shared.fashion_mnist import FashionMnist
+    from trainables._shared.fashion_data import FashionMnist
 
 METRIC, MODE = "val_acc", "max"
 
@@ -90,7 +90,7 @@ def build_model(params: Params) -> SgdClassifier:
 
 
 def build_data(params: Params) -> FashionMnist:
-    from trainables._shared.fashion_mnist import FashionMnist
+    from trainables._shared.fashion_data import FashionMnist
 
     return FashionMnist(params.rows, params.batch_size)
 

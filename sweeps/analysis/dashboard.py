@@ -29,17 +29,18 @@ Reply = Iterable[bytes]
 
 
 @contextlib.contextmanager
-def beside(folder: Path) -> Iterator[None]:
+def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
     """Serve from a process of its own while the sweep of a folder runs; that it can't costs a line."""
     with contextlib.ExitStack() as stack:
-        try:
-            with _listening(THIS_PC[0], None) as server:
-                child = stack.enter_context(_child(folder, server.socket))
-                print(f"dashboard  {_url(server)}", flush=True)
-        except (OSError, UserError) as error:
-            print(f"No dashboard: {error}", flush=True)
-        else:
-            stack.callback(child.kill)  # it has nothing to lose
+        if is_wanted:
+            try:
+                with _listening(THIS_PC[0], None) as server:
+                    child = stack.enter_context(_child(folder, server.socket))
+                    print(f"dashboard  {_url(server)}", flush=True)
+            except (OSError, UserError) as error:
+                print(f"No dashboard: {error}", flush=True)
+            else:
+                stack.callback(child.kill)  # it has nothing to lose
         yield
 
 
@@ -58,7 +59,7 @@ def serve_beside() -> None:
 
 @contextlib.contextmanager
 def _child(folder: Path, listening: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
-    code = "from sweeps import dashboard; dashboard.serve_beside()"
+    code = "from sweeps.analysis import dashboard; dashboard.serve_beside()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder), str(listening.fileno())],
         stdin=subprocess.PIPE,  # closed by the kernel when this process is gone, however that ended

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
-
-from ray.tune import PlacementGroupFactory
-from ray.util.placement_group import PlacementGroup, placement_group
 
 from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
@@ -24,7 +19,7 @@ def of_trial(
 ) -> PlacementGroupFactory:
     """The resources of a trial that takes so many GPUs, as Tune asks Ray for them: a bundle for each worker,
     all placed or none; `away` are PCs that none must stand on."""
-    from sweeps.cluster.placement import Place
+    from sweeps.cluster.placement_group import Place
 
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
     if memory := _memory_bytes(config):
@@ -85,7 +80,7 @@ def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
 
 def of_task(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
     """What a worker takes, with so many GPUs, as options of a task by itself that runs on no PC of `away`."""
-    from sweeps.cluster.placement import not_on
+    from sweeps.cluster.placement_group import not_on
 
     return {
         "num_cpus": config.cpus_per_trial,
@@ -122,42 +117,3 @@ def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
     if gpus == 0:
         return fitting
     return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))
-
-
-_COUNTER = itertools.count()
-
-
-_HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
-
-
-def not_on(away: Collection[str]) -> dict[str, str]:
-    """Says to Ray: on none of these PCs, which are its ids."""
-    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
-
-
-class Place(PlacementGroupFactory):
-    """Resources of a trial. All are equal for Tune, whichever PCs are away: processes stay warm.
-
-    Tune takes it to pieces and puts it together again with the class of the trial; in this process that gives
-    the same object, which knows who is away now.
-    """
-
-    def __init__(self, bundles: Sequence[Mapping[str, float]], away: Callable[[], Collection[str]]) -> None:
-        super().__init__([dict(bundle) for bundle in bundles])
-        self._key = next(_COUNTER)
-        self._away = away
-        _HERE[self._key] = self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _put_together, (self._key, self.bundles)
-
-    def to_placement_group(self) -> PlacementGroup:
-        """Ask for one."""
-        away = self._away()
-        where = [not_on(away)] * len(self.bundles) if away else None
-        group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
-        return group
-
-
-def _put_together(key: int, bundles: list[dict[str, float]]) -> PlacementGroupFactory:
-    return _HERE.get(key) or PlacementGroupFactory(bundles)
