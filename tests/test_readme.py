@@ -21,6 +21,7 @@ from sweeps.domains import Form
 from sweeps.pcs import check, down, drain, faults, status
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import describe, make_plan
+from tests.conftest import skip_without_mlflow
 from tests.searched import peak, searched
 from training import ladder, parts, prepare, prepared, single
 
@@ -107,7 +108,10 @@ def test_a_command_of_the_readme_makes_a_plan(
         if "--refine" in tokens and token.startswith("results/"):
             searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
             tokens[place] = str(tmp_path / Path(token).name)
-    assert "trials" in describe(make_plan(flags.parse([*tokens, "--results-dir", str(tmp_path)])))
+    config = flags.parse([*tokens, "--results-dir", str(tmp_path)])
+    if "mlflow" in config.logger_names:
+        skip_without_mlflow()
+    assert "trials" in describe(make_plan(config))
 
 
 def test_the_model_of_the_readme_meets_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
