@@ -39,6 +39,11 @@ def propose(
     return record.begin(Point(**{"trainable": "", **more}, params=params), told, seed)
 
 
+def skip_without_mlflow() -> None:
+    """Skip a test where the extra `mlflow` is not installed."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed (make mlflow)")
+
+
 @pytest.fixture(autouse=True)
 def folders_of_this_machine() -> Iterator[None]:
     """A command with `--data-dir` sets a variable for the processes that it starts; not for other tests."""

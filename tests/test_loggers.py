@@ -20,7 +20,7 @@ from sweeps.loggers import _follower, tensorboard
 from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
-from tests.conftest import propose
+from tests.conftest import propose, skip_without_mlflow
 from tests.test_dashboard import LR, sweep
 from tests.test_resume_checks import Sweep
 
@@ -29,7 +29,10 @@ Events = dict[str, list[tuple[int, float]]]
 
 def of_file(path: Path) -> tuple[Events, dict[str, Any], list[str]]:
     """Scalars by tag, hparams, and the tags of all else, by TensorBoard's own reader."""
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    loader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_file_loader",
+        reason="TensorBoard's reader is not installed (make mlflow)",
+    )
     from tensorboard.plugins.hparams import plugin_data_pb2
     from tensorboard.util import tensor_util
 
@@ -115,7 +118,7 @@ def test_tensorboard_goes_on_from_whatever_a_dying_driver_left(cut: int, tmp_pat
 @pytest.fixture
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], dict[int, Any]]:
     """The runs of a sweep's folder, by trial, as MLflow has them."""
-    pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
+    skip_without_mlflow()
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
     def runs(folder: Path) -> dict[int, Any]:
@@ -206,7 +209,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
 def test_a_server_that_is_away_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
+    skip_without_mlflow()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     of = Sweep(tmp_path, loggers="mlflow")

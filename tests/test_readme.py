@@ -30,6 +30,7 @@ from sweeps.plan.describe import describe
 from sweeps.space.tune_domains import Form
 from sweeps.training import run_settings
 from sweeps.training.data import dataset, staging
+from tests.conftest import skip_without_mlflow
 from tests.searched import peak, searched
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +105,7 @@ def test_a_command_of_the_readme_makes_a_plan(
         assert capsys.readouterr().out
         return
     if "mlflow" in tokens:
-        pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
+        skip_without_mlflow()
     if "--resume" in tokens:
         with plan_folder.opened(make_plan(SweepConfig(name="begun", results_dir=str(tmp_path)))):
             pass  # the driver died before the first trial

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
-from tests.conftest import ROOT
+from tests.conftest import ROOT, skip_without_mlflow
 
 TRAINABLE = """
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def test_the_choices_are_the_public_files_of_the_folder(kind: str, some: set[str
 )
 def test_every_choice_is_found_and_keeps_the_contract(kind: str, name: str) -> None:
     if (kind, name) == ("logger", "mlflow"):
-        pytest.importorskip("mlflow", reason="MLflow is an extra: make mlflow")
+        skip_without_mlflow()
     found = plugins.find(kind, name)
     assert found.__name__ == f"{plugins.KINDS[kind].folder}.{name}"
     assert all(hasattr(found, entry) for entry in plugins.KINDS[kind].defines)
