@@ -30,7 +30,7 @@ test-all: test
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)
-	$(BIN)/python -m pytest -v tests/test_slurm.py
+	$(BIN)/python -m pytest -v tests/deploy/test_slurm.py
 
 # On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
 # with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).

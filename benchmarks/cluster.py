@@ -1,7 +1,8 @@
 """How a sweep scales with PCs: `python -m benchmarks.cluster`
 
-PCs are network namespaces of this machine (`tests/lab.py`), each with a Ray of its own, joined by a network:
-root, and the programs of the tests of several PCs, are needed. Two kinds of trials, none of them pruned:
+PCs are network namespaces of this machine (`tests/support/lab.py`), each with a Ray of its own, joined by a
+network: root, and the programs of the tests of several PCs, are needed. Two kinds of trials, none of them
+pruned:
 
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
   sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
@@ -27,8 +28,8 @@ import psutil
 
 from benchmarks import _measure
 from benchmarks._measure import Goal
-from tests import lab
-from tests.cluster_of_pcs import PYTHON, RAY, give_token, nodes
+from tests.support import lab
+from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, nodes
 
 EPOCHS = 3
 GB_PER_SLOT = 0.47

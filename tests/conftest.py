@@ -19,12 +19,12 @@ from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import Point, Told
-from tests import lab
-from tests.lab import Lab
-from tests.sweep_on_pcs import Sweep
+from tests import ROOT as ROOT
+from tests.support import lab
+from tests.support.lab import Lab
+from tests.support.sweep_on_pcs import Sweep
 
 MODE = "RAY_AUTH_MODE"
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def propose(

@@ -12,7 +12,7 @@ import pytest
 
 from sweeps.common import ray_auth
 from tests.conftest import ROOT
-from tests.heads import head, with_token, write_token
+from tests.support.heads import head, with_token, write_token
 
 FEW = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "3")
 

@@ -1,0 +1,346 @@
+"""The benchmarks' own arithmetic, and that their arms train the same thing; no timings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import (
+    _epochs,
+    _loaders,
+    _measure,
+    _plain,
+    cluster,
+    data_path,
+    digits_cnn,
+    fit_overhead,
+    inner_loop,
+    overhead,
+    scale,
+)
+from benchmarks._images import Images
+from benchmarks._job import Job
+from benchmarks._measure import Goal
+from sweeps.common.gc_freeze import uncollected
+from sweeps.training import compile as training_compile
+from tests.conftest import ROOT
+from tests.test_architecture import HEAVY
+from trainables import digits_mlp
+from trainables._shared import fashion_mnist
+from trainables._shared.channels_last import Conv2d
+
+
+@pytest.mark.parametrize(
+    ("goal", "line"),
+    [
+        (Goal("overhead_24", 1.428, "<=", 2.0), "overhead_24 1.43 (goal <= 2.0) met"),
+        (Goal("overhead_24", 2.004, "<=", 2.0), "overhead_24 2.00 (goal <= 2.0) missed"),
+        (Goal("trials_per_s", 40.0, ">=", 40.0), "trials_per_s 40.00 (goal >= 40.0) met"),
+        (Goal("trials_per_s", None, ">=", 40.0), "trials_per_s - (goal >= 40.0) not measured"),
+    ],
+)
+def test_a_goal_says_whether_it_is_met(goal: Goal, line: str) -> None:
+    assert goal.line() == line
+
+
+def test_a_median_of_nothing_is_none() -> None:
+    assert (_measure.median([]), _measure.median([3.0, 1.0, 2.0])) == (None, 2.0)
+
+
+def test_every_arm_is_once_the_first() -> None:
+    orders = [_measure.in_turn(["b", "c", "d"], repeat) for repeat in range(3)]
+    assert sorted(order[0] for order in orders) == ["b", "c", "d"]
+    assert all(sorted(order) == ["b", "c", "d"] for order in orders)
+
+
+def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 1.5: pass"
+    parent = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {burn!r}])"
+    wait = "import time; time.sleep(1)\nwhile time.process_time() < 1.5: pass"
+    commands = [[sys.executable, "-c", parent], [sys.executable, "-c", wait]]
+    _, cpu_s = _measure.run_together(commands, tmp_path, {})
+    assert cpu_s > 1.6
+
+
+def a_run(arm: str, repeat: int, wall_s: float, epochs: int) -> dict[str, Any]:
+    return {
+        "model": "cnn", "trials": 24, "repeat": repeat, "arm": arm, "wall_s": wall_s, "epochs": epochs,
+        "cpu_s": 2 * wall_s, "s_per_epoch": wall_s / epochs, "cpu_s_per_epoch": 2 * wall_s / epochs,
+    }  # fmt: skip
+
+
+def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
+    runs = [
+        a_run("a", 0, 30.0, 100), a_run("f", 0, 10.0, 100),  # 3 times
+        a_run("a", 1, 80.0, 200), a_run("f", 1, 20.0, 100),  # 2 times, on a busy machine
+        a_run("a", 2, 20.0, 100), a_run("f", 2, 10.0, 100),  # 2 times
+    ]  # fmt: skip
+    by_name = {goal.name: goal.value for goal in overhead.goals(runs)}
+    assert by_name == {
+        "overhead_24": pytest.approx(2.0),
+        "overhead_96": None,
+        "ray_tune_24": None,
+        "ray_tune_reuse_24": None,
+        "ray_tune_reuse_96": None,
+    }
+    floor = overhead.summary(runs)[1]
+    assert (floor["arm"], floor["epochs"], floor["s_per_epoch"]) == ("f", 100, pytest.approx(0.1))
+    assert "cnn 24  f floor, Lightning" in overhead.describe(overhead.summary(runs))
+
+
+def a_job(**changes: Any) -> Job:
+    known: dict[str, Any] = {
+        "model": "mlp", "trials": [{}] * 5, "epochs": [1, 20, 3, 9, 8], "seed": 0, "max_epochs": 20,
+        "grace_epochs": 1, "reduction_factor": 3, "workers": 2, "folder": "",
+    }  # fmt: skip
+    return Job(**{**known, **changes})
+
+
+def test_the_floors_share_out_every_trial_once_and_evenly() -> None:
+    job = a_job()
+    shares = [job.share(worker) for worker in range(job.workers)]
+    assert sorted(number for share in shares for number in share) == [0, 1, 2, 3, 4]
+    assert [sum(job.epochs[number] for number in share) for share in shares] == [21, 20]
+
+
+def test_a_job_travels_in_a_file_and_is_told_of_every_epoch(tmp_path: Path) -> None:
+    job = a_job(folder=str(tmp_path))
+    job.write()
+    assert Job.read(str(tmp_path)) == job
+    job.tell({0: 1, 2: 3}, worker=0)
+    job.tell({1: 20}, worker=1)
+    assert job.told() == 24
+
+
+def test_rates_leave_the_warming_up_out() -> None:
+    ends = [0.0, *(10.0 + number for number in range(20))]  # the first alone, long before the others
+    sizes = [(0.0, 100.0), (11.0, 101.0), (29.0, 102.8)]
+    found = scale.figures(ends, sizes, whole_s=42.0)
+    assert found["trials_per_s"] == pytest.approx(1.0)
+    assert found["trials_per_s_of_last_tenth"] == pytest.approx(1.0)
+    assert found["whole_trials_per_s"] == 0.5
+    assert found["kb_per_trial"] == pytest.approx(100.0)
+
+
+def test_the_slowest_size_counts_and_flat_is_over_all_sizes() -> None:
+    lines = [goal.line() for goal in scale.goals([{"trials_per_s": 50.0}, {"trials_per_s": 39.0}])]
+    assert lines == ["trials_per_s 39.00 (goal >= 40.0) missed", "flat_percent 22.00 (goal <= 20.0) missed"]
+
+
+def test_the_floor_trains_the_same_networks_on_the_same_rows() -> None:
+    mlp = digits_mlp.build_model(digits_mlp.Params(hidden=16)).net
+    assert shapes(_plain.net("mlp", {"hidden": 16})) == shapes(mlp)
+    cnn = digits_cnn.build_model(digits_cnn.Params()).net
+    assert shapes(_plain.net("cnn", {})) == shapes(cnn)
+    assert sum(parameter.numel() for parameter in cnn.parameters()) == 56_064
+    train, val = _plain.rows("mlp")
+    theirs = digits_mlp.build_data(digits_mlp.Params(batch_size=2_000))
+    assert next(iter(theirs.val_dataloader()))[0].equal(val[0])
+    assert sum(len(labels) for _, labels in theirs.train_dataloader()) == len(train[1])
+    assert len(digits_cnn.build_data(digits_cnn.Params()).train_dataloader()) == 23
+
+
+def shapes(network: Any) -> list[Any]:
+    return [tuple(tensor.shape) for tensor in network.state_dict().values()]
+
+
+def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
+    code = (
+        "import gc\nfrom sweeps.common.gc_freeze import uncollected\n"
+        "with uncollected():\n    assert not gc.isenabled()\n    import decimal\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 0\n"
+        "gc.disable()\nwith uncollected():\n    pass\nassert not gc.isenabled()"
+    )
+    assert uncollected.__doc__
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a benchmark then writes to, instead of the committed results."""
+    monkeypatch.setattr(_measure, "RESULTS", tmp_path / "results")
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(_measure, "busy_cores", lambda seconds=1.0: 0.0)
+    yield tmp_path / "results"
+    torch.set_num_threads(threads)
+
+
+def test_all_ways_to_load_hand_out_the_same_rows(tmp_path: Path) -> None:
+    images = Images(tmp_path, side=8, rows=20, files=20)
+    expected = sorted(image.tobytes() for image in images.array)
+    assert len(set(expected)) > 10
+    for name, make in _loaders.loaders(images, batch_size=6, workers=0).items():
+        if (needed := data_path.NEEDS.get(name)) and find_spec(needed) is None:
+            continue
+        found: list[bytes] = []
+        for batch in make():
+            rows = (
+                batch["image"] if isinstance(batch, dict) else batch[0] if isinstance(batch, list) else batch
+            )
+            found += [row.numpy().tobytes() for row in rows]
+        assert sorted(found) == expected, name
+
+
+def test_the_data_path_is_measured(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--sides 8 --mib 1 --files 20 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1"
+    arms = ["mmap", "mmap, new memory", "in order", "parquet", "tensors"]
+    assert data_path.main([*flags.split(), "--arms", *arms]) == 0
+    content = json.loads((results / "data_path.json").read_text())
+    assert {row["arm"] for row in content["medians"]} == set(arms)
+    assert all(row["rows_per_s"] > 0 for row in content["medians"])
+    assert "to_litdata_0KB - (goal >= 1.0) not measured" in capsys.readouterr().out
+
+
+def test_the_ceiling_copies_into_one_buffer_and_the_other_arm_into_new_memory(tmp_path: Path) -> None:
+    arms = _loaders.loaders(Images(tmp_path, side=8, rows=20, files=1), batch_size=5, workers=0)
+    places = {
+        name: len({batch.data_ptr() for batch in list(arms[name]())}) for name in ("mmap", "mmap, new memory")
+    }
+    assert places == {"mmap": 1, "mmap, new memory": 4}
+    rates = {"mmap": 100.0, "mmap, new memory": 10.0, "in order": 50.0}
+    medians = [
+        {"side": 8, "arm": arm, "loader_workers": 0, "rows_per_s": rate} for arm, rate in rates.items()
+    ]
+    assert data_path.goals(medians, [8])[-1].value == 0.5
+
+
+def test_an_arm_without_its_package_is_skipped_with_the_reason(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_path, "find_spec", lambda name: None)
+    flags = (
+        "--sides 8 --mib 1 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1 --arms litdata mmap"
+    )
+    assert data_path.main(flags.split()) == 0
+    assert "litdata: not measured: no module litdata; pip install" in capsys.readouterr().out
+
+
+def test_fit_and_the_plain_loop_train_the_same() -> None:
+    plain, fit = (by("digits_mlp", 3, _epochs.Clock()) for by in (_epochs.by_plain_loop, _epochs.by_fit))
+    assert fit == pytest.approx(plain, rel=1e-5)
+    logged = _epochs.by_fit("digits_mlp", 3, _epochs.Clock(), model=fit_overhead.log_each_step)
+    assert logged == pytest.approx(plain, rel=1e-5)
+
+
+def test_what_fit_costs_is_measured(results: Path) -> None:
+    assert fit_overhead.main(["--models", "digits_mlp", "--epochs", "3", "--repeats", "1"]) == 0
+    content = json.loads((results / "fit_overhead.json").read_text())
+    assert [row["arm"] for row in content["medians"]] == list(fit_overhead.ARMS)
+    assert {run["steps"] for run in content["runs"]} == {19}
+
+
+def test_the_plain_loop_takes_images_as_they_are_stored() -> None:
+    try:
+        fashion_mnist.find()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    metrics = _epochs.by_plain_loop("fashion_cnn", 1, _epochs.Clock())
+    assert 0 < metrics["train_loss"] < 3
+
+
+def test_a_clock_leaves_no_time_out() -> None:
+    clock = _epochs.Clock()
+    assert clock.epochs() == []
+    for _ in range(4):
+        clock.mark()
+    assert len(clock.epochs()) == 3
+
+
+def test_switches_of_the_inner_loop_are_measured(results: Path) -> None:
+    arms = ["optimizer plain", "bf16-mixed", "16-mixed"]
+    asked = ["--models", "digits_mlp", "--epochs", "2", "--repeats", "1", "--arms", *arms]
+    assert inner_loop.main(asked) == 0
+    content = json.loads((results / "inner_loop.json").read_text())
+    found = {row["arm"] for row in content["medians"]}
+    if torch.cuda.is_available():
+        assert found == {"as shipped", *arms}
+    else:
+        assert found == {"as shipped", "optimizer plain", "bf16-mixed"}
+        assert content["skipped"] == {"16-mixed": "no CUDA here"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "foreach", "fused"])
+def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
+    from trainables import fashion_vit
+
+    model = fashion_vit.build_model(fashion_vit.Params())
+    inner_loop.use_optimizer(kind, model)
+    for group in model.configure_optimizers()["optimizer"].param_groups:
+        assert (group["fused"], group["foreach"]) == (kind == "fused", kind == "foreach")
+
+
+def test_what_is_compiled_is_what_a_flag_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(training_compile, "compile_model", compiled.append)
+    inner_loop.SWITCHES["compiled"].settings["model"]("a model")
+    assert compiled == ["a model"]
+
+
+@pytest.mark.parametrize("name", ["contiguous_format", "channels_last"])
+def test_a_switch_of_the_layout_reaches_the_convolutions(name: str) -> None:
+    arm = {"contiguous_format": "channels first", "channels_last": "channels last"}[name]
+    net = torch.nn.Sequential(Conv2d(1, 2, 3), torch.nn.ReLU())
+    inner_loop.SWITCHES[arm].settings["model"](net)
+    assert net[0].memory_format is getattr(torch, name)
+
+
+def test_what_is_on_by_default_is_among_the_switches() -> None:
+    for model, without in inner_loop.DEFAULTS:
+        assert model in inner_loop.SWITCHES[without].models
+
+
+def test_a_cluster_is_timed_process_by_process_once_all_are_warm() -> None:
+    """Two slots, a trial every 10 s in each, of which one starts late; together or not."""
+    early, late = [100.0, 110.0, 120.0, 130.0, 140.0], [117.0, 127.0, 137.0, 147.0]
+    ended = [*(("early", end) for end in early), *(("late", end) for end in late)]
+    assert cluster.trials_per_hour(ended, slots=2) == pytest.approx(720)
+    waves = [
+        (process, end) for process in range(8) for end in (10.0 + process / 100, 20.0, 30.0 - process / 100)
+    ]
+    assert cluster.trials_per_hour(waves, slots=8) == pytest.approx(8 * 360, rel=0.01)
+    with pytest.raises(RuntimeError, match=r"not all of 3 processes trained on .* give more --waves"):
+        cluster.trials_per_hour(ended, slots=3)
+
+
+def test_a_cluster_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cluster.main(["--sleeping-pcs", "1", "4", "--slots", "100000"])
+    assert "--slots 100000 on 4 PCs take 188000 GB of memory, " in capsys.readouterr().err
+
+
+def test_a_cluster_is_compared_with_one_pc_of_the_same_repeat() -> None:
+    rates = {(1, 0): 100.0, (1, 1): 50.0, (1, 2): 80.0, (4, 0): 360.0, (4, 1): 190.0, (4, 2): 320.0}
+    runs = [
+        {"arm": "sleeping", "pcs": pcs, "slots": 16 * pcs, "repeat": repeat, "trials_per_hour": rate,
+         "percent_of_ideal": 90.0}
+        for (pcs, repeat), rate in rates.items()
+    ]  # fmt: skip
+    one, four = cluster.summary(runs)
+    assert (one["efficiency_percent"], four["efficiency_percent"]) == (100.0, 95.0)
+    assert four["trials_per_hour"] == 320.0
+    assert cluster.goals([one, four])[0].line() == "sleeping_efficiency_percent 95.00 (goal >= 90.0) met"
+    assert cluster.goals([])[0].value is None
+    assert "95" in cluster.describe([one, four]).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "name", ["overhead", "scale", "data_path", "fit_overhead", "inner_loop", "search", "cluster"]
+)
+def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
+    code = (
+        f"import sys\nfrom benchmarks.{name} import main\n"
+        f"try:\n    main(['--help'])\nfinally:\n    print('loaded:', {{*{HEAVY!r}}} & {{*sys.modules}})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "--repeats" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded: set()"

@@ -1,0 +1,73 @@
+"""`python -m tests.support.dying POINT ARGS`: `python -m sweeps.run`, killed with SIGKILL at a named point."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import JournalStorage
+
+from sweeps import run
+from sweeps.cluster import ray_environment
+
+ray_environment.prepare_environment()
+
+from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
+
+from sweeps.execution.recorder import RecordKeeper  # noqa: E402
+from sweeps.plan import resume  # noqa: E402
+from sweeps.record.record import Record  # noqa: E402
+
+
+def die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die behind a call, when it is the one that is meant."""
+    really = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        answer = really(*arguments, **named)
+        if is_it(*arguments, **named):
+            die()
+        return answer
+
+    setattr(owner, name, call)
+
+
+def before(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die before a call, when it is the one that is meant."""
+    really = getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if is_it(*arguments, **named):
+            die()
+        return really(*arguments, **named)
+
+    setattr(owner, name, call)
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "a run is noted, its trials are not in order": lambda: before(resume, "_write_ends"),
+    "an epoch is recorded": lambda: after(Record, "report"),
+    "the last epoch is recorded, its weights are asked for": lambda: after(
+        RecordKeeper, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
+    ),
+    "the weights are saved, the end is not recorded": lambda: before(RecordKeeper, "on_trial_complete"),
+    "half of the end is recorded": lambda: before(JournalStorage, "set_trial_state_values"),
+    "the end is recorded, the checkpoints are not dropped": lambda: before(RecordKeeper, "_drop_checkpoints"),
+    "the old best/ is gone, the new one is not there": lambda: before(
+        Path, "rename", lambda path, *_: path.name == ".best.part"
+    ),
+    "the winner is tested, the outcome is not recorded": lambda: before(resume, "end_run"),
+}
+"""What has just happened when the driver dies, in the order in which a sweep comes there."""
+
+if __name__ == "__main__":
+    POINTS[sys.argv[1]]()
+    sys.exit(run.main(sys.argv[2:]))

@@ -1,0 +1,517 @@
+"""What a record advises, on sweeps of a known function: what is there is found, what is not is not said."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeps.analysis import figures
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.advice import advise
+from sweeps.analysis.failure_regions import dead_regions
+from sweeps.analysis.fidelity import NO_INFLUENCE, fidelity, influence
+from sweeps.analysis.forecast import RungCheck, gain
+from sweeps.analysis.recommendation import Advice
+from sweeps.analysis.sweep import load
+from sweeps.analysis.top_trials import edges, ranked, words_of
+from sweeps.record.record import Record
+from sweeps.record.trials import Status, TrialRow
+from sweeps.space.numeric_range import Range, are_ordered, range_of
+from sweeps.space.point import Told
+from tests.conftest import propose
+from tests.support import kinds
+from tests.support.kinds import rerun
+from tests.support.searched import peak, searched
+
+LR = FloatDistribution(0.001, 1.0, log=True)
+
+
+def advice_on(folder: Path, score: Any, **settings: Any) -> Advice:
+    return advise(searched(folder, "s", score, **settings))
+
+
+def text(advice: Advice) -> str:
+    return "\n".join(advice.lines)
+
+
+def by_hand(
+    folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
+) -> analysis_sweep.Sweep:
+    """Trials of one epoch."""
+    record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1})
+    for score, of_trial in zip(scores, params, strict=True):
+        number = propose(record, of_trial, words).number
+        record.report(number, 1, score, {"acc": score}, 0.1)
+        record.end(number, "finished" if math.isfinite(score) else "diverged", "acc is nan")
+    return load(folder)
+
+
+def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(3.0), num_trials=24)
+    (edge,) = advice.widen
+    assert (edge.knob, edge.side) == ("lr", "high")
+    assert edge.new is not None
+    assert edge.new.low == 0.001
+    assert 1.0 < edge.new.high < 10
+    assert "lr: 5 of the 5 best trials, the best one too, lie at the upper end of 0.001 to 1" in text(advice)
+    assert advice.goes_on is False
+    assert "widen it first" in text(advice)
+
+
+def test_an_end_that_cannot_be_moved_is_not_to_be_widened_first(tmp_path: Path) -> None:
+    words = {"share": FloatDistribution(0.0, 1.0)}
+    params = [{"share": n / 23} for n in range(24)]
+    advice = advise(by_hand(tmp_path, [of["share"] for of in params], words, params))
+    assert "lie at the upper end of 0 to 1, which can't be moved further by itself." in text(advice)
+    assert advice.goes_on is not None
+    assert "widen it first" not in text(advice)
+
+
+def test_a_best_at_the_lower_end_widens_it_there(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(1e-4), num_trials=24)
+    assert [(edge.knob, edge.side) for edge in advice.widen] == [("lr", "low")]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
+    found = advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed).widen
+    assert "lr" not in [edge.knob for edge in found]
+
+
+@pytest.mark.parametrize("trials", [10, 24, 40])
+def test_of_the_many_ends_of_six_knobs_none_has_the_best_by_chance(trials: int) -> None:
+    """The order of the trials is that of their making."""
+    ranges = {f"knob{n}": FloatDistribution(0.0, 1.0) for n in range(6)}
+    found = 0
+    for seed in range(40):
+        source = random.Random(seed)
+        rows = [
+            TrialRow(number, params, 0, 0.0, told=Told(params, ranges), status="finished")
+            for number in range(trials)
+            for params in [{name: source.random() for name in ranges}]
+        ]
+        found += bool(edges(rows[: max(3, trials // 5)], rows, words_of(rows)))
+    assert found <= 4
+
+
+def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
+    def diverges(params: Mapping[str, Any]) -> float:
+        return math.nan if params["lr"] > 0.12 else peak(0.05)(params)
+
+    advice = advice_on(tmp_path, diverges, num_trials=24)
+    region = advice.cut[0]
+    assert (region.knob, region.side, region.bad, region.all_bad) == ("lr", "high", 6, 6)
+    assert 0.09 < region.limit < 0.15
+    assert "6 of 6 trials that diverged have lr > 0.1" in text(advice)
+
+
+def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
+    turns: Iterator[int] = iter(range(100))
+
+    def fails(params: Mapping[str, Any]) -> float:
+        return math.nan if next(turns) % 4 == 0 else peak(0.03)(params)
+
+    assert advice_on(tmp_path, fails, num_trials=24, scheduler="none").cut == ()
+
+
+@pytest.mark.parametrize("reasons", [("OSError",), ("OSError", "MemoryError", "ValueError: 3")])
+def test_of_many_knobs_none_is_cut_by_chance(reasons: Sequence[str]) -> None:
+    """A quarter of the trials fails, whatever their knobs are."""
+    ranges = {f"knob{n}": FloatDistribution(0.0, 1.0) for n in range(8)}
+    found = 0
+    for seed in range(100):
+        source = random.Random(seed)
+        trials = []
+        for number in range(100):
+            params = {name: source.random() for name in ranges}
+            status: Status = "failed" if source.random() < 0.25 else "finished"
+            reason = source.choice(reasons) if status == "failed" else ""
+            row = TrialRow(number, params, 0, 0.0, told=Told(params, ranges), status=status, reason=reason)
+            trials.append(row)
+        good = [trial for trial in trials if trial.status == "finished"][:50]
+        found += bool(dead_regions(trials, good, words_of(trials)))
+    assert found <= 5, "of a hundred"
+
+
+def test_a_rare_cause_is_cut_off_beside_a_common_one(tmp_path: Path) -> None:
+    """Most trials fail by their `act`, wherever `hidden` is; few by a `hidden` that takes too much memory."""
+    words = {"act": CategoricalDistribution(["relu", "tanh", "bad"]), "hidden": IntDistribution(8, 128)}
+    fail_by_act = [("bad", 8 + 5 * number, "ValueError: act 3") for number in range(24)]
+    end_well = [("relu", 8 + 7 * number, "") for number in range(12)]
+    fail_by_memory = [("tanh", 102 + 6 * number, f"MemoryError: {number} units") for number in range(5)]
+    record = kinds.begun(tmp_path)
+    with record.together():
+        for act, hidden, wrong in [*fail_by_act, *end_well, *fail_by_memory]:
+            params, status = {"act": act, "hidden": hidden}, "failed" if wrong else "finished"
+            kinds.add(record, params, 0 if wrong else 2, status, wrong, words)
+    advice = advise(analysis_sweep.load(tmp_path))
+    assert [region.knob for region in advice.cut] == ["act", "hidden"]
+    assert "5 of 5 trials that failed (MemoryError: N units) have hidden > 90" in text(advice)
+
+
+def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
+    words = {"act": CategoricalDistribution(["relu", "tanh", "none"])}
+    acts = [("relu", "tanh", "none")[n % 3] for n in range(18)]
+    scores = [math.nan if act == "none" else 0.5 + n / 100 for n, act in enumerate(acts)]
+    advice = advise(by_hand(tmp_path, scores, words, [{"act": act} for act in acts]))
+    assert (
+        "6 of 6 trials that diverged have act = none; no other trial lies there: cut it off." in advice.lines
+    )
+
+
+def test_a_knob_without_influence_is_to_be_fixed_with_the_figures_own_numbers(tmp_path: Path) -> None:
+    sweep = searched(tmp_path, "s", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
+    advice = advise(sweep)
+    assert [knob for knob, _ in advice.fix] == ["hidden"]
+    found = advice.fix[0][1].at
+    assert found.words == "scores at epoch 1, of 100 of 100 trials"
+    figure = figures.importance(sweep)
+    drawn = dict(zip(figure.data[0].y, figure.data[0].text, strict=True))
+    (line,) = [line for line in advice.lines if "PED-ANOVA" in line]
+    assert line == (
+        f"hidden decided {drawn['hidden']} of which trials came among the best 10 % "
+        f"(PED-ANOVA: {found.words}), and scores differ no more by it than by chance: fix it, unless a small "
+        "effect counts, which this can't rule out."
+    )
+    assert found.words in figure.layout.title.subtitle.text
+
+
+@pytest.mark.parametrize(("effect", "without"), [(0.02, []), (0.0, ["act"])])
+def test_a_weak_choice_beside_a_strong_knob_has_influence(
+    effect: float, without: list[str], tmp_path: Path
+) -> None:
+    """The rate alone decides which are the best; a tenth of them, half of each choice."""
+    words = {"lr": FloatDistribution(0, 1), "act": CategoricalDistribution(["relu", "tanh"])}
+    params = [{"lr": n / 100, "act": ("relu", "tanh")[n % 2]} for n in range(100)]
+    scores = [(0.9 if n >= 90 else 0.5) + effect * (n % 2) for n in range(100)]
+    found = influence(by_hand(tmp_path, scores, words, params).record, "")
+    assert found is not None
+    assert found.at.importances["act"] < NO_INFLUENCE
+    assert found.without == without
+
+
+def pruned_by_lr(folder: Path, momentum_matters: float, share: float = 1 / 3) -> analysis_sweep.Sweep:
+    """All 120 train an epoch, which the rate decides; the best share goes on to epoch 9, where momentum does.
+    `idle` decides nothing."""
+    trials = 120
+    record = Record.create(folder, "s", "max", {"metric": "acc", "trainable": "toy", "max_epochs": 9})
+    unit = FloatDistribution(0, 1)
+    with record.together():
+        for number in range(trials):
+            params = {name: (number * prime % trials) / trials for name, prime in PRIMES.items()}
+            propose(record, params, dict.fromkeys(params, unit), trainable="toy")
+            last = 9 if params["lr"] > 1 - share else 1
+            for epoch in {1, last}:
+                score = params["lr"] if epoch == 1 else momentum_matters * params["momentum"] + 0.5
+                record.report(number, epoch, score, {"acc": score}, 0.1)
+            record.end(number, "finished" if last == 9 else "pruned")
+    return load(folder)
+
+
+PRIMES = {"lr": 7, "momentum": 37, "idle": 91}
+"""Their multiples modulo 120 are as far apart as can be."""
+
+
+def test_a_knob_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
+    found = influence(pruned_by_lr(tmp_path, momentum_matters=0.4).record, "toy")
+    assert found is not None
+    assert (found.at.epoch, len(found.at.scores), found.early.epoch) == (9, 39, 1)
+    assert found.at.importances["momentum"] > 0.5
+    assert found.early.importances["lr"] > 0.5
+    assert found.early.importances["momentum"] < NO_INFLUENCE
+    assert not {"lr", "momentum"} & set(found.without)
+
+
+def test_that_few_trained_long_is_said_where_that_may_matter(tmp_path: Path) -> None:
+    advice = advise(pruned_by_lr(tmp_path, momentum_matters=0.4, share=0.1))
+    fixed = dict(advice.fix)
+    assert fixed["momentum"].at.epoch == 1
+    assert "(PED-ANOVA: scores at epoch 1, of 120 of 120 trials), and scores differ no more" in text(advice)
+    assert "What it does to trials that train longer is not known." in text(advice)
+
+
+def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -> None:
+    sweep = load(kinds.write("several", tmp_path / "several"))
+    figure = figures.importance(sweep)
+    shares = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))
+    for name in ("cnn", "mlp"):
+        assert math.fsum(share for knob, share in shares.items() if knob.startswith(name)) == pytest.approx(
+            100
+        )
+        own = fidelity(sweep.record, name)
+        assert own is not None
+        assert shares[f"{name}.lr"] == pytest.approx(100 * own.importances[f"{name}.lr"])
+    assert influence(sweep.record, "cnn") is None, "20 trials"
+
+
+def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(0.03), num_trials=24)
+    assert advice.fix == ()
+    assert "Which knobs could be fixed can't be told: that takes 100 trials" in text(advice)
+
+
+def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, peak(0.03), num_trials=24)
+    (check,) = advice.rungs
+    assert (check.epoch, check.end, check.of, check.rank) == (3, 9, 24, 1)
+    assert check.correlation == pytest.approx(1.0)
+    assert advice.grace_epochs is None
+    assert "survivors of pruning, among whom ranks agree less than among all" in text(advice)
+
+
+def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
+    """At the end the order is the other way round."""
+    record = Record.create(
+        tmp_path,
+        "s",
+        "max",
+        {
+            "metric": "acc",
+            "identity": {"settings": {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}},
+            "outcome": "finished",
+        },
+    )
+    for number in range(12):
+        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
+        for epoch in range(1, 10 if number < 10 else 2):
+            score = number / 20 if epoch < 3 else 0.5 - number / 20
+            record.report(number, epoch, score, {"acc": score}, 0.1)
+        record.end(number, "finished" if number < 10 else "pruned")
+    advice = advise(load(tmp_path))
+    assert [(check.epoch, check.trials) for check in advice.rungs] == [(1, 10), (3, 10)]
+    assert advice.rungs[0].correlation == pytest.approx(-1)
+    assert advice.rungs[0].rank == 12
+    assert advice.grace_epochs == 3
+    assert "Pruning may be too eager" in text(advice)
+    assert advice.command.endswith("--grace-epochs 3")
+
+
+@pytest.mark.parametrize(
+    ("correlation", "trials", "is_weak"), [(0.2, 9, False), (-0.5, 9, True), (0.2, 200, True)]
+)
+def test_few_survivors_whose_ranks_agree_little_do_not_blame_pruning(
+    correlation: float, trials: int, is_weak: bool
+) -> None:
+    """Of 9, a correlation of 0.2 may as well be one of 0.7."""
+    assert RungCheck(1, 27, trials, correlation, 1, 3 * trials).is_weak is is_weak
+
+
+def test_the_gain_is_what_the_second_half_brought_in_any_order(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(8)]
+    sweep = by_hand(tmp_path, [0.8, 0.1, 0.5, 0.3, 0.2, 0.7, 0.4, 0.6], {"lr": LR}, params)
+    found = gain(ranked(sweep.record))
+    assert found is not None
+    # The mean best of 4 of 1..8 is 4 * 9 / 5.
+    assert found.score == pytest.approx(0.8 - 0.72)
+    assert (found.epoch, found.trials) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [(0, "No trial was begun"), (1, "One trial alone has a score"), (5, "too few to judge ranges by")],
+)
+def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path) -> None:
+    words = {"lr": LR}
+    params = [{"lr": 0.01 * (n + 1)} for n in range(trials)]
+    advice = advise(by_hand(tmp_path, [n / 10 for n in range(trials)], words, params))
+    assert said in advice.lines[0]
+    assert (advice.widen, advice.cut, advice.fix, advice.gain) == ((), (), (), None)
+    assert "--refine" not in advice.command, "which would change nothing"
+
+
+def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> None:
+    for trials, wanted in ((1, "--num-trials 8"), (6, "--num-trials 12")):
+        folder = tmp_path / str(trials)
+        record = kinds.begun(folder, outcome="finished", identity={})
+        for number in range(trials):
+            kinds.add(record, kinds.drawn(number), 1)
+        advice = advise(load(folder))
+        assert advice.command.endswith(f"--resume {folder} {wanted}")
+        assert "Give it more trials first, in this very sweep." in advice.lines
+    settings = {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}
+    record = kinds.begun(tmp_path / "tied", outcome="finished", identity={"settings": settings})
+    kinds.constant(record)
+    advice = advise(load(tmp_path / "tied"))
+    assert advice.command == ""
+    assert "Take another --metric, or sweep other knobs." in advice.lines[0]
+    assert (
+        "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: how ranks at the two "
+        "agree can't be told." in advice.lines
+    )
+    assert "The best at epoch" not in text(advice)
+
+
+def test_behind_the_last_trial_none_came(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
+    advice = advise(by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params))
+    assert "The best is acc 0.4 (trial 4); it was the last one." in advice.lines
+
+
+def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, lambda params: 0.5, num_trials=40)
+    assert "val_acc is 0.5 in all 40 trials that reached epoch 9" in advice.lines[0]
+    assert (advice.widen, advice.fix, advice.gain, advice.goes_on) == ((), (), None, None)
+
+
+def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> None:
+    """However good it was before that: ranges around it would ask for more of the same."""
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "max_epochs": 2})
+    for place in range(12):
+        number = propose(record, {"lr": 0.001 * 1.5**place}, {"lr": LR}).number
+        record.report(number, 1, place, {"acc": place}, 0.1)
+        record.end(number, "finished" if place < 9 else "failed" if place < 11 else "diverged", "broke")
+    seen = ranked(load(tmp_path).record)
+    assert [trial.number for trial in seen.best] == [8, 7, 6]
+    assert [trial.number for trial in seen.bad] == [9, 10, 11]
+
+
+def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
+    advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
+    assert advice.lines == (
+        "No trial ended well: 5 of 5 failed or diverged, most often: val_acc is nan (5 times). "
+        "Mend that before another sweep.",
+    )
+    assert advice.command == ""
+
+
+def test_one_knob_has_no_importance_and_is_judged_all_the_same(tmp_path: Path) -> None:
+    params = [{"lr": 0.001 * 1000 ** (n / 39)} for n in range(40)]
+    advice = advise(by_hand(tmp_path, [n / 40 for n in range(40)], {"lr": LR}, params))
+    assert [edge.knob for edge in advice.widen] == ["lr"]
+    assert advice.fix == ()
+    assert "Which knobs matter" not in text(advice)
+
+
+def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
+    words = {"width": CategoricalDistribution([4, 6, 8])}
+    widths = [4, 6, 8] * 6
+    advice = advise(by_hand(tmp_path, [w / 10 for w in widths], words, [{"width": w} for w in widths]))
+    assert advice.widen[0].new is None
+    assert "have 8, the largest of its choices: try a larger one." in text(advice)
+
+
+def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "trainable": ["a", "b"]})
+    which = CategoricalDistribution(["a", "b"])
+    for number in range(40):
+        name, share = "ab"[number % 2], number // 2 / 19
+        knob = f"{name}.lr"
+        params = {"trainable": name, knob: 0.001 * 1000**share}
+        words = {"trainable": which, knob: LR}
+        propose(record, params, words, trainable=name)
+        score = share if name == "a" else 0.5 - (share - 0.5) ** 2
+        record.report(number, 1, score, {"acc": score}, 0.1)
+        record.end(number, "finished")
+    advice = advise(load(tmp_path))
+    assert [edge.knob for edge in advice.widen] == ["a.lr"]
+    assert "a.lr: 4 of the 4 best trials of a, the best one too, lie" in text(advice)
+    assert "trainable" not in [knob for knob, _ in advice.fix]
+
+
+def test_knobs_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    for number in range(36):
+        lr = 0.001 * 1000 ** (number / 35)
+        has_more = number % 3 == 0
+        more = {"width_2": 4 + number % 4} if has_more else {}
+        words = {"lr": LR, **({"width_2": IntDistribution(4, 8 + number % 2)} if has_more else {})}
+        propose(record, {"lr": lr, **more}, words)
+        record.report(number, 1, number / 36, {"acc": number / 36}, 0.1)
+        record.end(number, "finished")
+    assert [edge.knob for edge in advise(load(tmp_path)).widen] == ["lr"]
+
+
+def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
+    record = by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params).record
+    for _ in range(5):
+        rerun(record, 0, 0.9)
+    assert [row.number for row in ranked(record).order] == [4, 3, 2, 1, 0]
+
+
+def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
+    for number in range(10):
+        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
+        record.report(number, 1, float(number), {"loss": float(number)}, 0.1)
+        record.end(number, "finished")
+    assert [row.number for row in ranked(record).best] == [0, 1, 2]
+
+
+def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
+    from sweeps.record.trials import EpochRow, TrialRow
+    from sweeps.space.point import Told
+
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
+    for number in range(10_000):  # in memory: writing them is another test's
+        lr = 0.001 * 1000 ** ((number * 7919 % 10_000) / 9_999)
+        told = Told({"lr": lr, "x": (number % 97) / 97}, {"lr": LR, "x": FloatDistribution(0, 1)})
+        row = TrialRow(number, told.params, 0, 0.0, told=told, status="finished")
+        row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
+        record._list(row)
+        record._rank_epoch(row, 1)
+    advice = advise(analysis_sweep.Sweep(record))
+    assert [edge.knob for edge in advice.widen] == ["lr"]
+    assert [knob for knob, _ in advice.fix] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("old", "side", "expected"),
+    [
+        (Range(0.001, 1.0, is_log=True), "high", (0.001, 5.7)),
+        (Range(0.001, 1.0, is_log=True), "low", (0.00017, 1.0)),
+        (Range(0.5, 0.9), "high", (0.5, 0.95)),
+        (Range(0.0, 0.5, step=0.1), "high", (0.0, 0.7)),
+        (Range(0.0, 0.5), "low", (0.0, 0.5)),
+        (Range(8, 64, step=8, is_whole=True), "high", (8, 80)),
+        (Range(8, 64, step=8, is_whole=True), "low", (8, 64)),
+        (Range(1, 3, step=1, is_whole=True), "low", (1, 3)),
+        (Range(1, 3, step=1, is_whole=True), "high", (1, 4)),
+        (Range(-1.0, 1.0), "low", (-1.5, 1.0)),
+    ],
+)
+def test_a_range_is_widened_in_its_own_steps(old: Range, side: Any, expected: tuple[float, float]) -> None:
+    new = old.wider(side)
+    assert (new.low, new.high) == pytest.approx(expected)
+
+
+def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None:
+    old = Range(0.001, 1.0, is_log=True)
+    new = old.around([0.02, 0.05, 0.1])
+    assert old.low < new.low < 0.02
+    assert 0.1 < new.high < old.high
+    assert old.around([0.001, 0.9]) == old
+    steps = Range(8, 64, step=8, is_whole=True).around([32, 32, 32])
+    assert (steps.low, steps.high) == (24, 40)
+
+
+def test_the_optimum_is_seldom_outside_the_range_around_the_best_of_few() -> None:
+    """Of 16 noisy trials of one knob, the best 4."""
+    old, outside = Range(0.0, 1.0), 0
+    for seed in range(500):
+        source = random.Random(seed)
+        optimum = source.random()
+        scores = {value: source.gauss(-((value - optimum) ** 2), 0.1) for value in _draws(source, 16)}
+        new = old.around(sorted(scores, key=lambda value: -scores[value])[:4])
+        outside += not new.low <= optimum <= new.high
+    assert outside <= 25
+
+
+def _draws(source: random.Random, times: int) -> list[float]:
+    return [source.random() for _ in range(times)]
+
+
+def test_choices_are_ordered_where_they_are_numbers_that_grow() -> None:
+    assert are_ordered([4, 6, 8])
+    assert not are_ordered([4, 8])
+    assert not are_ordered([8, 4, 6])
+    assert not are_ordered(["a", "b", "c"])
+    assert not are_ordered([False, True, 2])
+    assert range_of([CategoricalDistribution([4, 6, 8])]) is None
+    assert range_of([CategoricalDistribution([0.1, 2.0]), LR]) == Range(0.001, 2.0, is_log=True)

@@ -1,0 +1,99 @@
+"""environment.txt: what each PC runs trials with, and a warning where PCs differ."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.cluster import environment
+from sweeps.cluster.environment import differences
+from sweeps.cluster.session import Cluster
+from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
+from tests.support.lab import ROOT, Lab, wait_until
+from tests.sweeps.cluster.test_gpus import LARGE, SAYS, SMALL, write
+
+ALIKE = {"python": "3.11.7", "torch": "2.13.0", "hardware": "8 CPUs, 31.2 GiB"}
+
+
+def test_pcs_that_are_alike_need_no_word() -> None:
+    assert differences({}) == []
+    assert differences({"pc1": ALIKE, "pc2": ALIKE}) == []
+    assert differences({"pc1": ALIKE, "pc2": {**ALIKE, "hardware": "64 CPUs, 128 GiB"}}) == []
+
+
+def test_what_differs_is_named_with_who_has_it() -> None:
+    old, other = {**ALIKE, "torch": "2.12.1"}, {**ALIKE, "torch": "2.11.0", "python": "3.11.2"}
+    assert differences({"pc1": ALIKE, "pc2": ALIKE, "pc3": old}) == ["torch 2.13.0 (2 PCs), 2.12.1 (pc3)"]
+    assert differences({"pc1": old, "pc2": ALIKE}) == ["torch 2.12.1 (pc1), 2.13.0 (pc2)"]
+    assert differences({"pc1": ALIKE, "pc2": old, "pc3": ALIKE, "pc4": old, "pc5": other}) == [
+        "python 3.11.7 (4 PCs), 3.11.2 (pc5)",
+        "torch 2.13.0 (2 PCs), 2.12.1 (pc2, pc4), 2.11.0 (pc5)",
+    ]
+
+
+def test_a_pc_without_a_gpu_has_no_driver_to_differ_by() -> None:
+    new, old = {**ALIKE, "gpu driver": "570.86"}, {**ALIKE, "gpu driver": "535.54"}
+    assert differences({"pc1": ALIKE, "pc2": new}) == []
+    assert differences({"pc1": ALIKE, "pc2": new, "pc3": old}) == ["gpu driver 570.86 (pc2), 535.54 (pc3)"]
+
+
+def test_a_pc_that_is_silent_is_named() -> None:
+    assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not say what it runs with"]
+
+
+def test_this_pc_says_what_it_has() -> None:
+    has = environment.of_this_pc()
+    assert environment.versions().items() <= has.items()
+    assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
+
+
+def test_the_cards_and_their_driver_are_those_that_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    write(tmp_path / "nvidia-smi", f"printf '{SAYS}'")
+    has = environment.of_this_pc()
+    assert has["gpu driver"] == "570.86"
+    assert has["hardware"].endswith(f", {SMALL.name}, {LARGE.name}")
+    assert f"gpu        {LARGE.words}, driver 570.86\n" in environment.describe(Cluster((), None))
+
+
+@pytest.mark.slow
+def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
+    lab_of: Callable[..., Lab], tmp_path: Path
+) -> None:
+    """And one whose clock is wrong."""
+    head, odd = lab_of(2, shared=[tmp_path]).pcs
+    metadata = importlib.metadata.files("greenlet") or []
+    file = next(str(one.locate()) for one in metadata if one.name == "METADATA")
+    other = tmp_path / "METADATA"
+    other.write_text(re.sub(r"(?m)^Version: .*$", "Version: 2.9.9", Path(file).read_text(), count=1))
+    odd.run("mount", "--bind", str(other), file)
+    env = {"TOY_ATTEMPTS": str(tmp_path)}
+    address = start_head(head, **env)
+    give_token(odd)
+    token = {"RAY_AUTH_MODE": "token"}
+    small = ("--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+    clock = {"PYTHONPATH": str(ROOT / "tests" / "faulty" / "clock")}
+    odd.run(RAY, "start", f"--address={address}", *small, env={**token, **env, **clock})
+    wait_until(lambda: len(nodes(head)) == 2, "both PCs", 120)
+    flags = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
+    where = ("--address", address, "--results-dir", str(tmp_path), "--name", "mixed", "--max-epochs", "3")
+    done = head.run(PYTHON, "-m", "sweeps.run", *flags, *where, check=False, timeout_s=400, env=env)
+    assert done.returncode == 0, done.stdout
+    ours = importlib.metadata.version("greenlet")
+    said = f"greenlet {ours} (pc0 ({head.address})), 2.9.9 (pc1 ({odd.address}))"
+    assert done.stdout.count("warning    PCs differ") == 1
+    wrong = rf"warning    the clock of pc1 \({odd.address}\) is 1 min \d+ s ahead of this PC: timedatectl"
+    assert re.search(wrong, done.stdout)
+    assert said in done.stdout.partition("trials 0/")[0]
+    text = (tmp_path / "mixed" / "environment.txt").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("pc         ")]
+    assert [line.split()[1] for line in lines] == ["pc0", "pc1"]
+    assert all(f"greenlet {one}" in line for one, line in zip((ours, "2.9.9"), lines, strict=True))
+    assert TOKEN not in text

@@ -1,0 +1,174 @@
+"""A sweep of a user's own project handed to the head of a cluster, which has never seen that project."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from ray.job_submission import JobSubmissionClient
+
+from sweeps.cluster import submit
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.record.record import Record
+from tests.conftest import ROOT
+from tests.support import project
+from tests.support.heads import Head, head, with_token, write_token
+
+EPOCHS = ("--params", "epoch_s=0.5")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of who started Ray on the head."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_token(tmp_path_factory.mktemp("token") / "auth_token")
+
+
+@pytest.fixture(scope="module")
+def started(home: Path, token: Path) -> Iterator[Head]:
+    """A head with a token and a dashboard; this package is not installed on it."""
+    activated = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    settings = {**with_token(token), "HOME": str(home), "PYTHONPATH": "", "TOY_ATTEMPTS": str(home)}
+    settings["PATH"] = activated
+    with head(settings, with_doors=True) as started:
+        yield started
+
+
+def _begin(folder: Path, token: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps.run", "--submit", *arguments],
+        cwd=folder,
+        env={**os.environ, **with_token(token), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _wait_for(record: Path, trials: int) -> None:
+    end = time.monotonic() + 240
+    while not record.is_file() or len(Record.read(record.parent).trials) < trials:
+        assert time.monotonic() < end, f"no {trials} trials in {record}"
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_a_sweep_is_submitted_followed_and_resumed(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    where = ("--address", started.address)
+    with _begin(project.write(tmp_path), token, *where, *project.RUN) as run:
+        said, faults = run.communicate(timeout=300)
+    assert run.returncode == 0, said + faults
+    assert re.search(r"^Submitted  mine as the Ray job mine-[0-9a-f]{6}; it runs on", said, flags=re.M)
+    assert "\nBest       trial" in said
+    record = Record.read(home / "results" / "mine")
+    assert [trial.status for trial in record.trials] == ["finished"] * 3
+    plug_ins = [word for word in project.RUN if word.startswith("--") or "my_project" in word][:4]
+    again = ("--resume", "results/mine", "--num-trials", "4", *plug_ins)
+    more = ("--searcher", "my_project.search", "--scheduler", "my_project.prune")
+    with _begin(tmp_path, token, "--address", f"http://{started.dashboard}", *again, *more) as run:
+        said, faults = run.communicate(timeout=300)
+    assert run.returncode == 0, said + faults
+    assert len(Record.read(home / "results" / "mine").trials) == 4
+
+
+@pytest.mark.slow
+def test_it_ends_without_the_pc_that_submitted_it(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    arguments = ("--address", started.address, *project.RUN, *EPOCHS, "--name", "alone")
+    with _begin(project.write(tmp_path), token, *arguments) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if line.startswith("Submitted"):
+                break
+        os.killpg(run.pid, signal.SIGKILL)
+    folder = home / "results" / "alone"
+    end = time.monotonic() + 240
+    while not (folder / "report.html").is_file():
+        assert time.monotonic() < end, "the sweep has not ended"
+        time.sleep(0.5)
+    assert [trial.status for trial in Record.read(folder).trials] == ["finished"] * 3
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    where = ("--address", started.address)
+    arguments = (*where, *project.RUN, *EPOCHS, "--name", "left")
+    with _begin(project.write(tmp_path), token, *arguments) as run:
+        _wait_for(home / "results" / "left" / "record.journal", 1)
+        os.killpg(run.pid, signal.SIGINT)
+        _, faults = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "No longer followed; the sweep runs on." in faults
+    _wait_for(home / "results" / "left" / "record.journal", 3)
+    with _begin(tmp_path, token, *where, *project.RUN, "--name", "left") as run:
+        said, _ = run.communicate(timeout=300)
+    assert run.returncode == 2
+    assert "exists already; give another name" in said
+
+
+class _Waking:
+    """A head that takes a job when it has been asked so often."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers = answers
+        self.taken: list[str] = []
+
+    def submit_job(self, *, entrypoint: str) -> str:
+        if self.answers:
+            raise RuntimeError(f"Request failed with status code 500: {self.answers.pop(0)}")
+        self.taken.append(entrypoint)
+        return entrypoint
+
+
+def test_a_head_that_has_just_started_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    head = _Waking(["No available agent to submit job, please try again later."] * 2)
+    submit.hand_over(cast(JobSubmissionClient, head), again_s=0, entrypoint="true")
+    assert head.taken == ["true"]
+    assert capsys.readouterr().out.count("The head takes no jobs yet") == 2
+
+
+def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
+    head = _Waking(["the disk is full"])
+    with pytest.raises(UserError, match=r"--submit: .*the disk is full"):
+        submit.hand_over(cast(JobSubmissionClient, head), entrypoint="true")
+    assert head.taken == []
+
+
+def entrypoint(monkeypatch: pytest.MonkeyPatch, typed: str) -> str:
+    """What the head's shell runs."""
+    monkeypatch.setattr(sys, "argv", ["run.py", *typed.split()])
+    return submit._entrypoint(cli.parse()).partition("exec ")[2]
+
+
+def test_all_that_is_typed_beside_resume_is_for_the_head_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "--trials-per-gpu 2 --confirm 0 --trainable mine.a mine.b --num-trials=9 --force"
+    ran = entrypoint(monkeypatch, f"--submit --address HEAD:6379 --resume results/s {typed}")
+    begin = "python -m sweeps.run --address auto"
+    assert ran == f'{begin} {typed} --resume "$HOME"/results/s'
+
+
+def test_folders_are_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPS_DATA_DIR", "")
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", "")
+    typed = "--submit --address HEAD:6379 --data-dir data --prepared-dir=~/prepared --results-dir /results"
+    ran = entrypoint(monkeypatch, typed)
+    assert ran.endswith(' --data-dir "$HOME"/data --prepared-dir "$HOME"/prepared --results-dir /results')

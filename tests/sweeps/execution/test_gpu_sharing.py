@@ -1,0 +1,223 @@
+"""Trials share a GPU by the memory that the first ones took.
+
+There is no GPU here: what trials take of one is told by the test. Ray and Tune, in the sweep of the last
+test, are real, and give out the shares.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.tune import PlacementGroupFactory
+
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.execution.gpu_sharing import ALONE, Sharing
+from sweeps.record.record import Record
+from tests.conftest import ROOT, propose
+from tests.support.heads import OPEN, head
+from tests.sweeps.cluster.test_gpus import write
+
+CARD_BYTES = 8e9
+
+
+def sharing(
+    record: Record, first: int = 1, given: Sequence[str] = (), said: list[str] | None = None
+) -> Sharing:
+    config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
+
+    def place_of(gpus: float) -> PlacementGroupFactory:
+        return PlacementGroupFactory([{"CPU": 1, "GPU": gpus}])
+
+    return Sharing(config, record, CARD_BYTES, first, place_of, [].append if said is None else said.append)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record.create(tmp_path, "s", "max", {"metric": "m"})
+
+
+def report(shares: Sharing, number: int, takes_gb: float, epoch: int = 1, **more: Any) -> dict[str, Any]:
+    """A trial reports an epoch, as Tune has it pass by; what Tune keeps of it."""
+    costs = {"gpu_memory_gb": takes_gb}
+    result = {"config": {"number": number}, "epoch": epoch, "costs": costs, "done": False, **more}
+    stops = shares(f"trial {number}", result)
+    shares.on_trial_result(0, [], trial(number), result)
+    return {**result, "stops": stops}
+
+
+def trial(number: int, **result: Any) -> Any:
+    return SimpleNamespace(config={"number": number}, last_result=result)
+
+
+def gpus(shares: Sharing, number: int) -> float:
+    found = shares.place({"number": number}).bundles[0]["GPU"]
+    return round(1 / found, 6)
+
+
+def test_the_first_trials_have_a_gpu_each_and_the_others_what_those_took(record: Record) -> None:
+    said: list[str] = []
+    shares = sharing(record, first=2, said=said)
+    assert gpus(shares, 0) == gpus(shares, 1) == 1
+    report(shares, 0, 1.0)
+    assert shares.trials_per_gpu == 1, "one of two has been measured"
+    report(shares, 1, 0.5)
+    assert shares.trials_per_gpu == 4  # 1.2 x 1 GB + 0.5 GB = 1.7 GB each
+    assert gpus(shares, 2) == 4
+    report(shares, 2, 1.5)
+    assert gpus(shares, 3) == 3, "what is measured later counts, too"
+    assert said == [
+        "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on",
+        "trials took up to 1.5 GB of the 8 GB of a GPU: 3 trials on each from now on",
+    ]
+
+
+def test_memory_that_is_declared_is_kept_for_each(record: Record) -> None:
+    shares = sharing(record, given=["--gpu-memory-gb-per-trial", "3"])
+    report(shares, 0, 0.5)
+    assert shares.trials_per_gpu == 2
+
+
+def test_a_trial_that_needs_all_of_a_gpu_keeps_it(record: Record) -> None:
+    shares = sharing(record)
+    gpus(shares, 0)
+    report(shares, 0, 7.5)
+    assert shares.trials_per_gpu == 1
+    assert not report(shares, 0, 7.5, epoch=2)["stops"]
+
+
+def test_one_that_has_a_gpu_for_itself_makes_room_with_a_checkpoint(record: Record) -> None:
+    shares = sharing(record)
+    gpus(shares, 0)
+    assert not report(shares, 0, 1.0)["stops"]
+    second = report(shares, 0, 1.0, epoch=2)
+    assert second["stops"]
+    assert second["should_checkpoint"]
+    assert shares.begins_again(trial(0, done=True))
+    assert gpus(shares, 0) == 4
+    third = report(shares, 0, 1.0, epoch=3)
+    assert not third["stops"]
+    assert "should_checkpoint" not in third
+    assert not shares.begins_again(trial(0, done=True)), "once"
+
+
+def test_one_that_is_done_anyway_need_not(record: Record) -> None:
+    shares = sharing(record)
+    gpus(shares, 0)
+    report(shares, 0, 1.0)
+    assert not report(shares, 0, 1.0, epoch=2, done=True)["stops"]
+
+
+def test_one_that_runs_out_of_memory_in_a_share_begins_again_alone_and_only_once(record: Record) -> None:
+    propose(record, {"width": 1})
+    shares = sharing(record)
+    assert gpus(shares, 0) == 1
+    out = trial(0, done=True, status="failed", is_out_of_memory=True)
+    assert not shares.begins_again(out), "it had a GPU for itself"
+    report(shares, 1, 1.0)
+    assert gpus(shares, 0) == 4
+    assert not shares.begins_again(trial(0, done=True, status="failed")), "it failed for another reason"
+    assert shares.begins_again(out)
+    assert gpus(shares, 0) == 1
+    assert not report(shares, 0, 6.0)["stops"], "it does not make room"
+    assert shares.trials_per_gpu == 4, "it says nothing of those that share"
+    assert not shares.begins_again(out)
+    assert record.trials[0].notices == [ALONE]
+
+
+def test_a_sweep_that_goes_on_knows_what_was_measured_and_who_is_to_be_alone(record: Record) -> None:
+    for number, takes_gb in enumerate((1.0, 6.0)):
+        propose(record, {"width": number})
+        record.report(number, 1, 0.5, {}, 1.0, {"gpu_memory_gb": takes_gb})
+    record.notice(1, ALONE)
+    shares = sharing(record, first=1)
+    assert gpus(shares, 0) == 4
+    assert gpus(shares, 1) == 1
+
+
+def test_tune_may_pickle_it_and_has_the_same_one_again(record: Record) -> None:
+    shares = sharing(record)
+    packed = pickle.dumps(shares)
+    assert pickle.loads(packed) is shares
+    del shares
+    gc.collect()
+    assert not isinstance(pickle.loads(packed), Sharing), "elsewhere it is nobody"
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ("--trials-per-gpu aut", "must be a whole number, or auto. Did you mean 'auto'"),
+        ("--trials-per-gpu 0", "--trials-per-gpu 0: must be at least 1"),
+        ("--trials-per-gpu auto --gpus-per-trial 1", "--trials-per-gpu auto: .* give one of them"),
+        (
+            "--trials-per-gpu auto --workers-per-trial 2",
+            "each of --workers-per-trial 2 computes on a GPU of its",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: str, fault: str) -> None:
+    with pytest.raises(UserError, match=fault):
+        cli.parse(given.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["none", "bohb"])
+def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
+    """One GPU of 8 GB. The first trial has it alone, then makes room; one of the others takes 6 GB."""
+    write(tmp_path / "nvidia-smi", "echo 'Card of a test, 570.86, 7630'")
+    settings = {
+        **OPEN,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT / 'tests' / 'faulty' / 'card'}:{ROOT}",
+        "TOY_ATTEMPTS": str(tmp_path),
+    }
+    words = (
+        *("--trials-per-gpu", "auto", "--trainable", "tests.faulty.large", "--precision", "32"),
+        *("--search-space", "tests.faulty.large_space", "--params", "large_slope=0.3"),
+        *("--searcher", {"none": "grid", "bohb": "bohb"}[scheduler], "--scheduler", scheduler),
+        *("--max-epochs", "9", "--num-trials", "6", "--min-free-gb", "0"),
+        *("--name", "s", "--results-dir", str(tmp_path)),
+    )
+    with head(settings, offers=("--num-cpus=4", "--num-gpus=1")) as started:
+        done = subprocess.run(
+            [sys.executable, "-m", "sweeps.run", "--address", started.address, *words],
+            cwd=ROOT,
+            env={**os.environ, **OPEN},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=400,
+        )
+    assert done.returncode == 0, done.stdout
+    assert "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on" in done.stdout
+    record = Record.read(tmp_path / "s")
+    assert len(record.trials) == 6
+    assert {trial.status for trial in record.trials} <= {"finished", "pruned"}
+    (large,) = (trial for trial in record.trials if trial.params["slope"] == 0.3)
+    assert [trial.number for trial in record.trials if trial.notices] == [large.number]
+    assert large.notices == [ALONE]
+    # Epoch by epoch, the GPU that each trial had.
+    shares: defaultdict[float, list[float]] = defaultdict(list)
+    for line in (tmp_path / "shares").read_text().splitlines():
+        slope, share = map(float, line.split())
+        shares[slope].append(share)
+    first = record.trials[0].params["slope"]
+    for trial in record.trials:
+        had = shares[float(trial.params["slope"])]
+        if trial is large:
+            assert had == [0.25] + [1.0] * len(trial.epochs)
+        else:
+            assert had == sorted(had, reverse=True)
+            assert had.count(1.0) == (2 if trial.params["slope"] == first else 0)
+            assert len(had) == len(trial.epochs), "no epoch is trained twice"

@@ -1,0 +1,155 @@
+"""The notice at the end: sent once, whatever the outcome, and whatever becomes of it.
+
+That real sweeps send it, by outcome: tests/sweeps/pcs/test_diagnosis.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.common.errors import UserError
+from sweeps.execution import notify
+from sweeps.record.journal import RecordLost
+from tests.conftest import told
+from tests.sweeps.plan.test_resume import Sweep
+
+RUNNING = "Running --notify-command ...\n"
+
+
+def sweep(tmp_path: Path, command: str | None = "env | grep ^SWEEP_ > 'told'") -> Sweep:
+    """A sweep of two trials whose command writes what it is told; see `told`."""
+    if command is not None:
+        command = command.replace("told", str(tmp_path / "told"))
+    made = Sweep(tmp_path, notify_command=command)
+    made.trial(1.0, 2.0, ended="pruned")
+    made.trial(1.0, 5.0, 4.0, ended="finished")
+    return made
+
+
+def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
+    of = sweep(tmp_path)
+    with notify.at_the_end(of.plan, of.record) as notice:
+        notice.begin()
+        notice.outcome, notice.status = "out of time", 0
+    assert told(tmp_path) == {
+        "SWEEP_NAME": "s",
+        "SWEEP_OUTCOME": "out of time",
+        "SWEEP_STATUS": "0",
+        "SWEEP_METRIC": "score",
+        "SWEEP_BEST": "5.0",
+        "SWEEP_TRIAL": "1",
+        "SWEEP_FOLDER": str(tmp_path / "s"),
+        "SWEEP_TEXT": "s: out of time; best score 5 (trial 1)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "status"),
+    [
+        (KeyboardInterrupt(), "interrupted", "130"),
+        (UserError("no such metric"), "error", "2"),
+        (RecordLost("the disk is gone"), "lost", "2"),
+        (RuntimeError("a defect"), "crashed", "1"),
+        (SystemExit(3), "crashed", "1"),
+    ],
+)
+def test_a_run_that_an_exception_ends_is_told_and_the_exception_goes_on(
+    error: BaseException, outcome: str, status: str, tmp_path: Path
+) -> None:
+    of = sweep(tmp_path)
+
+    def run() -> None:
+        with notify.at_the_end(of.plan, of.record) as notice:
+            notice.begin()
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        run()
+    assert raised.value is error
+    assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == (outcome, status)
+
+
+def test_a_run_that_has_not_begun_tells_nobody(tmp_path: Path) -> None:
+    of = sweep(tmp_path)
+    with pytest.raises(UserError, match="no cluster"), notify.at_the_end(of.plan, of.record):
+        raise UserError("no cluster answers")
+    with notify.at_the_end(of.plan, of.record):
+        pass
+    assert not (tmp_path / "told").exists()
+
+
+def test_without_a_best_trial_the_text_says_so(tmp_path: Path) -> None:
+    of = Sweep(tmp_path, notify_command=f"env | grep ^SWEEP_ > {tmp_path / 'told'}")
+    of.trial(ended="failed")
+    with notify.at_the_end(of.plan, of.record) as notice:
+        notice.begin()
+        notice.outcome = "finished"
+    assert told(tmp_path)["SWEEP_TEXT"] == "s: finished; no trial ended well"
+    assert told(tmp_path)["SWEEP_BEST"] == told(tmp_path)["SWEEP_TRIAL"] == ""
+
+
+@pytest.mark.parametrize("command", [None, ""])
+def test_without_a_command_nothing_is_run(
+    command: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    of = sweep(tmp_path, command)
+    with notify.at_the_end(of.plan, of.record) as notice:
+        notice.begin()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("no-such-mailer now", r"exit status 127: .*no-such-mailer: (command )?not found"),
+        ("echo first; echo the server said no >&2; exit 7", "exit status 7: the server said no"),
+        ("kill -9 $$", "exit status -9"),
+        ("a\0b", "embedded null byte"),
+        ("printf '\\377\\n'; exit 1", "exit status 1: \N{REPLACEMENT CHARACTER}"),
+        ("echo (", "exit status 2: .*"),
+    ],
+)
+def test_a_command_that_fails_costs_a_line(
+    command: str, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    notify.send(command, {})
+    out, err = capfd.readouterr()
+    assert re.fullmatch(f"{RUNNING}--notify-command failed: {line}\n", out), out
+    assert err == ""
+
+
+def test_a_command_that_succeeds_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    notify.send("echo sent; echo indeed >&2", {})
+    assert capfd.readouterr() == (RUNNING, "")
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = f"sleep 1000 & echo $! > {tmp_path / 'pid'}; wait"
+    notify.send(command, {}, timeout_s=1.0)
+    assert capfd.readouterr().out == f"{RUNNING}--notify-command failed: no end after 1 s\n"
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    for _ in range(100):  # it has been sent SIGKILL; nobody may have reaped it yet
+        with contextlib.suppress(FileNotFoundError):
+            if child.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.1)
+                continue
+        return
+    pytest.fail("a process of the command's group lives on")
+
+
+def test_what_a_command_leaves_in_the_background_is_not_waited_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notify.send(f"sleep 1000 & echo $! > {tmp_path / 'pid'}", {}, timeout_s=600.0)
+    left = int((tmp_path / "pid").read_text())
+    os.kill(left, 9)  # raises when it is gone: it was left alone
+    assert capfd.readouterr().out == RUNNING

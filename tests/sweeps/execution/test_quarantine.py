@@ -1,0 +1,138 @@
+"""Whether a fault is of a PC, which is left out, or of what all PCs use, and the sweep ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.cluster.membership import Roster
+from sweeps.execution.quarantine import Quarantine
+from sweeps.trial.job import SAVE_FAULT
+from tests.sweeps.cluster.test_membership import node
+
+FULL = "the disk is full"
+
+
+class Where:
+    """As a Mover answers: here a trial's number says its PC."""
+
+    def __init__(self) -> None:
+        self.moved: Counter[int] = Counter()
+
+    def node_of(self, trial: Any) -> str:
+        return f"id{trial.config['number'] % 10}"
+
+    def nodes_of(self, trial: Any) -> frozenset[str]:
+        return frozenset({self.node_of(trial)})
+
+
+class Judged:
+    """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
+
+    def __init__(self, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        self.said: list[str] = []
+        pcs = [node(number, is_head=number == 0) for number in range(4)]
+        self.roster = Roster(pcs, lambda: pcs, leaving=dict)
+        where: Any = Where()
+        self.quarantine = Quarantine(
+            self.roster,
+            where,
+            lambda but: any(f"id{number}" not in {but, *self.roster.away} for number in fitting),
+            lambda number, text: self.said.append(f"{number}: {text}"),
+        )
+
+    def meets(self, number: int, node: str = "", reason: str = FULL) -> bool:
+        """A fault; whether the sweep goes on."""
+        return self.quarantine.leave_out(trial(number), reason, node)
+
+    def begins(self, number: int) -> None:
+        self.quarantine.on_trial_start(0, [], trial(number))
+        self.quarantine.on_trial_result(0, [], trial(number), {"epoch": 1})
+
+    def saves(self, number: int, fault: str = "", node: str = "") -> None:
+        at = {"node": node or f"id{number % 10}"}
+        metrics = {SAVE_FAULT: {"reason": fault, "is_of_storage": True, **at}} if fault else {}
+        self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
+
+
+def trial(number: int, saved: Any = None) -> Any:
+    return SimpleNamespace(config={"number": number}, latest_checkpoint_result=saved)
+
+
+def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    assert judged.meets(11), "another trial there"
+    assert judged.said == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
+    assert judged.roster.away == {"id1"}
+
+
+def test_of_several_workers_the_pc_is_left_out_that_can_not_train() -> None:
+    """A trial with its first worker on pc1, another on pc2."""
+    judged = Judged()
+    assert judged.meets(1, node="id2")
+    assert judged.roster.away == {"id2"}
+    judged = Judged()
+    for _ in range(2):
+        judged.saves(1, FULL, node="id2")
+        judged.saves(3)
+    assert judged.roster.away == {"id2"}
+
+
+def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    assert not judged.meets(2)
+    assert judged.roster.away == {"id1"}
+
+
+@pytest.mark.parametrize("works", ["begins", "saves"])
+def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str) -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    getattr(judged, works)(3)
+    assert judged.meets(2)
+    assert judged.roster.away == {"id1", "id2"}
+
+
+def test_what_the_pc_that_is_left_out_still_does_proves_nothing() -> None:
+    judged = Judged()
+    assert judged.meets(1)
+    judged.begins(21)
+    judged.saves(21)
+    assert not judged.meets(2)
+
+
+def test_the_head_and_the_last_pc_are_never_left_out() -> None:
+    assert not Judged().meets(0)
+    judged = Judged(fitting=(1,))
+    assert not judged.meets(1)
+    for _ in range(3):
+        judged.saves(1, FULL)
+        judged.saves(2)
+    assert not judged.roster.away, "without it no trial has room"
+
+
+def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:
+    judged = Judged()
+    judged.saves(1, FULL)
+    judged.saves(2)
+    assert not judged.roster.away, "once is no proof"
+    judged.saves(1, FULL)
+    assert not judged.roster.away, "nobody else has written one since"
+    judged.saves(2)
+    assert judged.roster.away == {"id1"}
+    assert judged.said == [
+        f"1: pc1 (10.0.0.1) trains no more in this run: no checkpoint can be written there: {FULL}"
+    ]
+
+
+def test_a_pc_that_writes_again_is_as_good_as_any() -> None:
+    judged = Judged()
+    for fault in (FULL, "", FULL):
+        judged.saves(1, fault)
+        judged.saves(2)
+    assert not judged.roster.away

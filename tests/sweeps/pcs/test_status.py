@@ -1,0 +1,135 @@
+"""`python -m sweeps.pcs status` of a real cluster of two PCs: what runs where, who waits, who is lost."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.pcs.__main__ import main
+from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, start_head
+from tests.support.lab import PC, Lab, wait_until
+
+RESERVES = """
+import ray, time
+from ray.util.placement_group import placement_group
+ray.init(address="auto", logging_level="ERROR")
+ray.get(placement_group([{"CPU": 1, "GPU": 1}]).ready())
+waiting = [placement_group([{"CPU": 1, "GPU": gpus}]) for gpus in (1, 1, 4)]
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def pair(lab_of: Callable[..., Lab], shared: Path) -> list[PC]:
+    """A head of one CPU, and a worker of one CPU and what says that it is a GPU."""
+    head, worker = pcs = lab_of(2, shared=[shared]).pcs
+    address = start_head(head)
+    give_token(worker)
+    small = ("--num-cpus=1", "--num-gpus=1", "--object-store-memory=100000000")
+    worker.run(RAY, "start", f"--address={address}", *small, env={"RAY_AUTH_MODE": "token"})
+    return pcs
+
+
+@pytest.fixture
+def program(pair: list[PC]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts one on the head, which is gone after the test."""
+    running = []
+
+    def start(*command: str) -> subprocess.Popen[str]:
+        running.append(pair[0].start(*command, env={"RAY_AUTH_MODE": "token"}))
+        return running[-1]
+
+    yield start
+    for process in running:
+        pair[0].signal(process, 9)
+        process.communicate(timeout=60)
+
+
+def status(pc: PC, *arguments: str) -> str:
+    return pc.run(PYTHON, "-m", "sweeps.pcs", "status", *arguments).stdout
+
+
+@pytest.mark.slow
+def test_what_is_free_and_who_waits_for_what(
+    pair: list[PC], program: Callable[..., subprocess.Popen[str]]
+) -> None:
+    head, worker = pair
+    process = program(PYTHON, "-c", RESERVES)
+    assert process.stdout is not None
+    assert next(line for line in process.stdout if line == "up\n")
+    lines = status(head).splitlines()
+    rows = [re.split("  +", line) for line in lines]
+    table = next(place for place, row in enumerate(rows) if row[0] == "pc")
+    assert rows[table : table + 3] == [
+        ["pc", "GPUs in use", "CPUs in use", "runs"],
+        [f"{head.address} (head)", "0 of 0", "0 of 1", "nothing"],
+        [worker.address, "1 of 1", "1 of 1", "nothing"],
+    ]
+    nearest = f"{worker.address} comes nearest"
+    assert re.fullmatch(rf"2 trials waiting: needs .*1 GPU.*: waits .*; {nearest}, .*0 of 1 GPU.*", lines[-2])
+    assert re.fullmatch(
+        rf"1 trial waiting: needs .*4 GPU.*: no PC has that; {nearest}, with 1 GPU", lines[-1]
+    )
+
+
+@pytest.mark.slow
+def test_a_worker_is_sent_to_the_head(pair: list[PC]) -> None:
+    """Ray's dashboard, which has the answers, listens on the head's loopback."""
+    head, worker = pair
+    command = (PYTHON, "-m", "sweeps.pcs", "status", f"--address={head.address}:6379")
+    done = worker.run(*command, check=False)
+    assert done.returncode == 2
+    assert "error: --address " in done.stdout
+    assert "it answers on the head alone: run this there" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_which_trial_runs_where_and_who_is_lost(
+    pair: list[PC], shared: Path, program: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Ends the worker, hence the last test."""
+    head, worker = pair
+    sweep = ("--trainable", "digits_mlp", "--scheduler", "none", "--max-epochs", "20000", "--num-trials", "3")
+    where = ("--address", "auto", "--gpus-per-trial", "0", "--name", "shown", "--results-dir", str(shared))
+    program(PYTHON, "-m", "sweeps.run", *sweep, *where)
+    said = ""
+
+    def both_train() -> bool:
+        nonlocal said
+        done = head.run(PYTHON, "-m", "sweeps.pcs", "status", str(shared / "shown"), check=False)
+        said = done.stdout
+        return len(re.findall(r"trial \d \(epoch [1-9]\d*\)", said)) == 2
+
+    wait_until(both_train, "two trials", timeout_s=120)
+    (at_head,) = re.findall(rf"^{head.address} \(head\) .*  (trial \d) ", said, flags=re.M)
+    (at_worker,) = re.findall(rf"^{worker.address} .*  (trial \d) ", said, flags=re.M)
+    assert at_head != at_worker
+
+    worker.power_cut()
+    wait_until(lambda: f"\n{worker.address}  lost: " in status(head), "the loss to be seen")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--address", "127.0.0.1:9"], "error: --address 127.0.0.1:9: no Ray cluster answers there"),
+        (["/nowhere"], "error: /nowhere"),
+        (["--adress", "auto"], "Did you mean '--address'?"),
+        (["a", "b"], "give one sweep, as results/NAME"),
+    ],
+)
+def test_a_mistake_is_answered(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", *arguments]) == 2
+    assert message in capsys.readouterr().err

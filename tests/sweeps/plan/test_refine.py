@@ -1,0 +1,518 @@
+"""`--refine`: the next sweep has ranges by what the earlier ones showed, and knows their trials."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweeps import run
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.plan import Plan
+from sweeps.record.record import Record
+from sweeps.search.candidates import model_fidelity
+from sweeps.space.flat import FlatSpace
+from sweeps.space.tune_domains import bounds, values_of
+from tests.conftest import Command
+from tests.support.searched import carried_out, peak, searched
+
+COARSE = (
+    "from ray import tune\n"
+    'SPACE = {"lr": tune.grid_search([0.001, 0.01, 0.1, 1.0]), "hidden": tune.grid_search([8, 16, 32])}\n'
+)
+LAYERS = (
+    "def suggest(trial):\n"
+    '    hidden = trial.suggest_int("hidden", 8, 64, step=8)\n'
+    '    trial.suggest_float("lr", 1e-3, 1.0 if hidden < 32 else 0.3, log=True)\n'
+)
+PICKY = (
+    "from dataclasses import dataclass\n"
+    'METRIC, MODE = "val_acc", "max"\n'
+    "@dataclass(frozen=True, kw_only=True)\n"
+    "class Params:\n"
+    "    lr: float = 0.01\n"
+    "    momentum: float = 0.0\n"
+    "    hidden: int = 8\n"
+    "    batch_size: int = 64\n"
+    "    def __post_init__(self):\n"
+    "        if self.lr > 1.5:\n"
+    '            raise ValueError("lr: at most 1.5")\n'
+    "def build_model(params): ...\n"
+    "def build_data(params): ...\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's, where spaces and trainables of this test's lie."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results"
+
+
+def user_file(name: str, text: str) -> str:
+    """A plug-in in the folder where the command is typed; no other test's may have its name."""
+    Path(f"{name}.py").write_text(text)
+    return name
+
+
+def space_file(name: str, knobs: str) -> str:
+    """A space of the user's, given as what stands between the braces."""
+    return user_file(name, f"from ray import tune\nSPACE = {{{knobs}}}\n")
+
+
+def refined(*arguments: str) -> Plan:
+    return make_plan(cli.parse(["--refine", *arguments]))
+
+
+def ranges_of(plan: Plan) -> dict[str, Any]:
+    """Knob to first and last value, or to its choices."""
+    space = plan.space
+    assert isinstance(space, FlatSpace)
+    return {
+        name: tuple(values_of(domain) or ()) if hasattr(domain, "categories") else bounds(domain)
+        for name, domain in space.domains.items()
+    }
+
+
+def is_in(plan: Plan, params: Mapping[str, Any]) -> bool:
+    ranges = ranges_of(plan)
+    return params.keys() == ranges.keys() and all(
+        value in ranges[name] if len(ranges[name]) > 2 else ranges[name][0] <= value <= ranges[name][-1]
+        for name, value in params.items()
+    )
+
+
+def coarse_grid(place: Path, score: Any, name: str = "grid") -> None:
+    space = user_file("refine_coarse", COARSE)
+    searched(place, name, score, search_space=space, searcher="grid", scheduler="none")
+
+
+def test_one_trial_that_lies_in_the_new_ranges_is_one(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    said = describe(refined("results/grid", "--ranges", "lr=0.009..0.011", "hidden=16"))
+    assert "1 lies in the new ranges: the searcher knows it, and does not repeat it" in said
+
+
+def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    plan = refined("results/grid")
+    assert ranges_of(plan) == {"lr": (0.001, 0.1), "hidden": (8, 16, 32)}
+    config = plan.config
+    assert (config.name, config.seed, config.searcher) == ("grid-refined", 1, "tpe")
+    assert (config.trainable, config.num_trials, config.max_epochs) == ("digits_mlp", 12, 9)
+    said = describe(plan)
+    assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> 0.001 to 0.1, log scale" in said
+    assert "9 lie in the new ranges" in said
+
+
+@pytest.mark.parametrize("searcher", ["random", "tpe"])
+def test_grid_then_random_or_tpe_around_the_best_finds_better(searcher: str, place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    plan = refined("results/grid", "--searcher", searcher)
+    sweep = carried_out(plan, peak(0.03))
+    assert len(sweep.record.trials) == 12
+    assert all(is_in(plan, trial.params) for trial in sweep.record.trials)
+    before, after = Record.read(place / "grid").best(), sweep.record.best()
+    assert before is not None
+    assert after is not None
+    assert (after.best_score("max") or 0) > (before.best_score("max") or 0)
+
+
+def test_a_grid_whose_best_point_is_its_last_goes_on_behind_it(place: Path) -> None:
+    coarse_grid(place, peak(10.0))
+    low, high = ranges_of(refined("results/grid"))["lr"]
+    assert low == 0.1
+    assert high == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("searcher", ["random", "tpe", "bohb", "grid"])
+@pytest.mark.parametrize("keep", ["0.1", "0.5", "1"])
+def test_all_proposals_stay_in_the_new_space(searcher: str, keep: str, place: Path) -> None:
+    space = space_file(
+        "refine_steps", "'lr': tune.qloguniform(0.01, 1.0, 0.01), 'hidden': tune.qrandint(8, 64, 8)"
+    )
+    searched(place, "wide", peak(0.2), search_space=space, num_trials=20)
+    scheduler = {"bohb": "bohb", "grid": "asha"}.get(searcher, "asha")
+    plan = refined("results/wide", "--searcher", searcher, "--scheduler", scheduler, "--refine-keep", keep)
+    sweep = carried_out(plan, peak(0.2))
+    assert sweep.record.trials
+    assert all(is_in(plan, trial.params) for trial in sweep.record.trials)
+
+
+def test_what_was_tried_is_not_tried_again(place: Path) -> None:
+    space = space_file("refine_tiny", "'hidden': tune.qrandint(8, 256, 8)")
+    before = searched(place, "tiny", lambda p: p["hidden"] / 300, search_space=space, num_trials=16)
+    after = carried_out(refined("results/tiny", "--refine-keep", "1"), lambda p: p["hidden"] / 300)
+    tried = {trial.params["hidden"] for trial in before.record.trials}
+    assert tried.isdisjoint({trial.params["hidden"] for trial in after.record.trials})
+
+
+def test_what_was_broken_off_is_tried_again(place: Path) -> None:
+    """The best point of all may have been training when its sweep was interrupted."""
+    space = space_file("refine_broken", "'hidden': tune.choice([8, 16, 24, 32])")
+    settings: dict[str, Any] = {"trainable": "digits_mlp", "search_space": space, "searcher": "random"}
+    plan = make_plan(
+        SweepConfig(name="broken", results_dir=str(place), num_trials=4, max_epochs=9, **settings)
+    )
+    carried_out(plan, lambda p: p["hidden"] / 300, trials=3)
+    record = Record.reopen(plan.folder)
+    begun = plan.searcher.build(plan.config, plan.space, record).suggest("")
+    record.report(begun["number"], 1, 0.1, {"val_acc": 0.1}, 0.1)
+    after = carried_out(refined("results/broken"), lambda p: p["hidden"] / 300)
+    assert [trial.params for trial in after.record.trials] == [begun["params"]]
+
+
+def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=40, scheduler="none")
+    widths = []
+    for keep in ("0.1", "0.3", "1"):
+        low, high = ranges_of(refined("results/wide", "--refine-keep", keep))["lr"]
+        assert low < 0.03 < high
+        widths.append(math.log(high / low))
+    assert widths == sorted(widths)
+    assert widths[-1] == pytest.approx(math.log(1000))
+
+
+def test_knobs_without_influence_stand_still_and_what_was_learnt_of_them_counts(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
+    plan = refined("results/wide")
+    assert "hidden" not in ranges_of(plan)
+    assert plan.config.ranges["hidden"] in range(8, 72, 8)
+    assert "a small effect can't be ruled out" in describe(plan)
+    assert plan.lineage is not None
+    assert len(plan.lineage.earlier.trials) > 5
+    assert plan.lineage.earlier.anchors == []
+    assert len({trial.fixed["hidden"] for trial in plan.lineage.earlier.trials}) > 1
+
+
+def test_a_widened_end_that_params_refuse_stays_where_it_was(place: Path) -> None:
+    model = user_file("refine_picky", PICKY)
+    searched(place, "picky", peak(30.0), trainable=model, search_space="digits_mlp", num_trials=24)
+    assert ranges_of(refined("results/picky"))["lr"][1] == 1.0
+    searched(place, "free", peak(30.0), num_trials=24)
+    assert ranges_of(refined("results/free"))["lr"][1] > 1.5
+
+
+def test_a_region_where_all_diverge_is_cut_off(place: Path) -> None:
+    def diverges(params: Mapping[str, Any]) -> float:
+        return math.nan if params["lr"] > 0.12 else 0.5 + params["momentum"] / 10
+
+    searched(place, "dead", diverges, num_trials=40, scheduler="none")
+    assert ranges_of(refined("results/dead"))["lr"][1] < 0.16
+
+
+def test_choices_that_were_never_good_are_dropped(place: Path) -> None:
+    space = space_file(
+        "refine_choice", "'lr': tune.loguniform(1e-3, 1.0), 'hidden': tune.choice([8, 16, 32, 64])"
+    )
+    score = {8: 0.1, 16: 0.8, 32: 0.9, 64: 1.0}
+    searched(
+        place,
+        "c",
+        lambda p: score[p["hidden"]] + p["lr"] / 100,
+        search_space=space,
+        num_trials=40,
+        scheduler="none",
+    )
+    plan = refined("results/c")
+    assert 8 not in ranges_of(plan)["hidden"]
+    assert {32, 64} <= set(ranges_of(plan)["hidden"])
+    assert "never good: 8" in describe(plan)
+    assert "the best have its largest: try a larger one" in describe(plan)
+    wider = space_file(
+        "refine_wider", "'lr': tune.loguniform(1e-3, 1.0), 'hidden': tune.choice([32, 64, 96])"
+    )
+    assert "try a larger one" not in describe(refined("results/c", "--search-space", wider))
+
+
+def test_tpe_learns_from_the_earlier_trials_at_their_fidelity(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=40)
+    plan = refined(
+        "results/wide", "--searcher", "tpe", "--ranges", "lr=0.001..1", "hidden=8..64", "momentum=0..0.95"
+    )
+    assert plan.lineage is not None
+    assert len(plan.lineage.earlier.trials) == 40
+    sweep = carried_out(plan, peak(0.03), trials=8)
+    assert model_fidelity(sweep.record, [9, 3], 10) == 9
+    off = [abs(math.log10(float(trial.params["lr"]) / 0.03)) for trial in sweep.record.trials]
+    assert sorted(off)[4] < 0.35, (
+        "of a range of three decades: drawn at random, half lie further off than 0.75"
+    )
+
+
+def test_bohb_has_a_model_from_its_first_trial(place: Path) -> None:
+    space = space_file("refine_lr", "'lr': tune.loguniform(1e-3, 1.0)")
+    searched(place, "wide", peak(0.03), search_space=space, num_trials=40, scheduler="none")
+    plan = refined("results/wide", "--searcher", "bohb", "--scheduler", "bohb", "--ranges", "lr=0.001..1")
+    sweep = carried_out(plan, peak(0.03), trials=5)
+    off = [abs(math.log10(float(trial.params["lr"]) / 0.03)) for trial in sweep.record.trials]
+    assert sorted(off)[2] < 0.5
+
+
+def test_other_data_runs_the_best_again_first(place: Path) -> None:
+    before = searched(place, "wide", peak(0.03), num_trials=20)
+    plan = refined("results/wide", "--params", "batch_size=32")
+    assert "its scores are not comparable: the knobs that stand still differ" in describe(plan)
+    sweep = carried_out(plan, peak(0.03), trials=5)
+    best = before.record.best()
+    assert best is not None
+    origins = [trial.origin for trial in sweep.record.trials]
+    assert origins[0] == f"trial {best.number} of wide"
+    assert all(origins[:3])
+    assert origins[3:] == ["", ""]
+    assert dict(sweep.record.trials[0].params) == dict(best.params)
+    assert sweep.record.trials[0].fixed["batch_size"] == 32
+    assert [trial.origin for trial in Record.read(plan.folder).trials] == origins
+
+
+def test_other_code_runs_the_best_again_first_and_says_what_changed(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    record = Record.reopen(place / "wide")
+    then = json.loads(json.dumps(record.about["identity"]))
+    then["code"]["trainables/digits_mlp.py"] = "another"
+    then["code"]["sweeps/searchers/random.py"] = "another"
+    record.note("identity", then)
+    plan = refined("results/wide")
+    said = describe(plan)
+    assert "its scores are not comparable: trainables/digits_mlp.py: its code" in said
+    assert "random.py" not in said, "no score depends on who proposed"
+    assert plan.lineage is not None
+    assert not plan.lineage.earlier.trials
+    assert len(plan.lineage.earlier.anchors) == 3
+
+
+@pytest.mark.parametrize(("gpu", "knows"), [("NVIDIA T4", False), ("", True)])
+def test_scores_of_another_precision_are_not_comparable(gpu: str, knows: bool, place: Path) -> None:
+    """`auto` is fp16 on a GPU; here a trial has none."""
+    carried_out(
+        make_plan(SweepConfig(name="wide", results_dir=str(place), trainable="digits_mlp", num_trials=10)),
+        peak(0.03),
+        gpu=gpu,
+    )
+    plan = refined("results/wide", "--gpus-per-trial", "0")
+    assert plan.lineage is not None
+    assert bool(plan.lineage.earlier.trials) is knows
+    assert ("--precision auto: fp16 there, fp32 here" in describe(plan)) is not knows
+
+
+def test_it_goes_on_as_one_that_was_not_broken_off_without_its_parents_folder(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=24)
+    whole = carried_out(refined("results/wide", "--searcher", "tpe", "--name", "whole"), peak(0.03))
+    plan = refined("results/wide", "--searcher", "tpe", "--name", "broken")
+    carried_out(plan, peak(0.03), trials=5)
+    shutil.rmtree(place / "wide")
+    again = make_plan(cli.parse(["--resume", "results/broken"]))
+    assert [model.space.describe() for model in again.models] == [m.space.describe() for m in plan.models]
+    broken = carried_out(again, peak(0.03))
+    assert [t.params for t in broken.record.trials] == [t.params for t in whole.record.trials]
+    assert [parent["name"] for parent in broken.about["parents"]] == ["wide"]
+    assert broken.about["parents"][0]["folder"] == str(place / "wide")
+    assert "changed" not in str([run["changed"] for run in broken.about["runs"] if run["changed"]])
+
+
+def test_its_own_yaml_repeats_it(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=40)
+    first = carried_out(refined("results/wide", "--searcher", "tpe", "--num-trials", "6"), peak(0.03))
+    settings = yaml.safe_load((first.folder / "sweep.yaml").read_text())
+    assert settings["refine"] == "results/wide"
+    config = cli.parse(["--config", str(first.folder / "sweep.yaml"), "--name", "again"])
+    again = carried_out(make_plan(config), peak(0.03))
+    assert [t.params for t in again.record.trials] == [t.params for t in first.record.trials]
+
+
+def test_a_refined_sweep_is_refined_on_in_its_own_ranges(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    carried_out(refined("results/grid", "--num-trials", "20"), peak(0.03))
+    plan = refined("results/grid-refined")
+    assert (plan.config.name, plan.config.seed) == ("grid-refined-2", 3)
+    low, high = ranges_of(plan)["lr"]
+    assert 0.001 <= low < 0.03 < high <= 0.1
+    assert high / low < 100
+
+
+def test_a_name_is_counted_where_the_sweep_shall_stand(place: Path) -> None:
+    coarse_grid(place, peak(0.03))
+    (place.parent / "elsewhere" / "grid-refined").mkdir(parents=True)
+    by_flag = refined("results/grid", "--results-dir", "elsewhere").config
+    assert (by_flag.name, by_flag.results_dir, by_flag.seed) == ("grid-refined-2", "elsewhere", 2)
+    Path("there.yaml").write_text("results_dir: elsewhere\n")
+    by_file = refined("results/grid", "--config", "there.yaml").config
+    assert (by_file.name, by_file.results_dir) == ("grid-refined-2", "elsewhere")
+    assert refined("results/grid").config.name == "grid-refined"
+
+
+def test_an_anchor_that_another_parent_has_run_again_is_known(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    batch = ["--params", "batch_size=32", "--num-trials", "8"]
+    second = carried_out(refined("results/wide", *batch), peak(0.03))
+    origins = [trial.origin for trial in second.record.trials[:3]]
+    assert all(origins)
+    plan = refined("results/wide", "results/wide-refined", *batch, "--refine-keep", "1")
+    assert plan.lineage is not None
+    assert plan.lineage.earlier.anchors == []
+    assert f"ran again already, in a sweep that is comparable: {', '.join(origins)}" in describe(plan)
+
+
+def test_what_a_parent_took_over_is_named_in_the_plan(place: Path) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    carried_out(refined("results/wide", "--num-trials", "8"), peak(0.03))
+    alone, both = refined("results/wide-refined"), refined("results/wide-refined", "results/wide")
+    said = "it refined wide, whose trials count only if that is named here too"
+    assert said in describe(alone)
+    assert said not in describe(both)
+
+
+def test_several_parents_are_matched_by_knob(place: Path) -> None:
+    space = space_file("refine_one", "'lr': tune.loguniform(1e-3, 1.0)")
+    searched(place, "all", peak(0.03), num_trials=20)
+    searched(place, "one", peak(0.03), num_trials=20, search_space=space)
+    plan = refined("results/all", "results/one")
+    assert plan.lineage is not None
+    assert [parent["name"] for parent in plan.lineage.parents] == ["all", "one"]
+    assert ranges_of(plan).keys() == {"lr", "momentum", "hidden"}
+    other = refined("results/one", "results/all")
+    assert ranges_of(other).keys() == {"lr"}
+    assert other.config.seed == 1
+    said = describe(other)
+    assert "all: 20 trials ended" in said
+    assert "its scores are not comparable: the knobs that stand still differ" in said
+
+
+def test_a_space_that_is_a_function_keeps_its_ranges_and_knows_the_trials(place: Path) -> None:
+    space = user_file("refine_layers", LAYERS)
+    searched(place, "layers", peak(0.03), search_space=space, num_trials=20)
+    plan = refined("results/layers", "--searcher", "tpe", "--num-trials", "4")
+    assert "is a function suggest(trial): its ranges stay as they are" in describe(plan)
+    assert plan.lineage is not None
+    assert len(plan.lineage.earlier.trials) == 20
+    assert len(carried_out(plan, peak(0.03)).record.trials) == 4
+
+
+def test_several_trainables_are_each_refined_by_their_own_trials(place: Path) -> None:
+    other = user_file("refine_second", PICKY)
+    both = {"trainable": ["digits_mlp", other], "search_space": ["digits_mlp", "digits_mlp"]}
+    searched(place, "both", peak(0.03), num_trials=60, scheduler="none", **both)
+    plan = refined("results/both", "--num-trials", "6", "--searcher", "tpe")
+    assert {name.partition(".")[0] for name in plan.config.ranges} == {"digits_mlp", other}
+    sweep = carried_out(plan, peak(0.03))
+    assert len(sweep.record.trials) == 6
+    assert plan.lineage is not None
+    assert {trial.trainable for trial in plan.lineage.earlier.trials} == {"digits_mlp", other}
+
+
+def test_few_trials_narrow_nothing_and_are_known(place: Path) -> None:
+    searched(place, "few", peak(0.03), num_trials=4)
+    plan = refined("results/few")
+    assert "left as they were: fewer than 8 trials" in describe(plan)
+    assert ranges_of(plan)["lr"] == (0.001, 1.0)
+    assert plan.lineage is not None
+    assert len(plan.lineage.earlier.trials) == 4
+
+
+def test_a_dry_run_shows_the_ranges_and_makes_nothing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    searched(place, "wide", peak(0.03), num_trials=20)
+    assert run.main(["--refine", "results/wide", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "lr: 0.001 to 1, log scale -> " in said
+    assert [folder.name for folder in place.iterdir()] == ["wide"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--refine", "results/wid"], "--refine results/wid: no such folder. Did you mean 'results/wide'?"),
+        (["--refine", "results"], "--refine results: no sweep, but a folder of sweeps: results/"),
+        (["--refine"], "--refine: give a name, or several with a space between"),
+        (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
+        (
+            ["--refine", "results/wide", "--trainable", "fashion_cnn"],
+            "it trained digits_mlp, this sweep fashion_cnn",
+        ),
+        (["--refine", "results/wide", "--mode", "min"], "it was judged by mode max, this sweep by min"),
+        (
+            ["--refine", "results/wide", "results/loss"],
+            "it was judged by metric val_loss, this sweep by val_acc",
+        ),
+        (["--refine", "results/dead"], "4 trials ended, none of them well: there is nothing to learn from"),
+        (
+            ["--refine", "results/wide", "--resume", "results/wide"],
+            "--refine: begins a new sweep; not with --resume",
+        ),
+        (
+            ["--refine", "results/wide", "--refine-keep", "0"],
+            "--refine-keep 0: must be above 0 and at most 1",
+        ),
+        (
+            ["--refine", "results/wide", "--refine-keep", "1.5"],
+            "--refine-keep 1.5: must be above 0 and at most 1",
+        ),
+        (["--refine-keep", "0.5"], "--refine-keep: only with --refine"),
+        (
+            ["--refine", "results/wide", "--ranges", "lrr=0..1"],
+            "--ranges lrr: not in the space. Did you mean 'lr'?",
+        ),
+    ],
+)
+def test_a_mistake_is_answered_before_anything_starts(
+    arguments: list[str], expected: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    searched(place, "wide", peak(0.03), num_trials=8)
+    if "dead" in str(arguments):
+        searched(place, "dead", lambda params: math.nan, num_trials=4)
+    if "loss" in str(arguments):
+        searched(place, "loss", peak(0.03), num_trials=4, metric="val_loss", mode="max")
+    if "torn" in str(arguments):
+        shutil.copytree(place / "wide", place / "torn")
+        lines = (place / "torn" / "record.journal").read_text().splitlines()
+        lines[3] = lines[3][:20]
+        (place / "torn" / "record.journal").write_text("\n".join(lines) + "\n")
+    there = sorted(path.name for path in place.iterdir())
+    assert run.main([*arguments, "--no-dashboard"]) == 2
+    assert expected in capsys.readouterr().err
+    assert sorted(path.name for path in place.iterdir()) == there
+
+
+def test_ranges_need_a_space_that_has_them(place: Path) -> None:
+    space = user_file("refine_function", LAYERS)
+    with pytest.raises(UserError, match="is a function suggest"):
+        make_plan(
+            cli.parse(["--trainable", "digits_mlp", "--search-space", space, "--ranges", "lr=0.1..0.2"])
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("searcher", ["random", "tpe"])
+def test_real_sweeps_grid_then_refined_then_resumed_without_the_grid(
+    searcher: str, sweep: Command, place: Path
+) -> None:
+    common = ("--no-dashboard", "--results-dir", str(place))
+    grid = sweep(
+        *("--trainable", "digits_mlp", "--search-space", "tests.faulty.digits_grid", "--searcher", "grid"),
+        *("--scheduler", "none", "--max-epochs", "2", "--name", "grid", *common),
+    )
+    assert grid.returncode == 0, grid.stdout + grid.stderr
+    first = sweep(
+        "--refine", str(place / "grid"), "--searcher", searcher, "--num-trials", "4", "--no-dashboard"
+    )
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> " in first.stdout
+    shutil.rmtree(place / "grid")
+    more = sweep("--resume", str(place / "grid-refined"), "--num-trials", "6", "--no-dashboard")
+    assert more.returncode == 0, more.stdout + more.stderr
+    record = Record.read(place / "grid-refined")
+    assert len(record.trials) == 6
+    assert record.about["parents"][0]["name"] == "grid"
+    low, high = (float(end) for end in str(record.about["identity"]["settings"]["ranges"]["lr"]).split(".."))
+    assert all(low <= float(trial.params["lr"]) <= high for trial in record.trials)

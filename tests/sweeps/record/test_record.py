@@ -1,0 +1,514 @@
+"""The record: on disk the moment it counts, first word stands, and who is best."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+
+from sweeps.common.yaml_values import Knob
+from sweeps.config.sweep_folder import JOURNAL
+from sweeps.record import record as module
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import FORMAT, Record
+from sweeps.record.trials import Status
+from tests.conftest import ROOT, propose
+
+ENDS = [status for status in get_args(Status) if status != "unfinished"]
+
+
+def new_record(folder: Path, mode: str = "max", trials: int = 0) -> Record:
+    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {"width": 8}})
+    for number in range(trials):
+        propose(record, {"lr": 0.1 * (number + 1)}, {"lr": FloatDistribution(0, 10)}, seed=number)
+    return record
+
+
+def scored(folder: Path, mode: str, scores: list[list[float]], status: Status = "finished") -> Record:
+    """A record whose trials reported these scores, an epoch each, and ended."""
+    record = new_record(folder, mode, len(scores))
+    for number, of_trial in enumerate(scores):
+        for epoch, score in enumerate(of_trial, start=1):
+            record.report(number, epoch, score, {}, 1.0)
+        record.end(number, status)
+    return record
+
+
+@pytest.mark.parametrize("status", ENDS)
+def test_every_way_to_end_reads_back(status: Status, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    record.place(0, {"pc": "pc1", "pid": 7, "gpu": ""})
+    record.report(0, 1, 0.5, {"m": 0.5, "loss": 2.0}, 1.5)
+    record.notice(0, "a checkpoint was broken")
+    record.notice(0, "the disk was full")
+    record.end(0, status, "a reason", "logs/trial_0000.log")
+    ended, live = Record.read(tmp_path).trials
+    assert (ended.number, ended.status, ended.reason, ended.log) == (
+        0,
+        status,
+        "a reason",
+        "logs/trial_0000.log",
+    )
+    assert (ended.params, ended.seed, ended.place) == ({"lr": 0.1}, 0, {"pc": "pc1", "pid": 7, "gpu": ""})
+    assert ended.notices == record.trials[0].notices == ["a checkpoint was broken", "the disk was full"]
+    assert ended.epochs == record.trials[0].epochs
+    assert ended.end is not None
+    assert (live.number, live.status, live.end, live.seed, live.notices) == (1, "unfinished", None, 1, [])
+
+
+def test_what_is_read_equals_what_was_written(tmp_path: Path) -> None:
+    record = scored(tmp_path, "max", [[0.1, 0.3], [0.2, 0.6, 0.4]])
+    propose(record, {"lr": 9.0}, seed=3)
+    record.note("test", {"acc": 0.5})
+    again = Record.read(tmp_path)
+    assert again.about == record.about
+    assert again.mode == "max"
+    assert [trial.epochs for trial in again.trials] == [trial.epochs for trial in record.trials]
+    assert again.scores_at(2) == record.scores_at(2) == {0: 0.3, 1: 0.6}
+    assert [trial.number for trial in again.live] == [trial.number for trial in record.live] == [2]
+    assert again.best() == again.trials[1]
+    for ours, theirs in zip(record.trials, again.trials, strict=True):
+        assert theirs.start == pytest.approx(ours.start, abs=1)
+        assert theirs.end == pytest.approx(ours.end, abs=1)
+
+
+def test_an_epoch_is_on_disk_the_moment_it_is_reported(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    for epoch in (1, 2, 3):
+        record.report(0, epoch, epoch / 10, {"m": epoch / 10}, 1.0)
+        assert Record.read(tmp_path).trials[0].epochs == record.trials[0].epochs  # the first is still open
+    record.end(0, "pruned")
+    assert Record.read(tmp_path).trials[0].status == "pruned"
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_is_kept_and_never_ranked(score: float, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.25, {"m": 0.25}, 1.0)
+    record.report(0, 2, score, {"m": score, "loss": math.nan}, 1.0)
+    record.end(0, "diverged", f"m was {score} in epoch 2")
+    for seen in (record, Record.read(tmp_path)):
+        trial = seen.trials[0]
+        assert repr(trial.epochs[2].score) == repr(score)
+        assert repr(trial.epochs[2].metrics["m"]) == repr(score)
+        assert math.isnan(trial.epochs[2].metrics["loss"])
+        assert (trial.best_epoch("max"), trial.best_epoch("min"), trial.best_score("max")) == (1, 1, 0.25)
+        assert seen.scores_at(2) == {}
+
+
+def test_an_epoch_that_is_reported_again_changes_nothing(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {"m": 0.5}, 1.0)
+    size = (tmp_path / JOURNAL).stat().st_size
+    record.report(0, 1, 0.9, {"m": 0.9}, 2.0)
+    assert (tmp_path / JOURNAL).stat().st_size == size
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.trials[0].epochs[1].score == seen.scores_at(1)[0] == 0.5
+
+
+def test_the_first_end_stands(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.end(0, "failed", "first")
+    record.end(0, "finished", "second")
+    for seen in (record, Record.read(tmp_path)):
+        assert (seen.trials[0].status, seen.trials[0].reason) == ("failed", "first")
+        assert seen.live == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "scores", "number", "epoch"),
+    [
+        ("max", [[0.1, 0.2], [0.9, 0.3], [0.5]], 1, 1),  # by the best epoch, not the last
+        ("min", [[0.3, 0.2], [0.9, 0.1], [0.5]], 1, 2),
+        ("max", [[0.1], [0.7], [0.7]], 1, 1),  # the earliest trial wins ties
+        ("min", [[0.1], [0.1], [0.7]], 0, 1),
+        ("max", [[0.1, 0.7, 0.7]], 0, 2),  # and the earliest epoch
+        ("min", [[0.7, 0.1, 0.1]], 0, 2),
+        ("max", [[-5.0], [-3.0]], 1, 1),
+        ("max", [[0.0]], 0, 1),
+        ("max", [[math.nan, 0.1], [math.inf]], 0, 2),
+        ("min", [[math.nan, 0.1], [-math.inf]], 0, 2),
+    ],
+)
+@pytest.mark.parametrize("status", ["finished", "pruned"])
+def test_the_best_trial_is_that_with_the_best_finite_epoch(
+    mode: str, scores: list[list[float]], number: int, epoch: int, status: Status, tmp_path: Path
+) -> None:
+    record = scored(tmp_path, mode, scores, status)
+    for seen in (record, Record.read(tmp_path)):
+        best = seen.best()
+        assert best is not None
+        assert (best.number, best.best_epoch(mode)) == (number, epoch)
+
+
+def test_trials_may_end_in_any_order_and_the_earliest_still_wins_ties(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=3)
+    for number in (2, 0, 1):
+        record.report(number, 1, 0.5, {}, 1.0)
+        record.end(number, "finished")
+    best, again = record.best(), Record.read(tmp_path).best()
+    assert best is not None
+    assert again is not None
+    assert best.number == again.number == 0
+
+
+@pytest.mark.parametrize("status", ["failed", "diverged"])
+def test_a_trial_that_went_wrong_is_never_the_best(status: Status, tmp_path: Path) -> None:
+    record = scored(tmp_path, "max", [[0.9]], status)
+    assert record.best() is None
+    propose(record, {"lr": 1.0})
+    record.report(1, 1, 0.1, {}, 1.0)
+    assert record.best() is None  # it still trains
+    record.end(1, "pruned")
+    for seen in (record, Record.read(tmp_path)):
+        best = seen.best()
+        assert best is not None
+        assert best.number == 1
+
+
+def test_a_trial_that_ended_without_an_epoch_is_no_best(tmp_path: Path) -> None:
+    assert scored(tmp_path, "max", [[]], "pruned").best() is None
+
+
+def test_all_kinds_of_knobs_read_back_as_they_were(tmp_path: Path) -> None:
+    params = {"a": 1, "b": 1.0, "c": "relu", "d": True, "e": 1e-300}
+    propose(new_record(tmp_path), params)
+    (trial,) = Record.read(tmp_path).trials
+    assert {key: repr(value) for key, value in trial.params.items()} == {
+        key: repr(value) for key, value in params.items()
+    }
+
+
+def test_a_folder_without_a_record_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"record.journal is missing"):
+        Record.read(tmp_path)
+
+
+def test_a_record_that_never_began_is_told_from_one_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).touch()
+    with pytest.raises(FileNotFoundError, match=r"record.journal is empty"):
+        Record.read(tmp_path)
+
+
+def test_a_pickled_record_reads_the_same_journal(tmp_path: Path) -> None:
+    record = scored(tmp_path, "max", [[0.5]])
+    assert pickle.loads(pickle.dumps(record)).trials[0].epochs == record.trials[0].epochs
+
+
+def test_a_record_without_a_last_whole_line_is_read_to_the_line_before(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    whole = (tmp_path / JOURNAL).read_bytes()
+    record.report(0, 2, 0.6, {}, 1.0)
+    (tmp_path / JOURNAL).write_bytes((tmp_path / JOURNAL).read_bytes()[: len(whole) + 20])
+    assert list(Record.read(tmp_path).trials[0].epochs) == [1]
+
+
+class Clock:
+    """Stands in for the `time` of the record."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that a test sets; half an hour from now, so that it is ahead of Optuna's."""
+    set_by_hand = Clock(round(time.time()) + 1800.0)
+    monkeypatch.setattr(module, "time", set_by_hand)
+    return set_by_hand
+
+
+def test_a_clock_that_is_set_back_does_not_change_who_was_first_at_a_rung(
+    clock: Clock, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=4)
+    record.report(2, 1, 0.2, {}, 1.0)
+    clock.now -= 3600
+    record.report(0, 1, 0.0, {}, 1.0)
+    record.report(3, 1, 0.3, {}, 1.0)
+    again = Record.reopen(tmp_path)  # and while the sweep stood still
+    clock.now -= 3600
+    again.report(1, 1, 0.1, {}, 1.0)
+    for seen in (again, Record.read(tmp_path)):
+        assert list(seen.scores_at(1)) == [2, 0, 3, 1]
+        times = [seen.trials[number].epochs[1].time for number in (2, 0, 3, 1)]
+        assert times == sorted(set(times))
+
+
+def test_epochs_of_the_same_moment_keep_the_order_in_which_they_came(clock: Clock, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=4)
+    for number in (3, 1, 2, 0):
+        record.report(number, 1, 0.5, {}, 1.0)
+    assert list(record.scores_at(1)) == list(Record.read(tmp_path).scores_at(1)) == [3, 1, 2, 0]
+
+
+def cut_behind(folder: Path, word: str) -> None:
+    """Leave of the journal what was written up to the last line with this word: there the driver died."""
+    lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+    last = max(index for index, line in enumerate(lines) if word.encode() in line)
+    assert last + 1 < len(lines)
+    (folder / JOURNAL).write_bytes(b"".join(lines[: last + 1]))
+
+
+@pytest.mark.parametrize("last_written", ['"status"', '"reason"', '"log"'])
+@pytest.mark.parametrize(
+    ("status", "reason", "log"), [("finished", "", None), ("failed", "another", "logs/other.log")]
+)
+def test_an_end_that_was_written_by_half_counts_for_nothing_and_leaves_no_trace(
+    last_written: str, status: Status, reason: str, log: str | None, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.end(0, "diverged", "m was nan in epoch 2", "logs/trial_0000.log")
+    cut_behind(tmp_path, last_written)
+    again = Record.reopen(tmp_path)
+    assert [(trial.number, trial.status, trial.end) for trial in again.live] == [(0, "unfinished", None)]
+    assert again.best() is None
+    again.report(0, 2, 0.75, {}, 1.0)
+    again.end(0, status, reason, log)
+    for seen in (again, Record.read(tmp_path)):
+        assert seen.live == []
+        (trial,) = seen.trials
+        assert (trial.status, trial.reason, trial.log) == (status, reason, log)
+        assert list(trial.epochs) == [1, 2]
+
+
+def test_an_epoch_that_was_written_by_half_is_written_again(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    cut_behind(tmp_path, "epoch:1")  # not yet what the dashboards plot
+    again = Record.reopen(tmp_path)
+    again.report(0, 1, 0.5, {}, 1.0)
+    again.report(0, 2, 0.75, {}, 1.0)
+    assert Record.read(tmp_path).trials[0].epochs == again.trials[0].epochs
+    assert again.trials[0].epochs[1].score == 0.5
+
+
+def test_a_torn_line_is_mended_before_the_record_is_written_on(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 8, "wor')
+    (tmp_path / f"{JOURNAL}.lock").symlink_to(tmp_path / JOURNAL)
+    again = Record.reopen(tmp_path)
+    assert not (tmp_path / f"{JOURNAL}.lock").is_symlink()
+    again.report(0, 2, 0.75, {}, 1.0)
+    assert list(Record.read(tmp_path).trials[0].epochs) == [1, 2]
+
+
+def test_looking_at_a_record_changes_nothing_of_it(tmp_path: Path) -> None:
+    """It may be of a sweep that runs: its last line may be on its way, its lock may be held."""
+    new_record(tmp_path, trials=1)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 8, "wor')
+    lock = tmp_path / f"{JOURNAL}.lock"
+    lock.symlink_to(tmp_path / JOURNAL)
+    before = (tmp_path / JOURNAL).read_bytes()
+    assert len(Record.read(tmp_path).trials) == 1
+    assert (tmp_path / JOURNAL).read_bytes() == before
+    assert lock.is_symlink()
+
+
+def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=2)
+    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
+    lines[3] = b"\x00" * len(lines[3])
+    damaged = b"".join([*lines[:3], lines[3] + b"\n", *lines[4:]])
+    (tmp_path / JOURNAL).write_bytes(damaged)
+    with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: line 4 is damaged"):
+        Record.read(tmp_path)
+    with pytest.raises(RecordUnreadable, match="line 4 is damaged, and whole lines follow it"):
+        Record.reopen(tmp_path)
+    assert (tmp_path / JOURNAL).read_bytes() == damaged
+
+
+@pytest.mark.parametrize("opened", [Record.read, Record.reopen])
+def test_a_record_of_a_newer_program_is_refused(
+    opened: Callable[[Path], Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_record(tmp_path, trials=1).note("format", FORMAT + 1)
+    monkeypatch.setattr(module, "FORMAT", FORMAT + 1)
+    assert len(opened(tmp_path).trials) == 1
+    monkeypatch.setattr(module, "FORMAT", FORMAT)
+    newer = rf"newer version of this program \(format {FORMAT + 1}; this one knows {FORMAT}\): upgrade it"
+    with pytest.raises(RecordUnreadable, match=newer):
+        opened(tmp_path)
+
+
+def test_a_record_of_an_older_program_without_a_format_is_read(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=1).report(0, 1, 0.5, {}, 1.0)
+    lines = (tmp_path / JOURNAL).read_text().splitlines(keepends=True)
+    older = [line for line in lines if "format" not in json.loads(line).get("user_attr", {})]
+    assert len(older) == len(lines) - 1
+    (tmp_path / JOURNAL).write_text("".join(older))
+    assert list(Record.reopen(tmp_path).trials[0].epochs) == [1]
+
+
+def test_a_journal_of_another_program_is_refused(tmp_path: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL)))
+    storage.create_new_study([StudyDirection.MAXIMIZE], "of somebody else")
+    with pytest.raises(RecordUnreadable, match="an Optuna journal, but not the record of a sweep"):
+        Record.reopen(tmp_path)
+
+
+def test_a_folder_without_a_record_can_not_be_gone_on_with_and_gets_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no sweep in"):
+        Record.reopen(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+CHANGES: list[tuple[Knob, dict[str, BaseDistribution]]] = [
+    ("z", {"a": CategoricalDistribution(["x", "y", "z"])}),
+    ("y", {"a": CategoricalDistribution(["y"])}),
+    (0.5, {"a": FloatDistribution(0.0, 1.0)}),
+    (7, {}),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), CHANGES)
+def test_a_space_may_change_under_a_record(
+    value: Knob, words: dict[str, BaseDistribution], tmp_path: Path
+) -> None:
+    """With --force; Optuna refuses other choices for a knob of the same name in `ask`, not here."""
+    record = new_record(tmp_path)
+    propose(record, {"a": "x", "b": 1}, {"a": CategoricalDistribution(["x", "y"])})
+    again = Record.reopen(tmp_path)
+    propose(again, {"a": value}, words)
+    for seen in (again, Record.read(tmp_path)):
+        assert [trial.params for trial in seen.trials] == [{"a": "x", "b": 1}, {"a": value}]
+
+
+def test_leaders_are_the_best_that_ended_well_the_best_first(tmp_path: Path) -> None:
+    record = scored(tmp_path, "min", [[0.3], [0.1], [0.2], [0.1], [math.nan]])
+    propose(record, {"lr": 1.0})
+    record.report(5, 1, 0.0, {}, 1.0)  # still trains
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.leaders(1) == [1]
+        assert seen.leaders(3) == [1, 3, 2]  # the earlier one first where they tie
+        assert seen.leaders(9) == [1, 3, 2, 0]
+
+
+def test_a_trial_that_went_wrong_leads_nobody(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=3)
+    ends: list[Status] = ["failed", "pruned", "diverged"]
+    for number, status in enumerate(ends):
+        record.report(number, 1, 1.0 - number / 10, {}, 1.0)
+        record.end(number, status)
+    assert record.leaders(3) == Record.read(tmp_path).leaders(3) == [1]
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("score", [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35])
+def test_a_trial_would_lead_exactly_when_it_leads_once_it_has_ended(
+    mode: str, count: int, score: float, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, mode, trials=4)
+    for number, other in ((0, 0.1), (3, 0.2), (2, 0.3)):  # one that ties is earlier or later
+        record.report(number, 1, other, {}, 1.0)
+        record.end(number, "finished")
+    record.report(1, 1, score, {}, 1.0)
+    expected = record.would_lead(1, count)
+    record.end(1, "pruned")
+    assert (1 in record.leaders(count)) is expected
+
+
+def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    assert not record.would_lead(0)
+    record.report(0, 1, math.nan, {}, 1.0)
+    assert not record.would_lead(0)
+    record.report(1, 1, -1e9, {}, 1.0)
+    assert record.would_lead(1)
+
+
+def test_a_sweep_has_run_for_as_long_as_each_of_its_runs_up_to_its_last_word(
+    clock: Clock, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=1)
+    clock.now += 1_000  # planning and starting Ray do not count
+    record.start_clock()
+    clock.now += 100
+    record.report(0, 1, 0.5, {}, 1.0)
+    clock.now += 50  # then it was killed
+    record = Record.reopen(tmp_path)
+    clock.now += 5_000
+    assert record.elapsed_s == pytest.approx(100)
+    record.start_clock()
+    clock.now += 10
+    record.report(0, 2, 0.5, {}, 1.0)
+    clock.now += 20
+    assert record.elapsed_s == pytest.approx(130)
+    record.note("elapsed_s", record.elapsed_s)  # it ended in order
+    assert Record.read(tmp_path).elapsed_s == pytest.approx(130)
+    assert [row.elapsed_s for row in Record.read(tmp_path).trials[0].epochs.values()] == pytest.approx(
+        [100, 110]
+    )
+
+
+def test_a_record_of_before_there_were_runs_has_used_nothing(tmp_path: Path) -> None:
+    assert scored(tmp_path, "max", [[0.5]]).elapsed_s == 0
+
+
+def test_lines_that_are_missing_are_noticed(tmp_path: Path) -> None:
+    scored(tmp_path, "max", [[0.1, 0.2, 0.3]])
+    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
+    without = [line for line in lines if b'"epoch:2"' not in line]
+    assert len(without) == len(lines) - 1
+    (tmp_path / JOURNAL).write_bytes(b"".join(without))
+    with pytest.raises(RecordUnreadable, match=r"lines are missing \(trial 0 has epochs 1, 3\)"):
+        Record.reopen(tmp_path)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from sweeps.space.point import Point, Told
+from sweeps.record.record import Record
+record = Record.create(Path(sys.argv[1]), "s", "max", {})
+record.begin(Point("net", {"lr": 0.1}), Told(), 0)
+epoch = 0
+while True:
+    epoch += 1
+    record.report(0, epoch, epoch / 1000, {"m": epoch / 1000}, 1.0)
+    print(epoch, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_loses_no_epoch_it_reported(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if int(line) == 30:
+                os.kill(writer.pid, signal.SIGKILL)
+                break
+        reported = max([30, *(int(line) for line in writer.stdout if line.strip())])
+    assert writer.returncode == -signal.SIGKILL
+    (trial,) = Record.read(tmp_path).live
+    found = sorted(trial.epochs)
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) in (reported, reported + 1)  # one may be written and not yet printed
+    assert all(trial.epochs[epoch].metrics == {"m": epoch / 1000} for epoch in found)

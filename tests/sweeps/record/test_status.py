@@ -1,0 +1,157 @@
+"""How a sweep stands: one word for it on every page, and what goes on with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.analysis import advice, comparison
+from sweeps.analysis.report.text import asked, space
+from sweeps.analysis.sweep import Sweep, load
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan import folder as plan_folder
+from sweeps.plan import resume
+from sweeps.plan.build import make_plan
+from sweeps.record import lock, status
+from sweeps.record.record import Record
+from tests.support.kinds import add, begun, drawn, rerun
+from tests.support.searched import carried_out, peak
+
+
+def broken_off(at: Path, trials: int) -> Sweep:
+    """A sweep of 12 trials that was killed after some."""
+    settings = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
+    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **settings))  # type: ignore[arg-type]
+    return carried_out(plan, peak(0.1), trials)
+
+
+def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=5)
+    advised = advice.advise(sweep)
+    assert advised.lines[0].startswith(
+        "The sweep is broken off; 0 trials unfinished, 7 to come: go on with it first"
+    )
+    assert "--refine" not in advised.command
+    assert cli.parse(advised.command.split()[3:]).resume == str(tmp_path / "s")
+    words = " ".join(asked(sweep))
+    assert "proposed 5 of 12 trials" in words
+    assert "It is broken off: 5 trials" in words
+
+
+def in_confirmation(folder: Path, **about: Any) -> Record:
+    """A sweep whose search is through, stopped with 2 of its 9 reruns under way."""
+    runs = [{"started": 1.0, "num_trials": 4}]
+    record = begun(folder, identity={}, runs=runs, confirm={"top": 3, "seeds": 3}, **about)
+    for number in range(4):
+        add(record, drawn(number), 3)
+    for number, seed in record.reruns_to_come()[:2]:
+        trial = record.trials[number]
+        record.begin(trial.point, trial.told, seed, confirms=number)
+    return record
+
+
+def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
+    record = in_confirmation(tmp_path, outcome="interrupted")
+    assert status.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
+    assert advice.advise(load(tmp_path)).lines[0] == (
+        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: go on with it first, "
+        "by --resume. What follows is of the search, which is through."
+    )
+
+
+def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
+    """Of an earlier confirmation a rerun is left; it is no trial of the search."""
+    record = in_confirmation(tmp_path, outcome="interrupted")
+    record.note("runs", [*record.about["runs"], {"started": 2.0, "num_trials": 6}])
+    add(record, drawn(9), 1, "unfinished")
+    assert status.how_far(record) == "; 1 trial unfinished, 1 to come"
+
+
+def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=0)
+    assert "--resume" in advice.advise(sweep).command
+    sweep.record.note("outcome", "finished")
+    assert advice.advise(sweep).command == ""
+
+
+def conditional(at: Path, **settings: Any) -> Sweep:
+    """A finished sweep of a space that is a function; the largest rate is the best."""
+    asked: dict[str, Any] = {"trainable": "fashion_cnn", "search_space": "fashion_cnn_layers"}
+    asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **settings}
+    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **asked))
+    return carried_out(plan, lambda params: float(params["lr"]))
+
+
+def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
+    sweep = conditional(tmp_path)
+    advised = advice.advise(sweep)
+    file = "search_spaces/fashion_cnn_layers.py"
+    (edge,) = [line for line in advised.lines if line.startswith("lr: ")]
+    assert edge.endswith(f", log scale, in {file}.")
+    assert (
+        f"{file} is a function suggest(trial): --refine leaves its ranges as they are. Edit them there "
+        "first; --refine then tells the searcher of the trials so far that fit."
+    ) in advised.lines
+    assert f"is the function suggest(trial) in {file}; below is what samples of it had." in asked(sweep)[0]
+    shown = dict(space(sweep))
+    assert shown["lr"] == "0.001 to 0.3, log scale"
+    assert re.fullmatch(r"\d+ to \d+ in steps of 2, in \d+ %", shown["width_2"])
+    written = advice.advise(conditional(tmp_path / "written", search_space="fashion_cnn"))
+    assert not [line for line in written.lines if "suggest" in line or "search_spaces" in line]
+
+
+def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished", identity={})
+    add(record, drawn(0), 3, "failed", "RuntimeError: no")
+    assert advice.advise(load(tmp_path)).command == ""
+    add(record, drawn(1), 3)
+    assert "--num-trials 8" in advice.advise(load(tmp_path)).command
+    for number in range(2, 9):
+        add(record, drawn(number), 3)
+    assert "--refine" in advice.advise(load(tmp_path)).command
+
+
+def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:
+    sweep = broken_off(tmp_path, trials=2)
+    plan = make_plan(
+        SweepConfig(
+            resume=str(sweep.folder),
+            name="s",
+            results_dir=str(tmp_path),
+            num_trials=12,
+            trainable="digits_mlp",
+            searcher="random",
+            max_epochs=9,
+        )
+    )
+    with plan_folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
+        assert "It is running: 2 trials" in asked(load(sweep.folder))[-1]
+        resume.end_run(record, "interrupted")
+        assert status.status(record) == "interrupted", "its own report says what it has just noted"
+    again = Record.read(sweep.folder)
+    assert comparison.table([again])["status"].to_pylist() == [status.status(again)] == ["interrupted"]
+
+
+def test_a_resume_after_the_time_was_used_up_asks_for_more(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="out of time", identity={}, elapsed_s=3600.0)
+    assert status.go_on(record).endswith(f"--resume {tmp_path} --time-budget-hours 2")
+    with lock.held(tmp_path):
+        assert not status.can_go_on(record)
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_the_best_is_the_mean_where_there_is_one(is_confirmed: bool, tmp_path: Path) -> None:
+    record = begun(tmp_path, confirm={"top": 1, "seeds": 2})
+    assert status.best(record) == "no trial ended well"
+    add(record, drawn(0), 1, score=lambda epoch: 0.9)
+    if is_confirmed:
+        rerun(record, 0, 0.6)
+        rerun(record, 0, 0.7)
+    mean = "acc 0.65 (trial 0, mean of 2)"
+    assert status.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")

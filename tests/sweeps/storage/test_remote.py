@@ -1,0 +1,270 @@
+"""Checkpoints behind a network, against a real sshd and a real S3 server: whole or not there, found from any
+PC, and a server that refuses, fills up or goes away."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.storage import open as storage_open
+from sweeps.storage.base import Storage, StorageError
+from sweeps.storage.open import door_of
+from sweeps.storage.remote import Remote
+from tests.conftest import ROOT, fill_up
+from tests.support.servers import SSHServer, s3_server, sshd
+
+MINE, OTHER = {"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 8}
+MB = 10**6
+ONE, BEFORE = ["epoch_0001.tar"], ["epoch_0001.tar", "epoch_0002.tar"]
+
+
+def fill(size: int = 3 * MB) -> Callable[[Path], None]:
+    """Files as a trial writes them, one in a folder of its own."""
+
+    def write(folder: Path) -> None:
+        (folder / "weights.pt").write_bytes(os.urandom(size))
+        (folder / "shards").mkdir()
+        (folder / "shards" / "0.bin").write_bytes(b"shard")
+
+    return write
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SSHServer]:
+    """A real sshd whose keys this process knows."""
+    with sshd(tmp_path / "sshd") as server:
+        monkeypatch.setenv("HOME", str(server.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        yield server
+
+
+@pytest.fixture(params=["sftp", "s3"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of a storage of each kind."""
+    if request.param == "sftp":
+        yield request.getfixturevalue("server").url
+        return
+    with s3_server(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server.url
+
+
+@pytest.fixture
+def store(url: str) -> Storage:
+    """The place of one sweep in it."""
+    found = storage_open.of(url, Path("results/NAME"))
+    found.make()
+    return found
+
+
+def sftp(server: SSHServer, *waits_s: float) -> Remote:
+    return Remote(door_of(server.url), "NAME", waits_s)
+
+
+def left_in(server: SSHServer, number: int = 3) -> list[str]:
+    return sorted(path.name for path in (server.root / "NAME" / f"trial_{number:04d}").iterdir())
+
+
+def test_a_checkpoint_is_found_from_another_pc_as_it_was_written(store: Storage) -> None:
+    store.write(3, 9, fill(), MINE)
+    elsewhere: Storage = pickle.loads(pickle.dumps(store))
+    found, faults = elsewhere.newest(3, MINE)
+    assert found is not None
+    assert not faults
+    assert found.name == "epoch_0009"
+    assert (found / "weights.pt").stat().st_size == 3 * MB
+    assert (found / "shards" / "0.bin").read_bytes() == b"shard"
+    assert elsewhere.look(3, MINE) == (9, [])
+    assert elsewhere.look(3, MINE, at_most=8) == (None, [])
+    assert elsewhere.newest(4, MINE) == (None, [])
+
+
+def test_the_two_newest_stay_and_those_behind_a_broken_one_go(store: Storage) -> None:
+    for epoch in (1, 2, 3, 7):
+        store.write(3, epoch, fill(100), MINE)
+    assert store.epochs(3) == [7, 3]
+    store.write(3, 5, fill(100), MINE)  # 7 was broken: the trial went on from 3
+    assert store.epochs(3) == [5, 3]
+    store.remove(3, 5)
+    assert store.epochs(3) == [3]
+
+
+def test_trials_are_listed_and_removed(store: Storage) -> None:
+    for number in (0, 12):
+        store.write(number, 1, fill(100), MINE)
+    assert store.numbers() == [0, 12]
+    store.remove(12)
+    store.remove(12)
+    assert (store.numbers(), store.epochs(12)) == ([0], [])
+    store.tidy()
+    assert store.epochs(0) == [1]
+
+
+def test_one_of_a_trial_with_other_params_is_not_used(store: Storage) -> None:
+    store.write(3, 1, fill(100), MINE)
+    store.write(3, 2, fill(100), OTHER)
+    found, faults = store.newest(3, MINE)
+    assert found is not None
+    assert found.name == "epoch_0001"
+    assert faults == ["the checkpoint of epoch 2 is broken (it is of a trial with other params)"]
+
+
+def test_what_the_users_code_raises_is_not_the_storages_fault_and_leaves_nothing(store: Storage) -> None:
+    def raises(folder: Path) -> None:
+        fill(100)(folder)
+        raise ValueError("no pickle")
+
+    store.write(3, 1, fill(100), MINE)
+    with pytest.raises(ValueError, match="no pickle"):
+        store.write(3, 2, raises, MINE)
+    assert store.epochs(3) == [1]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "a bit", "no archive"])
+def test_a_damaged_one_is_known_and_the_one_before_it_used(damage: str, server: SSHServer) -> None:
+    store = sftp(server)
+    for epoch in (1, 2):
+        store.write(3, epoch, fill(), MINE)
+    file = server.root / "NAME" / "trial_0003" / "epoch_0002.tar"
+    content = bytearray(file.read_bytes())
+    content[MB] ^= 1
+    file.write_bytes({"cut off": content[: 2 * MB], "a bit": content, "no archive": b"PK"}[damage])
+    found, (fault,) = store.newest(3, MINE)
+    assert found is not None
+    assert found.name == "epoch_0001"
+    assert fault.startswith("the checkpoint of epoch 2 is broken (")
+
+
+def test_an_unknown_host_key_is_refused_by_name(server: SSHServer) -> None:
+    server.known_hosts.write_text("")
+    named = rf"the host key of \[127.0.0.1\]:{server.port} is not known: log in once from this PC, `ssh -p"
+    with pytest.raises(StorageError, match=named):
+        sftp(server, 60.0).make()
+
+
+def test_no_setting_of_ssh_turns_the_check_off(server: SSHServer) -> None:
+    server.known_hosts.unlink()
+    for line in ("UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no"):
+        (server.home / ".ssh" / "config").write_text(f"Host *\n  {line}\n")
+        with pytest.raises(StorageError, match="is not known"):
+            sftp(server).make()
+
+
+def test_a_changed_host_key_is_refused_by_name(server: SSHServer) -> None:
+    server.know(server.home / ".ssh" / "id_ed25519.pub")
+    with pytest.raises(
+        StorageError, match=r"is not the one that known_hosts has.*ssh-keygen -R '\[127.0.0.1\]:"
+    ):
+        sftp(server, 60.0).make()
+
+
+def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None:
+    (server.folder / "authorized_keys").write_text("")
+    with pytest.raises(StorageError, match=r"takes no key of this PC: put one into the SSH agent"):
+        sftp(server, 60.0).make()
+
+
+def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
+    settings = server.folder / "config"
+    settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
+    server.stop()
+    server.start()
+    with pytest.raises(StorageError, match=r"takes the key, and offers no SFTP: `Subsystem sftp`"):
+        sftp(server, 60.0).make()
+
+
+def test_a_host_that_is_not_there_is_tried_again_and_then_named(server: SSHServer) -> None:
+    server.stop()
+    with pytest.raises(StorageError, match=r"Connect call failed.*127.0.0.1.*\(tried for"):
+        sftp(server, 0.1, 0.2).epochs(3)
+
+
+def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: SSHServer) -> None:
+    store = sftp(server, 0.5, 0.5, 1, 2, 4)
+    store.write(3, 1, fill(100), MINE)
+    seen: list[str] = []
+
+    def cut() -> None:
+        part = server.root / "NAME" / "trial_0003"
+        while not list(part.glob(".epoch_0002*")):
+            time.sleep(0.0005)
+        server.stop()
+        seen.extend(left_in(server))
+        time.sleep(1)
+        server.start()
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    store.write(3, 2, fill(200 * MB), MINE)
+    cutter.join()
+    assert "epoch_0002.tar" not in seen, "it was cut in the middle"
+    assert left_in(server) == BEFORE
+    found, faults = store.newest(3, MINE)
+    assert found is not None
+    assert (found.name, faults) == ("epoch_0002", [])
+
+
+def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(server: SSHServer) -> None:
+    store = sftp(server)
+    store.write(3, 1, fill(100), MINE)
+    code = (
+        "import os\nfrom sweeps.storage.backend import door_of\nfrom sweeps.storage.remote import Remote\n"
+        f"store = Remote(door_of({server.url!r}), 'NAME')\n"
+        "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
+        f"store.write(3, 2, fill, {MINE!r})\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    part = server.root / "NAME" / "trial_0003"
+    while not list(part.glob(".epoch_0002*")):
+        assert writer.poll() is None
+        time.sleep(0.0005)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    assert store.epochs(3) == [1]
+    found, faults = store.newest(3, MINE)
+    assert found is not None
+    assert (found.name, faults) == ("epoch_0001", [])
+    store.tidy()
+    assert left_in(server) == ONE
+    sftp(server).newest(3, MINE)
+    scratch = Path(tempfile.gettempdir()).glob("sweeps-checkpoint-*/epoch_0002.tar")
+    assert not list(scratch), "the dead process left it on this PC"
+
+
+def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
+    server: SSHServer, small_disk: Path
+) -> None:
+    store = Remote(door_of(f"{server.url.removesuffix(str(server.root))}{small_disk}"), "NAME", (0.1,))
+    store.write(3, 1, fill(1 * MB), MINE)
+    others = fill_up(small_disk)
+    with pytest.raises(StorageError, match=r"the disk is full on 127.0.0.1 \(tried for"):
+        store.write(3, 2, fill(1 * MB), MINE)
+    assert [path.name for path in (small_disk / "NAME" / "trial_0003").iterdir()] == ["epoch_0001.tar"]
+    others.unlink()
+    store.write(3, 2, fill(1 * MB), MINE)
+    assert store.epochs(3) == [2, 1]
+
+
+def test_a_place_that_may_not_be_written_is_named(server: SSHServer) -> None:
+    store = Remote(door_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
+    with pytest.raises(StorageError, match=r"/proc: .*\(127.0.0.1\)"):
+        store.write_note("note", "text")
+
+
+def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(StorageError, match="there is no bucket nobodys: make it"):
+            Remote(door_of("s3://nobodys/x"), "NAME", (60.0,)).make()

@@ -1,0 +1,501 @@
+"""Raw data is prepared once, on a real Ray: what changes is seen, what breaks is named, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import ray
+
+from sweeps.common import plugins
+from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.training.data import build, dataset, ray_pipeline, staging
+from sweeps.training.data.datamodule import ParquetDataModule
+from sweeps.training.data.dataset import DataSet
+from sweeps.training.data.shards import Manifest, NotPrepared
+from tests.conftest import ROOT, fill_up
+from tests.support.clips import FILES, RAW, Clips
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the projects of this module lie; a Ray whose processes know them."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(home)
+        patched.setenv("PYTHONPATH", f"{home}{os.pathsep}{ROOT}")
+        settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
+        ray.init(address="local", num_cpus=2, logging_level="ERROR", **settings)
+        yield home
+        ray.shutdown()
+
+
+@pytest.fixture
+def clips(home: Path, monkeypatch: pytest.MonkeyPatch) -> Clips:
+    """A project of its own, with files of 20 rows to train on, to validate and to test."""
+    clips = Clips(home, f"clips_{len(list(home.iterdir()))}")
+    for number in range(6):
+        clips.add(f"c{number}")
+    clips.add("v0", split="val")
+    clips.add("t0", split="test")
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(clips.raw))
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(clips.prepared))
+    return clips
+
+
+def look(clips: Clips, **params: Any) -> DataSet:
+    return dataset.look(clips.model, plugins.load(clips.model), params)
+
+
+def rows_in(folder: Path, split: str = "train") -> list[int]:
+    """The numbers of all rows, as they lie there."""
+    manifest = Manifest.read(folder)
+    module = ParquetDataModule(folder, 8)
+    loader = getattr(module, f"{split}_dataloader")() if split != "train" else module._loader("train")
+    assert manifest.rows(split) == len(loader.dataset)
+    return [row for batch in loader for row in batch["row"].tolist()]
+
+
+def parts_of(clips: Clips) -> list[Path]:
+    return sorted(clips.prepared.glob("*-parts-*/*.arrow"))
+
+
+# The happy path.
+
+
+def test_every_row_of_every_file_is_there_once_in_its_split(
+    clips: Clips, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data_set = look(clips)
+    assert not data_set.is_there()
+    folder = build.ensure(data_set)
+    train = rows_in(folder)
+    assert sorted(train) == list(range(120))
+    assert train != sorted(train)
+    assert (sorted(rows_in(folder, "val")), sorted(rows_in(folder, "test"))) == (
+        list(range(120, 140)),
+        list(range(140, 160)),
+    )
+    batch = next(iter(ParquetDataModule(folder, 8).train_dataloader()))
+    assert np.array_equal(batch["pixels"].numpy(), np.repeat(batch["row"].numpy() % 256, 4).reshape(-1, 4))
+    manifest = Manifest.read(folder)
+    assert manifest.fingerprint == data_set.key
+    assert (manifest.about["skipped"], manifest.about["raw_files"]) == ([], 8)
+    assert not list(clips.prepared.glob("model-parts-*"))
+    said = capsys.readouterr().out
+    assert f"Preparing model (pixels=4): 8 raw files of {data_set.raw_bytes} B in {clips.raw}" in said
+    assert "rows       20 test, 120 train, 20 val" in said
+    assert sorted(clips.calls()) == [*(f"c{n}" for n in range(6)), "t0", "v0"]
+
+
+def test_what_did_not_change_is_not_prepared_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = build.ensure(look(clips))
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    for path in clips.raw.rglob("*.json"):
+        os.utime(path, (1, 1))  # touched: another time, the same content
+    clips.forget_calls()
+    capsys.readouterr()
+    assert build.ensure(look(clips), has_to_say=True) == folder
+    assert clips.calls() == []
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert capsys.readouterr().out.startswith("prepared already: ")
+
+
+def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
+    folder = build.ensure(look(clips))
+    changed = clips.raw / "train" / "c0.json"
+    changed.write_text(json.dumps({**json.loads(changed.read_text()), "first": 1000}))
+    other = build.ensure(look(clips))
+    assert other != folder
+    assert sorted(rows_in(other)) == [*range(20, 120), *range(1000, 1020)]
+    assert sorted(rows_in(folder)) == list(range(120))
+
+
+def test_a_swept_knob_has_data_of_its_own(clips: Clips) -> None:
+    folders = [build.ensure(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
+    assert [Manifest.read(folder).columns["pixels"].shape for folder in folders] == [(4,), (3,)]
+    assert rows_in(folders[0]) == rows_in(folders[1]), "the same seed, the same order"
+
+
+# What breaks.
+
+
+def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
+    clips: Clips, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, fault in (("raises", "raises"), ("exits", "exits"), ("dies", "dies"), ("killed", "killed")):
+        clips.add(name, fault=fault)
+    clips.add("other", fault="other")
+    clips.add("empty", rows=0)
+    clips.add("rowless", fault="rowless")
+    folder = build.ensure(look(clips), max_bad_pct=50)
+    assert sorted(rows_in(folder)) == list(range(120))
+    skipped = {Path(s["file"]).stem: s["reason"] for s in Manifest.read(folder).about["skipped"]}
+    line = RAW.splitlines().index('            raise ValueError("no key frame\\nfound")') + 1
+    died = "its process died twice: native code crashed, or the memory did not suffice"
+    assert skipped == {
+        "raises": f"ValueError: no key frame found (_raw.py, line {line})",
+        "exits": f"SystemExit: 3 (_raw.py, line {line + 2})",
+        "dies": died,
+        "killed": died,
+        "empty": "prepare yields no row",
+        "rowless": "prepare yields no row",
+        "other": (
+            "its columns are row float32[], pixels uint8[4]; those of most files row int64[], pixels uint8[4]"
+        ),
+    }
+    assert clips.calls().count("dies") == clips.calls().count("killed") == 2
+    said = capsys.readouterr().out
+    assert "skipped    7 of 15 raw files:" in said
+    assert all(f"{name}.json: {reason}" in said for name, reason in skipped.items())
+
+
+def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -> None:
+    clips.add("once", rows=40, fault="killed once")
+    folder = build.ensure(look(clips), max_bad_pct=0)
+    assert clips.calls().count("once") == 2
+    assert sorted(rows_in(folder)) == [*range(120), *range(160, 200)]
+
+
+def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clips: Clips) -> None:
+    bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
+    expected = (
+        r"(?s)\d raw files? of 10 can't be prepared, and --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
+        r".*\nTo leave out more of them \(N percent\): \S+ -m sweeps\.prepare "
+        rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
+        r"--max-bad-pct N$"
+    )
+    with pytest.raises(CannotPrepare, match=expected):
+        build.ensure(look(clips), max_bad_pct=5)
+    kept = len(parts_of(clips))
+    assert not look(clips).is_there()
+    for path in bad:
+        path.unlink()
+    clips.forget_calls()
+    assert sorted(rows_in(build.ensure(look(clips)))) == list(range(120))
+    assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
+
+
+def test_a_knob_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
+    clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
+    expected = f"error: {clips.model}: prepare reads the knob pixels: add it to PREPARE_KNOBS\n"
+    assert expected in clips.run(status=2)
+    assert expected in clips.run("--pixels", "64", module="sweeps.fit", status=2)
+    assert not parts_of(clips)
+    assert not list(clips.prepared.glob("*/manifest.json"))
+
+
+def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
+    for number in range(4):
+        clips.add(f"a_bad{number}", fault="raises")
+    for number in range(28):
+        clips.add(f"slow{number}", seconds=0.3)
+    with pytest.raises(CannotPrepare, match=r"4 raw files of 40 can't .* allows 3\."):
+        build.ensure(look(clips), max_bad_pct=8)
+    assert len(clips.calls()) < 40
+
+
+def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_pipeline, "DIED", 1)
+    for number in range(3):
+        clips.add(f"bad{number}", fault="dies")
+    expected = "the processes of more than 1 raw files died, .* code of prepare crash, .* Ray says: "
+    with pytest.raises(CannotPrepare, match=expected):
+        build.ensure(look(clips))
+
+
+def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
+    clips.add("v0", split="val", fault="raises")
+    with pytest.raises(
+        CannotPrepare, match=r"no raw file of split val can be prepared.\n  .*v0.json: ValueError"
+    ):
+        build.ensure(look(clips), max_bad_pct=20)
+
+
+def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
+    clips: Clips, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(small_disk))
+    for number in range(4):
+        clips.add(f"big{number}", rows=2000)
+    data_set = look(clips, pixels=200)
+    others = fill_up(small_disk, leave=1_200_000)
+    with pytest.raises(
+        CannotPrepare, match=f"{small_disk}: the disk is full. What is prepared is kept in model-"
+    ):
+        build.ensure(data_set)
+    assert not data_set.is_there()
+    assert 0 < len(list(data_set.parts_folder.iterdir())) < 12
+    others.unlink()
+    # 1.6 MB of parts, and as much of shards: they do not fit together, and are not called whole.
+    with pytest.raises(CannotPrepare, match="the disk is full"):
+        build.ensure(data_set)
+    assert not data_set.folder.exists()
+    assert len(list(data_set.parts_folder.glob("*.arrow"))) == 12
+
+
+def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = build.ensure(look(clips))
+    (folder / "train-00000.parquet").unlink()
+    with pytest.raises(NotPrepared, match=r"train-00000\.parquet is missing"):
+        ParquetDataModule(folder, 8)
+    assert build.ensure(look(clips)) == folder
+    assert sorted(rows_in(folder)) == list(range(120))
+    assert "train-00000.parquet is missing. It is prepared again." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        ([0, 1, 2], ""),
+        ([0, 2], "its blocks are not all here: 2 came after 1 others"),
+        ([1], "its blocks are not all here: 1 came after 0 others"),
+        ([0, 1, 0, 1, 2], "its blocks are not all here: 0 came after 2 others"),
+    ],
+    ids=["whole", "too early an end", "no beginning", "from its beginning once more"],
+)
+def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
+    numbers: list[int], reason: str, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last number is of the message that ends it. A worker that is tried again may give others."""
+    data_set = look(clips)
+    item, other = data_set.items[:2]
+
+    def messages(*_: object) -> Iterator[dict[str, Any]]:
+        (payload, rows), *_rest = staging.encoded([{"row": np.arange(3)}])
+        block = {"rows": rows, "is_last": False, "error": "", "mistake": "", "payload": payload}
+        for number in numbers[:-1]:
+            yield {**block, "part": item.part, "number": number}
+        yield {**block, "part": item.part, "number": numbers[-1], "is_last": True}
+        yield {**block, "part": other.part, "number": 0}
+        yield {**block, "part": other.part, "number": 1, "is_last": True}
+
+    monkeypatch.setattr(ray_pipeline, "_messages", messages)
+    found = list(ray_pipeline.run(data_set, [item, other], allowed=2))
+    assert found == ([(item, reason)] if reason else [])
+    assert data_set.part(item).exists() == (not reason)
+    assert staging.rows_of(data_set.part(other)) == 3
+    assert len(list(data_set.parts_folder.iterdir())) == 2 - bool(reason)
+
+
+# What is broken off.
+
+
+def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
+    both = look(clips)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Manifest, "write", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build.ensure(both)
+    begun = both.part(both.items[0]).with_name(".killed.arrow.part")
+    begun.touch()
+    kept = [both.part(item) for item in both.items if item.split == "train"]
+    away = clips.raw.rename(clips.raw.with_name("away"))
+    clips.add("v1", split="train")
+    build.ensure(look(clips))
+    assert all(part.exists() for part in kept)
+    assert not begun.exists()
+    clips.raw.rename(clips.raw.with_name("gone"))
+    away.rename(clips.raw)
+    clips.forget_calls()
+    assert build.ensure(look(clips)) == both.folder
+    assert clips.calls() == []
+    assert not both.parts_folder.exists()
+
+
+def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips: Clips) -> None:
+    for path in clips.raw.rglob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.3}))
+    begun = clips.begin()
+    while len(parts_of(clips)) < 3:
+        assert begun.poll() is None, begun.communicate()
+        time.sleep(0.05)
+    children = psutil.Process(begun.pid).children(recursive=True)
+    workers = [child for child in children if "Agent" not in " ".join(child.cmdline())]  # Ray's stay a while
+    begun.send_signal(signal.SIGKILL)
+    begun.wait()
+    psutil.wait_procs(workers, timeout=60)  # what was under way in them ends
+    kept = {path.stem for path in parts_of(clips)}
+    assert 3 <= len(kept) < 8
+    clips.forget_calls()
+    data_set = look(clips)
+    clips.add("new")  # raw files may come meanwhile
+    folder = build.ensure(look(clips))
+    done = {Path(item.name).stem for item in data_set.items if item.part in kept}
+    assert sorted(clips.calls()) == sorted({*(f"c{n}" for n in range(6)), "t0", "v0", "new"} - done)
+    assert sorted(rows_in(folder)) == [*range(120), *range(160, 180)]
+
+
+KILLED_BEFORE_THE_MANIFEST = """
+import os, signal, sys
+from sweeps import prepare
+from sweeps.training.data import shards
+shards.Manifest.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+prepare.main(sys.argv[1:])
+"""
+
+
+def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    data_set = look(clips)
+    with monkeypatch.context() as patched:
+        patched.setattr(Manifest, "write", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build.ensure(data_set)
+    assert len(parts_of(clips)) == 8
+    killed = clips.python("-c", KILLED_BEFORE_THE_MANIFEST, clips.model)
+    assert killed.wait(timeout=60) == -signal.SIGKILL, killed.communicate()
+    assert len(list(data_set.folder.glob("*.parquet"))) == 3
+    assert not data_set.is_there()
+    with pytest.raises(NotPrepared, match=r"manifest\.json is missing"):
+        ParquetDataModule(data_set.folder, 8)
+    clips.forget_calls()
+    assert sorted(rows_in(build.ensure(data_set))) == list(range(120))
+    assert clips.calls() == []
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
+    data_set = look(clips)
+    with build.alone(data_set):
+        second = clips.begin()
+        assert second.stdout is not None
+        assert second.stdout.readline() == "Another process prepares model: waiting for it ...\n"
+        build._prepare(data_set, 10, None)
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert said.startswith("prepared already: ")
+    assert sorted(clips.calls()) == [*(f"c{n}" for n in range(6)), "t0", "v0"]
+
+
+# The commands.
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
+    for path in clips.raw.rglob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.5}))
+    begun = clips.begin("--pixels", "3")
+    while not parts_of(clips):
+        assert begun.poll() is None, begun.communicate()
+        time.sleep(0.05)
+    begun.send_signal(signal.SIGINT)
+    said, _ = begun.communicate(timeout=60)
+    assert begun.returncode == 130, said
+    assert f"-m sweeps.prepare {clips.model} --pixels 3" in said
+    assert "Traceback" not in said
+    assert parts_of(clips)
+    assert "of them before" in clips.run("--pixels", "3")
+
+
+def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
+    assert "is not there: it is still to be prepared" in clips.run("--check", status=1)
+    folder = build.ensure(look(clips))
+    assert clips.run("--check").startswith("whole: ")
+    path = folder / "train-00000.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    said = clips.run("--check", status=1)
+    assert f"error: {path}: damaged, its checksum is another" in said
+    remedy = said.splitlines()[-1].removeprefix("Remedy ").strip()
+    assert remedy.startswith(f"rm {path.relative_to(clips.home)} && ")
+    assert clips.run().startswith("prepared already: "), "which is why it has to go first"
+    subprocess.run(remedy, shell=True, check=True, cwd=clips.home, env=clips.environment, timeout=180)
+    assert clips.run("--check").startswith("whole: ")
+    path.unlink()
+    said = clips.run("--check", status=1)
+    assert f"error: {path} is missing\n" in said
+    assert said.splitlines()[-1].endswith(
+        f"-m sweeps.prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
+        f"--prepared-dir {clips.prepared.relative_to(clips.home)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--pixles", "3"), r"--pixles: no such flag. Did you mean '--pixels'?"),
+        (("--pixels", "3.5"), "--params pixels=3.5: must be int, is float"),
+        (("--pixels", "0"), "--params: pixels 0: at least 1"),
+        (
+            ("--params", "lr=0.1"),
+            "--params lr: prepared rows do not depend on it. Knobs that they depend on: pixels",
+        ),
+        (("--max-bad-pct", "101"), "--max-bad-pct 101: from 0 to 100"),
+        (("--max-bad-pct", "many"), "--max-bad-pct many: must be a number"),
+        (("--raw", "nowhere"), "no clips here; --data-dir FOLDER, or ask your librarian"),
+        (("--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster answers there"),
+    ],
+)
+def test_a_mistake_is_answered(
+    arguments: tuple[str, ...], expected: str, clips: Clips, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweeps import prepare
+
+    if "--address" in arguments:
+        said = clips.run(*arguments, status=2)
+    else:
+        assert prepare.main([clips.model, *arguments]) == 2
+        said = capsys.readouterr().err
+    assert f"error: {expected}" in said
+
+
+def test_a_winners_knobs_may_be_given_as_a_file(clips: Clips, tmp_path: Path) -> None:
+    from sweeps import prepare
+
+    (tmp_path / "params.yaml").write_text("params:\n  lr: 0.5\n  pixels: 3\n")
+    asked = prepare.parse([clips.model, "--params", str(tmp_path / "params.yaml")])
+    assert asked.knobs == {"pixels": 3}
+    with pytest.raises(
+        UserError, match=r"digits_mlp: its data needs no preparation \(it defines no prepare\)"
+    ):
+        prepare.parse(["digits_mlp"])
+
+
+def test_a_single_run_prepares_by_itself_and_every_epoch_has_its_own_order(
+    clips: Clips, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from sweeps import fit
+
+    step = "        def training_step(self, batch, index):\n"
+    note = f"            note = open({str(tmp_path / 'read')!r}, 'a')\n"
+    say = "            print(self.current_epoch, *batch['row'].tolist(), file=note)\n"
+    clips.code("model.py", FILES["model.py"].replace(step, step + note + say))
+    monkeypatch.chdir(clips.home)
+    arguments = [clips.model, "--max-epochs", "3", "--test", "--results-dir", str(tmp_path), "--name"]
+    assert fit.main([*arguments, "first"]) == 0
+    said = capsys.readouterr().out
+    assert "Preparing model" in said
+    assert "test_loss" in said
+    lines = [line.split() for line in (tmp_path / "read").read_text().splitlines()]
+    orders = [[row for epoch, *rows in lines for row in rows if epoch == str(wanted)] for wanted in range(3)]
+    assert [sorted(map(int, order)) for order in orders] == [list(range(120))] * 3
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    clips.forget_calls()
+    assert fit.main([*arguments, "second"]) == 0
+    assert clips.calls() == []
+    assert "Preparing model" not in capsys.readouterr().out
+
+
+def test_data_that_lacks_what_training_needs_is_answered(
+    clips: Clips, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from sweeps import fit
+
+    (clips.raw / "val" / "v0.json").unlink()
+    (clips.raw / "val").rmdir()
+    monkeypatch.chdir(clips.home)
+    assert fit.main([clips.model, "--max-epochs", "1", "--results-dir", str(tmp_path)]) == 2
+    assert f"error: {look(clips).folder}: no split 'val'; it has test, train\n" in capsys.readouterr().err

@@ -1,0 +1,146 @@
+"""What a data set is called after: raw files, knobs, and the code of `prepare` alone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.training.data import dataset
+from sweeps.training.data.dataset import DataSet, Declared, UndeclaredKnob
+from tests.support.clips import Clips
+
+
+@pytest.fixture
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
+    clips = Clips(tmp_path, f"clips_of_{tmp_path.name}")
+    for name in ("a", "b"):
+        clips.add(name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(clips.raw))
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(clips.prepared))
+    return clips
+
+
+def look(clips: Clips, **params: Any) -> DataSet:
+    return dataset.look("mine", importlib.import_module(clips.model), params)
+
+
+def test_the_same_is_called_the_same(clips: Clips) -> None:
+    data_set = look(clips)
+    assert data_set.folder == look(clips, lr=0.5, batch_size=3).folder, "no prepared row depends on these"
+    assert data_set.folder.parent == clips.prepared
+    assert data_set.folder.name == f"model-{data_set.key[:12]}"
+
+
+def test_a_knob_of_the_data_changes_key_and_recipe(clips: Clips) -> None:
+    one, other = look(clips, pixels=4), look(clips, pixels=5)
+    assert one.key == look(clips).key, "4 is the default"
+    assert one.key != other.key
+    assert one.parts_folder != other.parts_folder
+
+
+@pytest.mark.parametrize("name", ["_raw.py", "__init__.py", "_deep.py"])
+def test_the_code_of_prepare_and_what_it_imports_changes_both(name: str, clips: Clips) -> None:
+    clips.code("_deep.py", "DEPTH = 1\n")
+    raw = clips.home / clips.package / "_raw.py"
+    raw.write_text(
+        raw.read_text().replace("import json\n", f"import json\nfrom {clips.package} import _deep\n", 1)
+    )
+    before = look(clips)
+    with (clips.home / clips.package / name).open("a") as file:
+        file.write("# changed\n")
+    assert look(clips).key != before.key
+    assert look(clips).parts_folder != before.parts_folder
+
+
+@pytest.mark.parametrize("name", ["model.py", "space.py"])
+def test_the_code_of_the_model_changes_neither(name: str, clips: Clips) -> None:
+    before = look(clips)
+    with (clips.home / clips.package / name).open("a") as file:
+        file.write("# changed\n")
+    assert look(clips).key == before.key
+
+
+def test_raw_files_change_the_key_and_keep_the_recipe(clips: Clips) -> None:
+    before = look(clips)
+    clips.add("c")
+    more = look(clips)
+    assert more.key != before.key
+    assert more.parts_folder == before.parts_folder
+    assert {item.part for item in before.items} < {item.part for item in more.items}
+    (clips.raw / "train" / "c.json").unlink()
+    assert look(clips).key == before.key
+    (clips.raw / "train" / "a.json").rename(clips.raw / "train" / "z.json")
+    assert look(clips).key != before.key
+
+
+def test_its_place_is_the_users_cache_or_what_is_said(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWEEPS_PREPARED_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert dataset.root() == Path("/somewhere/sweeps/prepared")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert dataset.root() == Path("/home/me/.cache/sweeps/prepared")
+
+
+def test_it_says_what_it_is_made_of(clips: Clips) -> None:
+    bytes_ = sum(path.stat().st_size for path in clips.raw.rglob("*.json"))
+    assert look(clips).describe() == f"to be prepared: 2 raw files of {bytes_} B in {clips.raw / 'train'}"
+
+
+def test_params_that_refuse_the_knobs_alone_say_so(clips: Clips) -> None:
+    with pytest.raises(
+        UserError, match=r"mine: Params refuses pixels=0 \(PREPARE_KNOBS alone are set\): pixels 0"
+    ):
+        look(clips, pixels=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    pixels: int = 4
+    lr: float = 0.1
+
+    @property
+    def area(self) -> int:
+        return self.pixels**2
+
+
+def test_of_params_the_declared_knobs_alone_can_be_read() -> None:
+    params = Declared(Params(pixels=3), ("pixels",), "prepare")
+    for each in (params, pickle.loads(pickle.dumps(params))):
+        assert (each.pixels, each.area) == (3, 9)
+        for read in (lambda p=each: p.lr, lambda p=each: getattr(p, "lr", 0)):
+            with pytest.raises(UndeclaredKnob, match="prepare reads the knob lr: add it to PREPARE_KNOBS"):
+                read()
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = params.no_such
+
+
+def test_raw_items_that_read_another_knob_are_told(clips: Clips) -> None:
+    path = clips.home / clips.package / "_raw.py"
+    path.write_text(
+        path.read_text().replace("def raw_items(params):", "def raw_items(params):\n    params.lr")
+    )
+    with pytest.raises(UserError, match="mine: raw_items reads the knob lr: add it to PREPARE_KNOBS"):
+        look(clips)
+
+
+def test_without_a_folder_there_is_nothing_to_train_on(clips: Clips) -> None:
+    module: Any = importlib.import_module(clips.model)
+    with pytest.raises(CannotTrain, match="reads prepared data, and no folder of it was given"):
+        dataset.build_data(module, module.Params(), None)
+
+
+def test_a_changed_raw_file_is_seen_by_its_content(clips: Clips) -> None:
+    before = look(clips)
+    path = clips.raw / "train" / "a.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rows": 21}))
+    assert look(clips).key != before.key

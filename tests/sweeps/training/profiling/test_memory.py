@@ -1,0 +1,165 @@
+"""What runs out of memory, what grows, and the allocator's settings."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweeps.common.errors import CannotTrain
+from sweeps.training.profiling import memory
+from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
+from tests.conftest import ROOT
+
+
+def raised(what: str) -> Exception:
+    try:
+        if what == "too much of a CPU":
+            torch.empty(2**60)
+        elif what == "numpy":
+            bytearray(2**62)
+        elif what == "wrapped":
+            try:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            except torch.OutOfMemoryError as error:
+                raise ValueError("the step failed") from error
+        elif what == "cublas":
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)")
+        else:
+            torch.zeros(2) @ torch.zeros(3)
+    except Exception as error:
+        return error
+    raise AssertionError(what)
+
+
+@pytest.mark.parametrize("what", ["too much of a CPU", "numpy", "wrapped", "cublas"])
+def test_what_runs_out_of_memory_is_known(what: str) -> None:
+    assert memory.is_out_of_memory(raised(what))
+
+
+def test_another_error_is_none() -> None:
+    assert not memory.is_out_of_memory(raised("a bug"))
+
+
+def notes(epochs: list[float], name: str = "memory_gb") -> list[str]:
+    growth = Growth()
+    return [growth.note({name: value}) for value in epochs]
+
+
+def test_memory_that_grows_with_each_epoch_is_named_once_it_is_certain() -> None:
+    told = notes([1.0 + 0.05 * epoch for epoch in range(10)])
+    first = WARM_UP_EPOCHS + GROWING_EPOCHS
+    assert told[:first] == [""] * first
+    assert (
+        "the memory of the process grew in each of the last 5 epochs, by 50 MB an epoch, to 1.35 GB"
+        in told[first]
+    )
+    assert told[first + 1 :] == ["", ""]
+
+
+def test_the_gpus_is_watched_too() -> None:
+    assert "the memory of the GPU grew" in "".join(
+        notes([0.1 * epoch for epoch in range(9)], "gpu_memory_gb")
+    )
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [1.0, 2.0, 3.0, *[3.0] * 20],  # it warms up
+        [1.0 + 0.1 * (epoch % 4) for epoch in range(30)],  # it comes and goes
+        [1.0 + 0.0001 * epoch for epoch in range(30)],  # noise
+    ],
+    ids=["warm-up", "to and fro", "noise"],
+)
+def test_what_does_not_leak_is_not_named(epochs: list[float]) -> None:
+    assert set(notes(epochs)) == {""}
+
+
+LEAKY = """
+import torch
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
+from trainables._shared.classifier import SgdClassifier
+
+class Leaky(SgdClassifier):
+    kept = []
+    def on_train_epoch_end(self):
+        self.kept.append(torch.ones(8 * 2**20 // 4))
+
+def build_model(params):
+    return Leaky(torch.nn.Linear(64, 10), lr=params.lr, momentum=0.0, weight_decay=0.0)
+"""
+
+
+def test_a_model_that_leaks_is_named_on_the_screen(tmp_path: Path) -> None:
+    (tmp_path / "leaky.py").write_text(LEAKY)
+    command = [sys.executable, "-m", "sweeps.fit", "leaky", "--max-epochs", "9"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Notice     the memory of the process grew in each of the last 5 epochs" in done.stdout
+
+
+def test_the_allocator_is_left_to_the_user_who_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    memory.use_expandable_segments()
+    assert "PYTORCH_ALLOC_CONF" not in os.environ
+
+
+def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    memory.use_expandable_segments()
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # known to monkeypatch, so that it takes it back
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--memory-snapshot"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--memory-snapshot: records the memory of a GPU, and there is none" in done.stderr
+
+
+def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: None)
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda file: Path(file).write_bytes(b""))
+    with pytest.raises(CannotTrain, match="not so"), memory.recorded(tmp_path / "it/memory.pickle"):
+        raise CannotTrain("not so")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
+    file = tmp_path / "memory.pickle"
+    with memory.recorded(file):
+        torch.ones(2**20, device="cuda")
+    assert pickle.loads(file.read_bytes())["device_traces"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_gpus_allocator_has_heard_of_it() -> None:
+    code = """
+import torch
+from sweeps.training import fit_loop as trainer
+from trainables import digits_mlp
+from sweeps.training.config import FitConfig
+config = FitConfig(max_epochs=1, metric="val_acc", mode="max")
+trainer.Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True)
+assert torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]
+"""
+    environment = {key: value for key, value in os.environ.items() if "ALLOC_CONF" not in key}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)

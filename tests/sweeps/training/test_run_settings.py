@@ -1,0 +1,279 @@
+"""`python -m sweeps.fit`: its flags, and the answers to mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from sweeps.common.errors import UserError
+from sweeps.training import run_settings
+from tests.conftest import ROOT
+
+
+def parsed(*arguments: str) -> run_settings.SingleRun:
+    return run_settings.parse(arguments)[0]
+
+
+def test_knobs_have_flags_of_their_own(tmp_path: Path) -> None:
+    run = parsed(
+        "digits_mlp", "--lr", "0.01", "--hidden=16", "--max-epochs", "2", "--results-dir", str(tmp_path)
+    )
+    assert run.params == {"lr": 0.01, "hidden": 16}
+    assert (run.trainable, run.max_epochs) == ("digits_mlp", 2)
+    assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}", str(run.name))
+
+
+def test_params_come_from_a_file_too_and_what_is_typed_wins(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("trainable: digits_mlp\nparams:\n  lr: 1e-3\n  hidden: 64\n")
+    assert parsed("digits_mlp", "--params", str(path)).params == {"lr": 0.001, "hidden": 64}
+    run = parsed("digits_mlp", "--params", str(path), "--hidden", "8", "--params", "momentum=0.5")
+    assert run.params == {"lr": 0.001, "hidden": 8, "momentum": 0.5}
+
+
+def test_a_run_that_goes_on_is_told_where_its_folders_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\n")
+    for name in ("SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"):
+        monkeypatch.setenv(name, "before")
+    run_settings.parse(["--resume", str(tmp_path), "--data-dir", "/raw", "--prepared-dir=/prepared"])
+    assert (os.environ["SWEEPS_DATA_DIR"], os.environ["SWEEPS_PREPARED_DIR"]) == ("/raw", "/prepared")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give what to train first: digits_mlp, faces, fashion_cnn"),
+        (("fashon_cnn",), r"trainable fashon_cnn: no such trainable. Did you mean 'fashion_cnn'\?"),
+        (("digits_mlp", "--larning-rate", "1"), "--larning-rate: no such flag"),
+        (("digits_mlp", "--max-epoch", "1"), r"--max-epoch: no such flag. Did you mean '--max-epochs'\?"),
+        (("digits_mlp", "--params", "hiden=3"), r"--params hiden: no such knob. Did you mean 'hidden'\?"),
+        (("digits_mlp", "--hidden", "3.5"), "--params hidden=3.5: must be int, is float"),
+        (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
+        (("digits_mlp", "--hidden"), "--hidden: give a value"),
+        (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),
+        (("digits_mlp", "--max-epochs", "some"), "--max-epochs some: must be a whole number"),
+        (
+            ("digits_mlp", "--precision", "fp16"),
+            "--precision fp16: must be one of auto, 32, 16-mixed, bf16-mixed",
+        ),
+        (("digits_mlp", "--strategy", "zero"), "--strategy zero: must be one of auto, single, ddp"),
+        (
+            ("digits_mlp", "--num-nodes", "2", "--find-batch-size"),
+            "--find-batch-size: its tries are runs of their own, of this PC",
+        ),
+        (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
+        (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
+        (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m sweeps\.fit"),
+        (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
+    ],
+)
+def test_a_mistake_is_answered(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_settings.parse(arguments)
+
+
+def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UserError, match=r"--name mine: .*mine is there already; --resume it"):
+        parsed("digits_mlp", "--name", "mine", "--results-dir", str(tmp_path))
+
+
+def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) -> None:
+    (tmp_path / "clashing.py").write_text(
+        "from dataclasses import dataclass\n"
+        'METRIC, MODE = "val_acc", "max"\n'
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Params:\n"
+        "    devices: str = 'cpu'\n"
+        "def build_model(params): ...\n"
+        "def build_data(params): ...\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        (
+            "from sweeps.training import run_settings as single\n"
+            "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
+            "print(run.devices, run.params)"
+        ),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout.strip() == "2 {'devices': 'gpu'}", done.stderr
+
+
+def test_a_run_whose_knobs_have_changed_does_not_go_on(tmp_path: Path) -> None:
+    (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
+    with pytest.raises(UserError, match=r"digits_mlp has changed.*\n--params hiden: no such knob") as raised:
+        run_settings.parse(["--resume", str(tmp_path)])
+    assert "Did you mean 'hidden'?" in str(raised.value)
+
+
+def test_a_place_that_can_not_be_made_is_known_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--results-dir \S+/file/a: \S+/file is no folder that can be writ"):
+        parsed("digits_mlp", "--results-dir", str(tmp_path / "file/a"))
+
+
+# Whole runs.
+
+
+def test_raw_data_that_is_missing_is_a_mistake_in_the_words_of_a_sweep(tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path), "--results-dir", str(tmp_path / "results"))
+    done = fit("fashion_cnn", *where)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"error: Fashion-MNIST is not in {tmp_path} (--data-dir or $SWEEPS_DATA_DIR)"
+    )
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+    command = [sys.executable, "-m", "sweeps.run", "--trainable", "fashion_cnn", *where, "--dry-run"]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (asked.returncode, asked.stderr) == (2, done.stderr)
+
+
+def fit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sweeps.fit", *arguments]
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
+
+
+def test_help_names_the_knobs_with_their_meaning() -> None:
+    done = fit("digits_mlp", "--help")
+    assert done.returncode == 0
+    assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)
+    assert "--precision {auto,32,16-mixed,bf16-mixed}" in done.stdout
+    assert "NAME: digits_mlp, faces, fashion_cnn" in " ".join(fit("--help").stdout.split())
+
+
+def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
+    done = fit(
+        "digits_mlp",
+        "--lr",
+        "0.1",
+        "--max-epochs",
+        "3",
+        "--name",
+        "mine",
+        "--results-dir",
+        str(tmp_path),
+        "--test",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    folder = tmp_path / "mine"
+    epochs = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3]
+    best = max(epochs, key=lambda epoch: epoch["val_acc"])
+    assert f"Best       val_acc {best['val_acc']:.4g} in epoch {best['epoch']}" in done.stdout
+    assert re.search(r"Test +test_acc 0\.\d+", done.stdout)
+    assert re.search(r"Time +\d+ s: data wait \d+ %, transfer \d+ %, forward \d+ %", done.stdout)
+    assert "Verdict    " in done.stdout
+    about = yaml.safe_load((folder / "best" / "params.yaml").read_text())
+    assert about["params"] == {"lr": 0.1}
+    assert about["epoch"] == best["epoch"]
+    weights = torch.load(folder / "best" / "weights.pt", weights_only=True)
+    assert weights["net.0.weight"].shape == (32, 64)
+    assert weights["net.0.weight"].dtype == torch.float32
+    assert not (folder / "checkpoints").exists()
+
+
+def test_a_mistake_has_status_2_and_no_traceback(tmp_path: Path) -> None:
+    done = fit("digits_mlp", "--precision", "16-mixed", "--max-epochs", "1", "--results-dir", str(tmp_path))
+    if torch.cuda.is_available():
+        assert done.returncode == 0
+        return
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: precision 16-mixed: fp16 is of GPUs")
+    assert list(tmp_path.iterdir()) == []
+
+
+SLOW = """
+import time
+from trainables import digits_mlp
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+    model.on_train_epoch_start = lambda: time.sleep(0.7)
+    return model
+"""
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "slow_model.py").write_text(SLOW)
+    settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.fit", "slow_model", *settings],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever started pytest
+    )
+    epochs = tmp_path / "results" / "mine" / "epochs.jsonl"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not (epochs.exists() and len(epochs.read_text().splitlines()) >= 2):
+        time.sleep(0.05)
+    time.sleep(0.3)  # within the third epoch, which sleeps for 0.7 s
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert re.search(r"\nStopped +the run goes on after epoch \d\n", output)
+    assert re.search(r"\nGo on +\S+ -m sweeps\.fit --resume results/mine\n", output)
+    done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in epochs.read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5]
+    assert (tmp_path / "results" / "mine" / "best" / "weights.pt").is_file()
+    again = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert again.returncode == 2
+    assert again.stderr.startswith("error: --resume results/mine: this run has ended")
+
+
+VARIED = """
+import os
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+from trainables import digits_mlp
+
+def describe_data(params):
+    return f"what is in {os.environ['SWEEPS_DATA_DIR']}"
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+    if os.environ.get("STOPS"):
+        def stop():
+            raise KeyboardInterrupt
+        model.on_train_epoch_start = stop
+    return model
+"""
+
+
+def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_path: Path) -> None:
+    (tmp_path / "varied.py").write_text(VARIED)
+    here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}
+    done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
+    assert done.returncode == 130, done.stderr
+    assert "\nStopped    the run begins anew, for it has no checkpoint yet" in done.stdout
+    assert f"sweeps.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
+    done = fit("--resume", "results/mine", "--data-dir", "other", **here)
+    assert done.returncode == 2
+    assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in done.stderr
+    done = fit("--resume", "results/mine", "--data-dir", "first", **here)
+    assert done.returncode == 0, done.stderr

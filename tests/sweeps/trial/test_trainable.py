@@ -1,0 +1,362 @@
+"""Warm trials: many in one process, and nothing of one is seen by the next."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+
+from sweeps.storage.folder import Folder
+from sweeps.storage.open import door_of
+from sweeps.storage.remote import Remote
+from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
+from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.trainable import SweepTrial
+from tests.conftest import fill_up
+from tests.support.servers import sshd
+
+EPOCHS = 3
+NAME = "net"
+SEED = 5
+FIRST = {"lr": 0.05, "momentum": 0.9, "hidden": 16}
+SECOND = {"lr": 0.3, "momentum": 0.2, "hidden": 32}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A Trainable asks Ray for its address and GPUs."""
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+READ_ONLY = Path("/proc")
+"""A folder that is there, and holds no checkpoint."""
+
+
+def _job(trainable: str = "trainables.digits_mlp", folder: Path = READ_ONLY, **changes: Any) -> Job:
+    metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
+    fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
+    settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
+    return Job(trainables={NAME: trainable}, storage=Folder(folder), **settings)
+
+
+Start = Callable[..., SweepTrial]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Begin a trial as an actor would; stopped when the test ends."""
+    begun = []
+
+    def begin(job: Job, params: dict[str, Any]) -> SweepTrial:
+        class Trial(SweepTrial):
+            def setup(self, config: dict[str, Any], **shared: Any) -> None:
+                super().setup(config, job=job)
+
+        begun.append(Trial({"number": 0, "trainable": NAME, "params": params, "fixed": {}, "seed": SEED}))
+        return begun[-1]
+
+    yield begin
+    for trial in begun:
+        trial.stop()
+
+
+def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
+    return [trial.train()["metrics"] for _ in range(epochs)]
+
+
+def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1, **more: Any) -> SweepTrial:
+    config = {"number": number, "trainable": NAME, "params": params, "fixed": {}, "seed": SEED}
+    assert trial.reset({**config, **more})
+    return trial
+
+
+def _live_models() -> int:
+    gc.collect()
+    return sum(type(thing).__name__ == "Classifier" for thing in gc.get_objects())
+
+
+@pytest.fixture
+def alone(start: Start) -> list[dict[str, float]]:
+    """The second trial with nothing before it."""
+    return _train(start(_job(), SECOND))
+
+
+@pytest.mark.parametrize("epochs", [EPOCHS, 1])
+def test_a_trial_trains_alike_after_another_one(
+    start: Start, alone: list[dict[str, float]], epochs: int
+) -> None:
+    """Also after one that was pruned in the middle."""
+    trial = start(_job(), FIRST)
+    _train(trial, epochs)
+    assert _train(_then(trial, SECOND)) == alone
+
+
+UNTIDY = """
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
+import torch
+torch.set_num_threads(3)
+torch.backends.cudnn.benchmark = True
+"""
+
+
+def test_a_trial_trains_alike_after_one_of_another_model(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process, and whatever the import of the other one did to it."""
+    (tmp_path / f"untidy_{tmp_path.name}").mkdir()
+    (tmp_path / f"untidy_{tmp_path.name}" / "model.py").write_text(UNTIDY)
+    monkeypatch.syspath_prepend(tmp_path)
+    job = dataclasses.replace(
+        _job(), trainables={NAME: "trainables.digits_mlp", "other": f"untidy_{tmp_path.name}.model"}
+    )
+    trial = start(job, FIRST)
+    _train(trial, 1)
+    other = _train(_then(trial, {"hidden": 8}, trainable="other"), 1)
+    assert torch.backends.cudnn.benchmark, "the settings of the other one"
+    assert _train(_then(trial, SECOND)) == alone != other
+    assert not torch.backends.cudnn.benchmark
+    _train(_then(trial, {"hidden": 8}, trainable="other"), 1)
+    assert torch.backends.cudnn.benchmark
+
+
+def test_a_model_that_can_not_be_imported_fails_its_trials_and_no_others(
+    start: Start, alone: list[dict[str, float]]
+) -> None:
+    job = dataclasses.replace(_job(), trainables={NAME: "trainables.digits_mlp", "gone": "no_such_package"})
+    trial = start(job, SECOND)
+    result = _then(trial, {}, trainable="gone").train()
+    assert (result["status"], result["reason"]) == (
+        "failed",
+        "ModuleNotFoundError: No module named 'no_such_package'",
+    )
+    assert _train(_then(trial, SECOND)) == alone
+
+
+def test_random_numbers_drawn_elsewhere_change_nothing(start: Start, alone: list[dict[str, float]]) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    torch.manual_seed(99)
+    random.seed(99)
+    np.random.seed(99)
+    torch.rand(10)
+    assert _train(_then(trial, SECOND)) == alone
+
+
+def test_settings_that_a_trial_left_behind_change_nothing(
+    start: Start, alone: list[dict[str, float]]
+) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    torch.set_num_threads(2)
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert _train(_then(trial, SECOND)) == alone
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+
+
+def test_no_threads_and_no_models_pile_up(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial)
+    threads, before = threading.active_count(), _live_models()
+    for _ in range(5):
+        _train(_then(trial, SECOND), 2)
+    _then(trial, FIRST)
+    assert threading.active_count() <= threads
+    assert _live_models() <= before
+
+
+def test_data_is_loaded_once_and_no_trial_changes_it(start: Start) -> None:
+    from trainables._shared import digits
+
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    images = digits._rows()["train"][0]
+    before = images.clone()
+    _train(_then(trial, SECOND))
+    assert digits._rows()["train"][0] is images
+    assert torch.equal(images, before)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_gpu_memory_is_given_back_between_trials(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    _train(trial, 1)
+    _then(trial, SECOND)
+    assert torch.cuda.memory_allocated() < 2**20
+
+
+def test_a_trial_goes_on_from_its_checkpoint_in_another_process(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
+    _train(first, 2)
+    first.save_checkpoint(str(tmp_path))
+    second = start(_job(), FIRST)
+    _train(second, 1)
+    second = start(job, SECOND)
+    known, result = second.train(), second.train()
+    assert (known["epoch"], known["metrics"], known["done"]) == (2, alone[1], False)
+    assert (result["epoch"], result["metrics"]) == (3, alone[2])
+    assert result["done"]
+    assert "notices" not in {**known, **result}
+
+
+def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
+    _train(first)
+    first.save_checkpoint(str(tmp_path))
+    second = start(job, SECOND)
+    result = second.train()
+    assert (result["epoch"], result["metrics"], result["done"]) == (3, alone[2], True)
+    (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
+    written = (checkpoint / "resume.ckpt").stat()
+    second.save_checkpoint(str(tmp_path))
+    assert (checkpoint / "resume.ckpt").stat() == written, "there is nothing new to save"
+
+
+def test_training_that_had_ended_by_itself_does_not_go_on_after_a_resume(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    job = _job("tests.faulty.toy", folder=tmp_path)
+    first = start(job, {"fault": "stops"})
+    results = [first.train() for _ in range(3)]
+    assert [result.get("epoch") for result in results] == [1, 2, None]
+    first.save_checkpoint(str(tmp_path))
+    second = start(job, {"fault": "stops"})
+    known, end = second.train(), second.train()
+    assert (known["epoch"], known["score"]) == (2, 2.0)
+    assert (end["done"], end["status"], end["reason"]) == (True, "finished", "ended by itself after epoch 2")
+    assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2"]
+
+
+def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
+    start: Start, alone: list[dict[str, float]], tmp_path: Path
+) -> None:
+    job = _job(folder=tmp_path)
+    first = start(job, SECOND)
+    for _ in range(2):
+        first.train()
+        first.save_checkpoint(str(tmp_path))
+    newest, before = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
+    content = bytearray((newest / "resume.ckpt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "resume.ckpt").write_bytes(content)
+    trial = start(job, SECOND)
+    known, result = trial.train(), trial.train()
+    assert (known["epoch"], result["epoch"], result["metrics"]) == (1, 2, alone[1])
+    (notice,) = known["notices"]
+    assert "epoch 2 is broken (resume.ckpt is not as it was written): trains on after epoch 1" in notice
+    (before / "manifest.json").unlink()
+    result = start(job, SECOND).train()
+    assert (result["epoch"], result["metrics"]) == (1, alone[0])
+    assert "trains on from its start" in result["notices"][0]
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
+    start: Start, small_disk: Path, tmp_path: Path
+) -> None:
+    trial = start(_job(folder=small_disk), SECOND)
+    trial.train()
+    trial.save_checkpoint(str(tmp_path))
+    fill_up(small_disk)
+    trial.train()
+    trial.save_checkpoint(str(tmp_path))
+    assert [path.name for path in (small_disk / "checkpoints" / "trial_0000").iterdir()] == ["epoch_0001"]
+    result = trial.train()
+    assert result["epoch"] == 3
+    assert result["notices"] == ["no checkpoint of epoch 2: the disk is full"]
+    assert checkpoint_store.newest(checkpoint_store.folder_of(small_disk, 0))[0] is not None
+
+
+def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Start, tmp_path: Path) -> None:
+    with sshd(tmp_path / "sshd") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(server.home))
+        patch.delenv("SSH_AUTH_SOCK", raising=False)
+        job = dataclasses.replace(_job(), storage=Remote(door_of(server.url), "far", (0.1,)))
+        trial = start(job, SECOND)
+        trial.train()
+        trial.save_checkpoint(str(tmp_path))
+        assert job.storage.epochs(0) == [1]
+        server.stop()
+        trial.train()
+        trial.save_checkpoint(str(tmp_path))
+        result = trial.train()
+        assert result["epoch"] == 3
+        (notice,) = result["notices"]
+        assert notice.startswith(f"no checkpoint of epoch 2: {server.url}: ")
+        lost = start(job, SECOND).train()
+        assert lost["done"]
+        assert lost["unfit"].startswith(f"{server.url}: ")
+        server.start()
+        known, result = (again := start(job, SECOND)).train(), again.train()
+        assert (known["epoch"], result["epoch"]) == (1, 2), "from the checkpoint before"
+
+
+def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    trial = start(_job("tests.faulty.unfit", folder=tmp_path), {"fault": "unfit"})
+    result = trial.train()
+    assert result["done"]
+    assert result["unfit"] == "the disk of /prepared is full"
+    assert result["at"]["node"] == ray.get_runtime_context().get_node_id()
+    assert "status" not in result
+    assert _then(trial, {"fault": "none"}).train()["epoch"] == 1, "the process lives on"
+
+
+def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:
+    trial = start(_job(checkpoint_epochs=1), FIRST)
+    due = [bool(trial.train().get("should_checkpoint")) for _ in range(EPOCHS)]
+    assert due == [True, True, False], "who saves at the end is the driver's decision"
+
+
+def test_short_trials_write_no_checkpoint_by_default(start: Start) -> None:
+    trial = start(_job(), FIRST)
+    assert not any(trial.train().get("should_checkpoint") for _ in range(EPOCHS))
+
+
+def test_a_retry_goes_on_from_the_last_checkpoint(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    trial = start(_job("tests.faulty.toy", folder=tmp_path, max_failures=1), {"fault": "flaky"})
+    assert trial.train()["epoch"] == 1
+    trial.save_checkpoint(str(tmp_path))
+    assert [trial.train()["epoch"] for _ in range(2)] == [2, 3]
+    assert len((tmp_path / "flaky").read_text().splitlines()) == 2
+    assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]
+
+
+def test_what_tune_keeps_of_an_epoch_says_why_its_checkpoint_is_missing(start: Start, tmp_path: Path) -> None:
+    """It is that which the driver hears, with the checkpoint: it is known only behind the report."""
+    folder = tmp_path / "share"
+    folder.mkdir()
+    trial = start(_job(folder=folder, checkpoint_epochs=1), {})
+    kept = trial.train()
+    folder.rename(tmp_path / "unmounted")
+    trial.save_checkpoint(str(tmp_path))
+    assert kept[SAVE_FAULT]["is_of_storage"]
+    assert kept[SAVE_FAULT]["reason"].endswith("is not there: all PCs must see that folder")
+    assert not trial.train()[SAVE_FAULT], "of the next one nothing is known yet"
