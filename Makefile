@@ -12,7 +12,7 @@ FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
-# Only the main job: another trainable need not have a knob `rows`.
+# Only the main job: another trainable need not have a hyperparameter `rows`.
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 

@@ -108,7 +108,12 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
 
 
 def timed(
-    module: Any, clock: Clock, *, model: Change | None = None, data: Change | None = None, **knobs: Any
+    module: Any,
+    clock: Clock,
+    *,
+    model: Change | None = None,
+    data: Change | None = None,
+    **hyperparameters: Any,
 ) -> Any:
     """A trainable whose model tells the clock of its epochs.
 
@@ -117,7 +122,7 @@ def timed(
         clock: is told.
         model: what else is done to the model.
         data: what is done to the data module.
-        **knobs: other defaults of Params.
+        **hyperparameters: other defaults of Params.
     """
 
     def build_model(params: Any) -> Any:
@@ -137,7 +142,7 @@ def timed(
     return SimpleNamespace(
         METRIC=module.METRIC,
         MODE=module.MODE,
-        Params=lambda **given: module.Params(**{**knobs, **given}),
+        Params=lambda **given: module.Params(**{**hyperparameters, **given}),
         build_model=build_model,
         build_data=build_data,
         describe_data=module.describe_data,

@@ -39,7 +39,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "fashion_cnn": {"trainable": "fashion_cnn", "search-space": "benchmarks.cluster_space"},
     "sleeping": {"trainable": "benchmarks.sleeper", "search-space": "benchmarks.trivial_space"},
 }
-KNOBS = {"fashion_cnn": "rows=2000", "sleeping": "epoch_s={epoch_s}"}
+HYPERPARAMETERS = {"fashion_cnn": "rows=2000", "sleeping": "epoch_s={epoch_s}"}
 RAY_SETTINGS = {"RAY_AUTH_MODE": "token", "RAY_memory_monitor_refresh_ms": "0"}
 """Ray kills trials when 95 % of the memory is in use, and knows no swap (its Out-Of-Memory Prevention)."""
 
@@ -80,7 +80,7 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
         with lab.made(folder, shared=[Path(base)]) as made:
             address = _start_ray(made.add(pcs), slots)
             flags = {
-                **ARMS[arm], "params": KNOBS[arm].format(epoch_s=asked.epoch_s), "searcher": "random",
+                **ARMS[arm], "params": HYPERPARAMETERS[arm].format(epoch_s=asked.epoch_s), "searcher": "random",
                 "scheduler": "none", "num-trials": trials, "max-epochs": EPOCHS, "cpus-per-trial": 1,
                 "results-dir": base, "name": "sweep", "address": address,
             }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One knob for the trials of a cluster, which costs the same whatever its value."""
+"""One hyperparameter for the trials of a cluster, which costs the same whatever its value."""
 
 from ray import tune
 

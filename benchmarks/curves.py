@@ -10,7 +10,7 @@ an hour each), which go on with --resume where they were stopped:
       --scheduler none --params rows=1500 --max-epochs 27 --max-concurrent 1 --seed 1 --name curves_1
   python -m benchmarks.curves results/curves_0 results/curves_1
 
-A row per epoch: every knob of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the trial: one
+A row per epoch: every hyperparameter of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the trial: one
 that diverged has fewer epochs).
 """
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).parent / "data" / "fashion_cnn_curves.parquet"
 METRICS = ("val_acc", "val_loss")
 COLUMNS = ("seed", "epoch", *METRICS, "seconds", "status")
-"""All other columns are knobs."""
+"""All other columns are hyperparameters."""
 
 Place = tuple[int, ...]
-"""A point of the grid: of each knob the position of its value, 0 the smallest."""
+"""A point of the grid: of each hyperparameter the position of its value, 0 the smallest."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Curves:
     """The learning curves of a whole grid."""
 
     values: Mapping[str, tuple[Any, ...]]
-    """Knob to its values in order."""
+    """Hyperparameter to its values in order."""
     scores: Mapping[tuple[Place, int], tuple[float, ...]]
     """Point and seed to val_acc after each epoch."""
     seconds: Mapping[tuple[Place, int], tuple[float, ...]]
@@ -79,7 +79,7 @@ class Curves:
         return {place: math.fsum(scores) / len(scores) for place, scores in ends.items()}
 
     def place(self, positions: Mapping[str, Any]) -> Place:
-        """A point, from the position of each knob's value."""
+        """A point, from the position of each hyperparameter's value."""
         return tuple(int(positions[name]) for name in self.values)
 
 
@@ -93,12 +93,12 @@ def load(path: str = str(TABLE)) -> Curves:
     import pyarrow.parquet as pq
 
     rows = sorted(pq.read_table(path).to_pylist(), key=lambda row: int(row["epoch"]))
-    knobs = [name for name in rows[0] if name not in COLUMNS]
-    values = {name: tuple(sorted({row[name] for row in rows})) for name in knobs}
+    hyperparameters = [name for name in rows[0] if name not in COLUMNS]
+    values = {name: tuple(sorted({row[name] for row in rows})) for name in hyperparameters}
     scores: dict[tuple[Place, int], list[float]] = {}
     seconds: dict[tuple[Place, int], list[float]] = {}
     for row in rows:
-        key = tuple(values[name].index(row[name]) for name in knobs), row["seed"]
+        key = tuple(values[name].index(row[name]) for name in hyperparameters), row["seed"]
         scores.setdefault(key, []).append(row["val_acc"])
         seconds.setdefault(key, []).append(row["seconds"])
     whole = math.prod(map(len, values.values())) * len({row["seed"] for row in rows})
@@ -134,7 +134,7 @@ def write(folders: Sequence[str], output: Path) -> None:
     """The curves of sweeps as one table.
 
     Raises:
-        UserError: a trial has not ended, or sweeps differ in their knobs.
+        UserError: a trial has not ended, or sweeps differ in their hyperparameters.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -142,7 +142,9 @@ def write(folders: Sequence[str], output: Path) -> None:
     tables = [_curves(folder) for folder in folders]
     for folder, table in zip(folders[1:], tables[1:], strict=True):
         for name in set(table.column_names) ^ set(tables[0].column_names):
-            raise UserError(f"{folder} and {folders[0]}: only one has a knob {name}; give sweeps of one grid")
+            raise UserError(
+                f"{folder} and {folders[0]}: only one has a hyperparameter {name}; give sweeps of one grid"
+            )
     whole = pa.concat_tables(tables)
     output.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(whole, output, compression="zstd", compression_level=19)

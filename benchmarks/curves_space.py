@@ -1,4 +1,4 @@
-"""The grid of `benchmarks.curves`, 288 points; the last knob changes fastest."""
+"""The grid of `benchmarks.curves`, 288 points; the last hyperparameter changes fastest."""
 
 from ray import tune
 

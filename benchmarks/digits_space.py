@@ -1,4 +1,4 @@
-"""Three knobs of SGD for the benchmarks' CNN."""
+"""Three hyperparameters of SGD for the benchmarks' CNN."""
 
 from ray import tune
 

@@ -1,4 +1,4 @@
-"""The grid of the table of curves, every knob by the position of its value: all searchers know the order of
+"""The grid of the table of curves, every hyperparameter by the position of its value: all searchers know the order of
 the values, and none the distances."""
 
 from ray import tune

@@ -1,7 +1,7 @@
 """Which search finds more in the same epochs: `python -m benchmarks.search`
 
 Each arm searches the grid of `benchmarks.curves`, 288 points of fashion_cnn, whose learning curves are
-replayed, so that a search of 1,000 epochs takes seconds. Every knob is the position of its value: all
+replayed, so that a search of 1,000 epochs takes seconds. Every hyperparameter is the position of its value: all
 searchers know the order of the values, and none the distances. Ours: random and tpe, each with and without
 asha, and bohb; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler, whose
 first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example, whose

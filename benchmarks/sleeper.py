@@ -12,7 +12,7 @@ __all__ = ["METRIC", "MODE", "Params", "build_data", "build_model"]
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """A knob, which is the score, and the sleep."""
+    """A hyperparameter, which is the score, and the sleep."""
 
     x: float = 0.0
     epoch_s: float = 1.0

@@ -14,13 +14,13 @@ METRIC, MODE = "score", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """One knob, which is the score."""
+    """One hyperparameter, which is the score."""
 
     x: float = 0.0
 
 
 class Trivial(pl.LightningModule):
-    """Learns nothing; its score is its knob."""
+    """Learns nothing; its score is its hyperparameter."""
 
     def __init__(self, x: float) -> None:
         super().__init__()

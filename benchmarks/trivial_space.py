@@ -1,4 +1,4 @@
-"""One knob for the trivial trainable."""
+"""One hyperparameter for the trivial trainable."""
 
 from ray import tune
 

@@ -1,6 +1,6 @@
 """What to try: one file per space.
 
-The contract: either `SPACE = {knob: domain}` of plain `ray.tune` domains, or, where knobs depend on one
+The contract: either `SPACE = {hyperparameter: domain}` of plain `ray.tune` domains, or, where hyperparameters depend on one
 another, a function `suggest(trial)` that asks an `optuna.Trial` for each (suggest_float, suggest_int,
 suggest_categorical), depends on its answers alone, and returns nothing.
 

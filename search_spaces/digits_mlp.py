@@ -1,4 +1,4 @@
-"""Three knobs that matter for a small MLP."""
+"""Three hyperparameters that matter for a small MLP."""
 
 from ray import tune
 

@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     """
     asked = COMMAND.read(arguments)
     module, settings = asked.module, asked.settings
-    params, faults = param_flags.checked(module.Params, asked.knobs)
+    params, faults = param_flags.checked(module.Params, asked.hyperparameters)
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
     folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))

@@ -19,7 +19,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
-from sweeps.common.yaml_values import Knob, nearest
+from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ COMMAND = Command(
     aliases=("--raw",),
     choices=_with_preparation,
     find=_find,
-    takes=lambda module: module.PREPARE_KNOBS,
-    knobs_are="Knobs of {name} that rows depend on",
+    takes=lambda module: module.PREPARE_PARAMS,
+    hyperparameters_are="Hyperparameters of {name} that rows depend on",
 )
 
 
@@ -77,7 +77,7 @@ class Asked:
 
     trainable: str
     module: ModuleType
-    knobs: Mapping[str, Knob]
+    hyperparameters: Mapping[str, ParamValue]
     max_bad_pct: float
     address: str | None
     check: bool
@@ -94,7 +94,7 @@ def prepare(asked: Asked) -> int:
     """Prepare what is not prepared yet, or check what is; the exit status."""
     from sweeps.training.data import build, dataset
 
-    data_set = dataset.look(asked.trainable, asked.module, asked.knobs)
+    data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
     if asked.check:
         return check(data_set)
     build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
@@ -132,27 +132,33 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     """
     asked = COMMAND.read(arguments)
     settings = asked.settings
-    knobs, faults = _checked(asked)
+    hyperparameters, faults = _checked(asked)
     if not 0 <= settings.max_bad_pct <= 100:
         faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: from 0 to 100")
     if faults:
         raise UserError("\n".join(faults))
-    return Asked(asked.trainable, asked.module, knobs, settings.max_bad_pct, settings.address, settings.check)
+    return Asked(
+        asked.trainable, asked.module, hyperparameters, settings.max_bad_pct, settings.address, settings.check
+    )
 
 
-def _checked(asked: Typed) -> tuple[dict[str, Knob], list[str]]:
-    """The knobs that prepared rows depend on, and what is wrong with those that were given."""
+def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
+    """The hyperparameters that prepared rows depend on, and what is wrong with those that were given."""
     module: Any = asked.module
     faults = [
-        f"--params {knob}: prepared rows do not depend on it.{nearest(knob, module.PREPARE_KNOBS)} "
-        f"Knobs that they depend on: {', '.join(module.PREPARE_KNOBS) or 'none'}"
-        for knob in asked.typed
-        if knob not in module.PREPARE_KNOBS
+        f"--params {hyperparameter}: prepared rows do not depend on it.{nearest(hyperparameter, module.PREPARE_PARAMS)} "
+        f"Hyperparameters that they depend on: {', '.join(module.PREPARE_PARAMS) or 'none'}"
+        for hyperparameter in asked.typed
+        if hyperparameter not in module.PREPARE_PARAMS
     ]
-    # A file may be of a sweep's winner, and then has all knobs.
-    given = {knob: value for knob, value in asked.knobs.items() if knob in module.PREPARE_KNOBS}
-    knobs, wrong = param_flags.checked(module.Params, given)
-    return knobs, [*faults, *wrong]
+    # A file may be of a sweep's winner, and then has all hyperparameters.
+    given = {
+        hyperparameter: value
+        for hyperparameter, value in asked.hyperparameters.items()
+        if hyperparameter in module.PREPARE_PARAMS
+    }
+    hyperparameters, wrong = param_flags.checked(module.Params, given)
+    return hyperparameters, [*faults, *wrong]
 
 
 if __name__ == "__main__":

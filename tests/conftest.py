@@ -159,7 +159,7 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
 def sweep_on(lab_of: Callable[..., Lab], tmp_path: Path) -> Callable[..., Sweep]:
     """`sweep_on(3, trials=8, epoch_s=1)`: a lab of three PCs, of which a sweep can be started."""
 
-    def new(pcs: int, trials: int, **knobs: float) -> Sweep:
-        return Sweep(lab_of(pcs, shared=[tmp_path]), tmp_path, trials, **knobs)
+    def new(pcs: int, trials: int, **hyperparameters: float) -> Sweep:
+        return Sweep(lab_of(pcs, shared=[tmp_path]), tmp_path, trials, **hyperparameters)
 
     return new

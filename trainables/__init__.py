@@ -5,7 +5,7 @@ The contract of a file (`fashion_cnn.py` is a good one to copy):
     METRIC, MODE = "val_acc", "max"           # what trials are judged by; the model logs it
 
     @dataclass(frozen=True, kw_only=True)
-    class Params:                             # every knob of model and data, with default and unit
+    class Params:                             # every hyperparameter of model and data, with default and unit
         lr: float = 0.01
 
     def build_model(params: Params) -> LightningModule: ...
@@ -30,7 +30,7 @@ once an epoch, as `_classifier.py` does.
 Data that costs work before it can be trained on is prepared once, by `python -m sweeps.prepare NAME` or by
 whatever trains first; a file that wants this defines all of
 
-    PREPARE_KNOBS = ("pixels",)               # knobs of Params that prepared rows depend on; () for none
+    PREPARE_PARAMS = ("pixels",)               # hyperparameters of Params that prepared rows depend on; () for none
     def raw_items(params: Params) -> Mapping[str, Sequence[Path]]: ...  # split to its raw files
     def prepare(item: Path, params: Params) -> Iterator[Rows]: ...      # a file to blocks of rows
 
@@ -38,8 +38,8 @@ and its `build_data(params, prepared: Path)` gets the folder of the prepared dat
 `sweeps.training.data.datamodule.ParquetDataModule`. A split is "train", "val" or "test"; `raw_items` raises
 FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], of
 the same columns in every file, and raises when the file is corrupt. Both get a Params of which
-PREPARE_KNOBS alone can be read: another knob is an error, and ends the preparation. Prepared data is taken
-again as long as the raw files, these knobs and the code of `prepare` stay as they are: its module and what
+PREPARE_PARAMS alone can be read: another hyperparameter is an error, and ends the preparation. Prepared data is taken
+again as long as the raw files, these hyperparameters and the code of `prepare` stay as they are: its module and what
 that imports. So it stands best in a helper of its own:
 `from trainables._clips import prepare, raw_items`.
 

@@ -14,7 +14,7 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the MLP and of its data."""
+    """Hyperparameters of the MLP and of its data."""
 
     lr: float = 0.05
     """SGD step size, > 0."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables._faces.boxes import WEIGHTS
-from trainables._faces.preparation import PREPARE_KNOBS as PREPARE_KNOBS
+from trainables._faces.preparation import PREPARE_PARAMS as PREPARE_PARAMS
 from trainables._faces.preparation import prepare as prepare
 from trainables._faces.preparation import raw_items
 
@@ -25,7 +25,7 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the network, of its training and of its data."""
+    """Hyperparameters of the network, of its training and of its data."""
 
     lr: float = 2e-3
     """AdamW step size, > 0."""

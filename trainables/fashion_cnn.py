@@ -18,7 +18,7 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the network and of its data."""
+    """Hyperparameters of the network and of its data."""
 
     lr: float = 0.03
     """SGD step size, > 0."""

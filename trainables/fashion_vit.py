@@ -20,7 +20,7 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the transformer and of its data."""
+    """Hyperparameters of the transformer and of its data."""
 
     lr: float = 1e-3
     """AdamW step size once warm, > 0."""

@@ -1,4 +1,4 @@
-"""What the record of a sweep says to try next: ranges, knobs, pruning, and what it may bring.
+"""What the record of a sweep says to try next: ranges, hyperparameters, pruning, and what it may bring.
 
 from sweeps.analysis import advice, results
 for line in advice.advise(results.load("results/NAME")).lines:
@@ -35,14 +35,19 @@ def advise(sweep: Sweep) -> Advice:
         if (of_part := influence(record, name)) is not None:
             found.append(of_part)
     cut = dead_regions_of(record)
-    matter = {edge.knob for edge in widen} | {region.knob for region in cut}
+    matter = {edge.hyperparameter for edge in widen} | {region.hyperparameter for region in cut}
     checks = rung_checks(record, seen)
     advice = Advice(
         epoch=seen.epoch,
         judged=len(seen.order),
         widen=tuple(widen),
-        fix=tuple((knob, each) for each in found for knob in each.without if knob not in matter),
-        cut=tuple(_first_per_knob(cut)),
+        fix=tuple(
+            (hyperparameter, each)
+            for each in found
+            for hyperparameter in each.without
+            if hyperparameter not in matter
+        ),
+        cut=tuple(_first_per_hyperparameter(cut)),
         rungs=tuple(checks),
         grace_epochs=_grace_epochs(record, checks),
         gain=None if advice_text.is_constant(seen) else gain(seen),
@@ -55,11 +60,11 @@ def advise(sweep: Sweep) -> Advice:
     return dataclasses.replace(advice, lines=tuple(advice_text.lines(advice, record, seen, found)))
 
 
-def _first_per_knob(regions: Sequence[DeadRegion]) -> list[DeadRegion]:
+def _first_per_hyperparameter(regions: Sequence[DeadRegion]) -> list[DeadRegion]:
     """Of two regions that explain the same bad trials, the larger one: it comes first."""
     taken: dict[str, DeadRegion] = {}
     for region in regions:
-        taken.setdefault(region.knob, region)
+        taken.setdefault(region.hyperparameter, region)
     return list(taken.values())
 
 

@@ -28,12 +28,12 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
     if not seen.order:
         yield _nothing_works(seen)
     elif len(seen.order) == 1:
-        yield f"One trial alone has a score: no range or knob can be judged; {FEW} trials are the least."
+        yield f"One trial alone has a score: no range or hyperparameter can be judged; {FEW} trials are the least."
     elif is_constant(seen):
         score = short(record.scores_at(seen.epoch)[seen.order[0].number])
         yield (
             f"{metric} is {score} in all {len(seen.order)} trials that reached epoch {seen.epoch}: no range "
-            "or knob can be judged. Take another --metric, or sweep other knobs."
+            "or hyperparameter can be judged. Take another --metric, or sweep other hyperparameters."
         )
     elif len(seen.order) < FEW:
         yield (
@@ -45,7 +45,7 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
             f"Judged at epoch {seen.epoch}, which {len(seen.order)} of {count(len(seen.trials), 'trial')} "
             f"reached; the best there are {count(len(seen.best), 'trial')}."
         )
-    yield from (_on_edge(edge, _place_of(edge.knob, record)) for edge in advice.widen)
+    yield from (_on_edge(edge, _place_of(edge.hyperparameter, record)) for edge in advice.widen)
     yield from (_on_region(region, record) for region in advice.cut)
     yield from _on_influence(advice, found, seen, record)
     yield from _on_pruning(advice)
@@ -75,10 +75,10 @@ def _nothing_works(seen: Ranked) -> str:
     )
 
 
-def _place_of(knob: str, record: Record) -> str:
-    """`, in FILE` of a knob whose range stands in a function there; "" of one that has a range by itself."""
+def _place_of(hyperparameter: str, record: Record) -> str:
+    """`, in FILE` of a hyperparameter whose range stands in a function there; "" of one that has a range by itself."""
     names = trainables(record)
-    of = [name for name in names if len(names) == 1 or knob.startswith(f"{name}.")]
+    of = [name for name in names if len(names) == 1 or hyperparameter.startswith(f"{name}.")]
     file = status.function_of(record, of[0]) if of else ""
     return f", in {file}" if file else ""
 
@@ -95,9 +95,9 @@ def _on_functions(record: Record) -> Iterator[str]:
 
 def _on_edge(edge: Edge, place: str) -> str:
     end = {"high": "upper", "low": "lower"}[edge.side]
-    name = edge.knob.rpartition(".")[0]
+    name = edge.hyperparameter.rpartition(".")[0]
     of = f" of {name}" if name else ""
-    sits = f"{edge.knob}: {edge.at} of the {edge.of} best trials{of}, the best one too, "
+    sits = f"{edge.hyperparameter}: {edge.at} of the {edge.of} best trials{of}, the best one too, "
     if edge.old is None:
         last, size = (-1, "larg") if edge.side == "high" else (0, "small")
         return (
@@ -114,25 +114,25 @@ def _on_region(region: DeadRegion, record: Record) -> str:
     kind = str(region.cause or " or ".join(sorted(statuses)))
     others = region.trials - region.bad
     there = "no other trial lies there" if not others else f"of {count(others, 'other')} there none is good"
-    place = _place_of(region.knob, record)
+    place = _place_of(region.hyperparameter, record)
     return f"{region.bad} of {region.all_bad} trials that {kind} have {region}; {there}: cut it off{place}."
 
 
 def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked, record: Record) -> Iterator[str]:
-    for knob, of_knob in advice.fix:
-        at, early = of_knob.at, of_knob.early
-        less = "" if early.epoch == at.epoch else f", and {early.percent(knob)} by {early.words}"
+    for hyperparameter, of_hyperparameter in advice.fix:
+        at, early = of_hyperparameter.at, of_hyperparameter.early
+        less = "" if early.epoch == at.epoch else f", and {early.percent(hyperparameter)} by {early.words}"
         is_early = any(epoch > at.epoch for trial in seen.trials for epoch in trial.epochs)
         later = " What it does to trials that train longer is not known." if is_early else ""
         yield (
-            f"{knob} decided {at.percent(knob)} of which trials came among the best {100 * at.top:.0f} % "
+            f"{hyperparameter} decided {at.percent(hyperparameter)} of which trials came among the best {100 * at.top:.0f} % "
             f"(PED-ANOVA: {at.words}{less}), and scores differ no more by it than by chance: fix it"
-            f"{_place_of(knob, record)}, "
+            f"{_place_of(hyperparameter, record)}, "
             f"unless a small effect counts, which this can't rule out.{later}"
         )
     if not found and seen.order and not is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (
-            f"Which knobs could be fixed can't be told: that takes {LEAST_TO_FIX} trials of a trainable "
+            f"Which hyperparameters could be fixed can't be told: that takes {LEAST_TO_FIX} trials of a trainable "
             "with a score at the same epoch."
         )
 

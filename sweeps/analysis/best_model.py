@@ -15,7 +15,7 @@ from sweeps.common import param_types, plugins
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import place
 from sweeps.common.params_file import WEIGHTS_FILE
-from sweeps.common.yaml_values import Knob, load_yaml
+from sweeps.common.yaml_values import ParamValue, load_yaml
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -38,8 +38,8 @@ class Best:
 
     number: int
     trainable: str
-    params: Mapping[str, Knob]
-    """All knobs that it trains with, those that stood still too."""
+    params: Mapping[str, ParamValue]
+    """All hyperparameters that it trains with, those that stood still too."""
     run: int
     """Whose weights `model()` has: the trial itself, or, where it was confirmed, the best of its reruns with
     new seeds, by its number. Score, epoch and seed are of this run."""
@@ -105,7 +105,7 @@ class Best:
             raise UserError(what + "; ".join(faults))
         try:
             return module.Params(**self.params)
-        except Exception as error:  # whatever the model says of its own knobs
+        except Exception as error:  # whatever the model says of its own hyperparameters
             raise UserError(what + first_line(error)) from None
 
 

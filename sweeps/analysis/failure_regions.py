@@ -37,7 +37,7 @@ class Cause(NamedTuple):
 class DeadRegion:
     """Where trials fail or diverge, and no good one lies."""
 
-    knob: str
+    hyperparameter: str
     side: Side | None
     """Behind `limit`, on this side; None where it is one choice."""
     limit: Any
@@ -53,13 +53,13 @@ class DeadRegion:
     def __str__(self) -> str:
         sign = {"high": ">", "low": "<", None: "="}[self.side]
         value = f"{self.limit:g}" if isinstance(self.limit, float) else self.limit
-        return f"{self.knob} {sign} {value}"
+        return f"{self.hyperparameter} {sign} {value}"
 
     def holds(self, trial: TrialRow) -> bool:
         """Whether a trial lies in it."""
-        if self.knob not in trial.told.params:
+        if self.hyperparameter not in trial.told.params:
             return False
-        value: Any = trial.told.params[self.knob]
+        value: Any = trial.told.params[self.hyperparameter]
         if self.side is None:
             return bool(value == self.limit)
         return bool(value > self.limit if self.side == "high" else value < self.limit)
@@ -87,7 +87,7 @@ def dead_regions(
     causes = by_cause(trials)
     looks: list[Cause | None] = [None, *(causes if len(causes) > 1 else ())]
     numbers = {id(trial) for trial in good}
-    regions = sum(len(choices_of(of_knob)) or len(SIDES) for of_knob in words.values())
+    regions = sum(len(choices_of(of_hyperparameter)) or len(SIDES) for of_hyperparameter in words.values())
     sure = BY_CHANCE / max(1, regions * len(looks))  # Bonferroni: of many regions, one is dead by chance
     found: dict[tuple[str, Side | Any], DeadRegion] = {}
     for cause in looks:
@@ -95,9 +95,9 @@ def dead_regions(
         for region in _dead_of(seen, numbers, words, sure):
             held = sum(map(region.holds, trials))
             whole = dataclasses.replace(region, cause=cause, trials=held)
-            known = found.setdefault((region.knob, region.side or region.limit), whole)
+            known = found.setdefault((region.hyperparameter, region.side or region.limit), whole)
             if known.cause is not None and known.trials < held:
-                found[region.knob, region.side or region.limit] = whole
+                found[region.hyperparameter, region.side or region.limit] = whole
     return sorted(found.values(), key=lambda region: -region.bad)
 
 
@@ -122,22 +122,22 @@ def _dead_of(
 ) -> list[DeadRegion]:
     """Of these trials; `good`: the ids of those that are."""
     found = []
-    for knob, of_knob in words.items():
-        having = [trial for trial in trials if knob in trial.told.params]
-        rows = [(trial.told.params[knob], is_bad(trial), id(trial) in good) for trial in having]
-        old = range_of(of_knob)
+    for hyperparameter, of_hyperparameter in words.items():
+        having = [trial for trial in trials if hyperparameter in trial.told.params]
+        rows = [(trial.told.params[hyperparameter], is_bad(trial), id(trial) in good) for trial in having]
+        old = range_of(of_hyperparameter)
         if old is not None:
-            found += _dead_ends(knob, old, rows, sure)
+            found += _dead_ends(hyperparameter, old, rows, sure)
         else:
-            found += _dead_choices(knob, choices_of(of_knob), rows, sure)
+            found += _dead_choices(hyperparameter, choices_of(of_hyperparameter), rows, sure)
     return found
 
 
 Row = tuple[Any, bool, bool]
-"""A trial's value of a knob, whether it failed or diverged, whether it is good."""
+"""A trial's value of a hyperparameter, whether it failed or diverged, whether it is good."""
 
 
-def _dead_ends(knob: str, old: Range, rows: Sequence[Row], sure: float) -> list[DeadRegion]:
+def _dead_ends(hyperparameter: str, old: Range, rows: Sequence[Row], sure: float) -> list[DeadRegion]:
     found = []
     for side in SIDES:
         inward = sorted(rows, key=lambda row: row[0], reverse=side == "high")
@@ -152,7 +152,7 @@ def _dead_ends(knob: str, old: Range, rows: Sequence[Row], sure: float) -> list[
         if taken < len(inward) and _is_dead(bad, taken, rows, sure):
             inside, outside = float(inward[taken - 1][0]), float(inward[taken][0])
             limit = _between(inside, old.at((old.share(inside) + old.share(outside)) / 2), outside)
-            found.append(DeadRegion(knob, side, limit, bad, sum(row[1] for row in rows), taken))
+            found.append(DeadRegion(hyperparameter, side, limit, bad, sum(row[1] for row in rows), taken))
     return found
 
 
@@ -163,7 +163,9 @@ def _between(inside: float, middle: float, outside: float) -> float:
     return next((limit for limit in few if low < limit < high), middle)
 
 
-def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row], sure: float) -> list[DeadRegion]:
+def _dead_choices(
+    hyperparameter: str, choices: Sequence[Any], rows: Sequence[Row], sure: float
+) -> list[DeadRegion]:
     found = []
     for choice in choices:
         there = [row for row in rows if row[0] == choice]
@@ -171,7 +173,9 @@ def _dead_choices(knob: str, choices: Sequence[Any], rows: Sequence[Row], sure: 
         if len(there) == len(rows) or any(row[2] for row in there):
             continue
         if _is_dead(bad, len(there), rows, sure):
-            found.append(DeadRegion(knob, None, choice, bad, sum(row[1] for row in rows), len(there)))
+            found.append(
+                DeadRegion(hyperparameter, None, choice, bad, sum(row[1] for row in rows), len(there))
+            )
     return found
 
 

@@ -2,7 +2,7 @@
 
 With early stopping few trials are complete, and those that are were chosen. So a study is made of the scores
 at one epoch, the highest that enough trials reached: scores of different epochs are never compared. Figures
-of knobs and the advice on them look at the same one, so that they quote the same numbers.
+of hyperparameters and the advice on them look at the same one, so that they quote the same numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState, create_trial
 
 from sweeps.common.formatting import count
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
@@ -41,25 +41,25 @@ ENOUGH_SHARE = 0.1
 MOST_SHARE = 2 / 3
 """Of those that reached any epoch: more are never asked for."""
 NO_INFLUENCE = 0.02
-"""Importance below which a knob counts as one without influence."""
+"""Importance below which a hyperparameter counts as one without influence."""
 NEARLY_ALL = 0.9
 """Of the trials that did not fail or diverge."""
 LEAST_TO_FIX = 100
-"""Trials below which no knob is said to be without influence: in fewer, chance hides one that has some."""
+"""Trials below which no hyperparameter is said to be without influence: in fewer, chance hides one that has some."""
 LIKE_CHANCE = 0.5
-"""Scores that differ by a knob's value more than chance makes them differ so often show some influence."""
+"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some influence."""
 MOST_GROUPS = 8
-"""Values of a knob whose scores are compared one by one; of more, quarters are."""
+"""Values of a hyperparameter whose scores are compared one by one; of more, quarters are."""
 
 
 @dataclass(frozen=True)
 class Tried:
     """What trials tried, by the names that the space asks for."""
 
-    params: Mapping[int, Mapping[str, Knob]]
+    params: Mapping[int, Mapping[str, ParamValue]]
     """Of each trial, by its number."""
     ranges: Mapping[str, BaseDistribution]
-    """Of each knob that has more than one value, over all trials."""
+    """Of each hyperparameter that has more than one value, over all trials."""
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,22 @@ class Fidelity:
     def why_no_importance(self) -> str:
         """Why no importance can be told; "" where it can."""
         if len(self.scores) > 1 and len(set(self.scores.values())) == 1:
-            return f"All {len(self.scores)} trials have the same score: no knob decided anything."
+            return f"All {len(self.scores)} trials have the same score: no hyperparameter decided anything."
         if len(self.scores) < ENOUGH:
             return (
                 f"Importance needs {ENOUGH} trials with a score at one epoch; epoch {self.epoch} was reached "
                 f"by {len(self.scores)}. With fewer it would be chance."
             )
         if len(self.tried.ranges) < 2:
-            return "Importance compares knobs; here fewer than two were varied."
+            return "Importance compares hyperparameters; here fewer than two were varied."
         return ""
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """Knob to its share of what all decide, the largest first, by PED-ANOVA: how much it decided whether
+        """Hyperparameter to its share of what all decide, the largest first, by PED-ANOVA: how much it decided whether
         a trial came among the `top`. {} where it can't be told.
 
-        Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional knobs
+        Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional hyperparameters
         https://arxiv.org/abs/2601.20800.
         """
         if self.why_no_importance:
@@ -121,9 +121,9 @@ class Fidelity:
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
             return get_param_importances(self.study(), evaluator=evaluator)
 
-    def percent(self, knob: str) -> str:
-        """Importance of a knob, in words."""
-        return f"{100 * self.importances[knob]:.1f} %"
+    def percent(self, hyperparameter: str) -> str:
+        """Importance of a hyperparameter, in words."""
+        return f"{100 * self.importances[hyperparameter]:.1f} %"
 
     def study(self, most: int | None = None) -> optuna.Study:
         """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
@@ -153,11 +153,11 @@ class Fidelity:
 
 @dataclass(frozen=True)
 class Influence:
-    """Which knobs of a trainable showed no influence, and where that was looked for.
+    """Which hyperparameters of a trainable showed no influence, and where that was looked for.
 
-    At one fidelity it would not be safe to say: trials that went far are survivors, whose values of a knob
+    At one fidelity it would not be safe to say: trials that went far are survivors, whose values of a hyperparameter
     that decided early are all alike, so that it seems to decide nothing; and the first epochs don't show what
-    matters later. A knob is without influence where neither shows any.
+    matters later. A hyperparameter is without influence where neither shows any.
     """
 
     at: Fidelity
@@ -167,29 +167,29 @@ class Influence:
 
     @property
     def without(self) -> list[str]:
-        """Knobs without influence at both, of those that all trials have: importances are shares of what all
+        """Hyperparameters without influence at both, of those that all trials have: importances are shares of what all
         decide, so that a weak one seems to be nothing beside a strong one, and scores must not differ either.
         """
         return [
-            knob
-            for knob, share in self.at.importances.items()
-            if max(share, self.early.importances.get(knob, 1.0)) < NO_INFLUENCE
-            and all(knob in self.early.tried.params[number] for number in self.early.scores)
-            and not any(_differs(there, knob) for there in (self.at, self.early))
+            hyperparameter
+            for hyperparameter, share in self.at.importances.items()
+            if max(share, self.early.importances.get(hyperparameter, 1.0)) < NO_INFLUENCE
+            and all(hyperparameter in self.early.tried.params[number] for number in self.early.scores)
+            and not any(_differs(there, hyperparameter) for there in (self.at, self.early))
         ]
 
 
-def _differs(there: Fidelity, knob: str) -> bool:
-    """Whether scores differ by a knob's value (Kruskal-Wallis)."""
+def _differs(there: Fidelity, hyperparameter: str) -> bool:
+    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis)."""
     from scipy.stats import kruskal
 
-    points = [(there.tried.params[number][knob], score) for number, score in there.scores.items()]
-    groups: dict[Knob, list[float]] = {}
+    points = [(there.tried.params[number][hyperparameter], score) for number, score in there.scores.items()]
+    groups: dict[ParamValue, list[float]] = {}
     for value, score in points:
         groups.setdefault(value, []).append(score)
     of_values = list(groups.values())
     if len(groups) > MOST_GROUPS and isinstance(
-        there.tried.ranges[knob], FloatDistribution | IntDistribution
+        there.tried.ranges[hyperparameter], FloatDistribution | IntDistribution
     ):
         ordered = [score for _, score in sorted(points)]
         ends = [len(ordered) * quarter // 4 for quarter in range(5)]
@@ -225,7 +225,7 @@ def fidelity(record: Record, trainable: str | None = None) -> Fidelity | None:
 
 
 def influence(record: Record, trainable: str) -> Influence | None:
-    """What the trials of a trainable say of its knobs; None where they can't say which are without."""
+    """What the trials of a trainable say of its hyperparameters; None where they can't say which are without."""
     trials = [t for t in _trials(record, trainable) if t.status not in ("failed", "diverged")]
     needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(trials)))
     common = max((epoch for epoch, times in _reached(trials).items() if times >= needed), default=None)
@@ -262,7 +262,7 @@ def _at(record: Record, trainable: str | None, epoch: int) -> Fidelity:
 def tried(trials: Sequence[TrialRow]) -> Tried:
     """What trials tried, and the ranges of that.
 
-    A knob that Optuna has no word for (`sample_from`, a normal distribution) has the range of its values.
+    A hyperparameter that Optuna has no word for (`sample_from`, a normal distribution) has the range of its values.
     """
     params = {trial.number: _named(trial) for trial in trials}
     told: dict[str, list[BaseDistribution]] = {}
@@ -270,18 +270,26 @@ def tried(trials: Sequence[TrialRow]) -> Tried:
         for name, distribution in trial.told.distributions.items():
             if distribution not in (known := told.setdefault(name, [])):
                 known.append(distribution)
-    values: dict[str, dict[Knob, None]] = {}
+    values: dict[str, dict[ParamValue, None]] = {}
     for of_trial in params.values():
         for name, value in of_trial.items():
             values.setdefault(name, {})[value] = None
-    varied = {name: list(of_knob) for name, of_knob in values.items() if len(of_knob) > 1}
+    varied = {
+        name: list(of_hyperparameter)
+        for name, of_hyperparameter in values.items()
+        if len(of_hyperparameter) > 1
+    }
     return Tried(
-        params, {name: _range(told.get(name, []), of_knob) for name, of_knob in sorted(varied.items())}
+        params,
+        {
+            name: _range(told.get(name, []), of_hyperparameter)
+            for name, of_hyperparameter in sorted(varied.items())
+        },
     )
 
 
-def _named(trial: TrialRow) -> dict[str, Knob]:
-    """Its swept knobs as the space names them (of several trainables: `fashion_cnn.lr`)."""
+def _named(trial: TrialRow) -> dict[str, ParamValue]:
+    """Its swept hyperparameters as the space names them (of several trainables: `fashion_cnn.lr`)."""
     named = dict(trial.told.params)
     prefix = f"{trial.trainable}." if "trainable" in named and "trainable" not in trial.params else ""
     return named | {
@@ -291,8 +299,8 @@ def _named(trial: TrialRow) -> dict[str, Knob]:
     }
 
 
-def _range(told: Sequence[BaseDistribution], values: Sequence[Knob]) -> BaseDistribution:
-    """One range for a knob: of all that it was given, or of its values."""
+def _range(told: Sequence[BaseDistribution], values: Sequence[ParamValue]) -> BaseDistribution:
+    """One range for a hyperparameter: of all that it was given, or of its values."""
     ranges = [d for d in told if isinstance(d, FloatDistribution | IntDistribution)]
     if ranges and len(ranges) == len(told):
         low, high, log = min(r.low for r in ranges), max(r.high for r in ranges), any(r.log for r in ranges)

@@ -19,9 +19,9 @@ class Advice:
     judged: int
     """Trials that have a finite score there."""
     widen: tuple[Edge, ...]
-    """Knobs whose best values sit at the edge of their range."""
+    """Hyperparameters whose best values sit at the edge of their range."""
     fix: tuple[tuple[str, Influence], ...]
-    """Knobs without influence, and how that was found."""
+    """Hyperparameters without influence, and how that was found."""
     cut: tuple[DeadRegion, ...]
     """Where trials fail or diverge, and none is good."""
     rungs: tuple[RungCheck, ...]

@@ -23,17 +23,17 @@ def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
     Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
-    checkpoint, say), `params_X` for every knob (those that stood still too), epochs, best_epoch, `best_M` and
+    checkpoint, say), `params_X` for every hyperparameter (those that stood still too), epochs, best_epoch, `best_M` and
     `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
     pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was trained again with
-    this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A knob that
+    this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A hyperparameter that
     a trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
-    knobs = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
-    rows = [_trial_row(trial, record.mode, knobs, metrics) for trial in record.trials]
-    types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in knobs}
+    hyperparameters = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
+    rows = [_trial_row(trial, record.mode, hyperparameters, metrics) for trial in record.trials]
+    types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in hyperparameters}
     for name in (name for name, kind in types.items() if pa.types.is_string(kind)):
         for row in rows:  # of mixed types: 64 and "all"
             value = row[f"params_{name}"]
@@ -42,7 +42,9 @@ def trials_table(record: Record) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_trials_schema(several, types, list(metrics.values())))
 
 
-def _trials_schema(several: bool, knobs: Mapping[str, pa.DataType], metrics: Iterable[str]) -> pa.Schema:
+def _trials_schema(
+    several: bool, hyperparameters: Mapping[str, pa.DataType], metrics: Iterable[str]
+) -> pa.Schema:
     """Columns of `trials_table`; `several`: whether there are several trainables."""
     text, whole, number = pa.string(), pa.int64(), pa.float64()
     scores = [f"{which}_{name}" for which in ("best", "last") for name in metrics]
@@ -51,7 +53,7 @@ def _trials_schema(several: bool, knobs: Mapping[str, pa.DataType], metrics: Ite
             ("id", whole),
             *([("trainable", text)] if several else []),
             *((name, text) for name in ("status", "reason", "log", "notices")),
-            *((f"params_{name}", kind) for name, kind in knobs.items()),
+            *((f"params_{name}", kind) for name, kind in hyperparameters.items()),
             *((name, whole) for name in ("epochs", "best_epoch")),
             *((name, number) for name in (*scores, "seconds", *COSTS)),
             *(("pc", text), ("pid", whole), ("gpu", text)),
@@ -100,7 +102,7 @@ def write_tables(record: Record, folder: Path) -> None:
 
 
 def _trial_row(
-    trial: TrialRow, mode: str, knobs: Iterable[str], metrics: Mapping[str, str]
+    trial: TrialRow, mode: str, hyperparameters: Iterable[str], metrics: Mapping[str, str]
 ) -> dict[str, Any]:
     best_epoch = trial.best_epoch(mode)
     best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
@@ -113,7 +115,7 @@ def _trial_row(
         "reason": trial.reason,
         "log": trial.log,
         "notices": "; ".join(trial.notices),
-        **{f"params_{name}": params.get(name) for name in knobs},
+        **{f"params_{name}": params.get(name) for name in hyperparameters},
         "epochs": len(trial.epochs),
         "best_epoch": best_epoch,
         **{f"best_{column}": best.get(name) for name, column in metrics.items()},

@@ -79,20 +79,20 @@ def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> R
 
 
 def words_of(trials: Sequence[TrialRow]) -> dict[str, list[BaseDistribution]]:
-    """Knob, as Optuna has it, to the distributions that it was drawn from."""
+    """Hyperparameter, as Optuna has it, to the distributions that it was drawn from."""
     found: dict[str, dict[BaseDistribution, None]] = {}
     for trial in trials:
         for name, word in trial.told.distributions.items():
-            if name != "trainable":  # which of several: no knob
+            if name != "trainable":  # which of several: no hyperparameter
                 found.setdefault(name, {})[word] = None
     return {name: list(words) for name, words in found.items()}
 
 
 @dataclass(frozen=True)
 class Edge:
-    """The best values of a knob sit at an end of its range."""
+    """The best values of a hyperparameter sit at an end of its range."""
 
-    knob: str
+    hyperparameter: str
     side: Side
     at: int
     of: int
@@ -107,16 +107,18 @@ class Edge:
 def edges(
     best: Sequence[TrialRow], trials: Sequence[TrialRow], words: Mapping[str, Sequence[BaseDistribution]]
 ) -> list[Edge]:
-    """Knobs of which the best trial, and more of the best ones than chance would put there, lie at an end of
+    """Hyperparameters of which the best trial, and more of the best ones than chance would put there, lie at an end of
     the range: in its outer tenth, have the last of its values, or are those nearest to it of all trials."""
     found = []
     sure = BY_CHANCE / max(1, len(SIDES) * len(words))  # Bonferroni: of many ends, one has them by chance
-    for knob, of_knob in words.items():
-        if len(best) < LEAST_BEST or any(knob not in trial.told.params for trial in best):
+    for hyperparameter, of_hyperparameter in words.items():
+        if len(best) < LEAST_BEST or any(hyperparameter not in trial.told.params for trial in best):
             continue
-        values = [trial.told.params[knob] for trial in best]
-        old, choices = range_of(of_knob), choices_of(of_knob)
-        all_values = [trial.told.params[knob] for trial in trials if knob in trial.told.params]
+        values = [trial.told.params[hyperparameter] for trial in best]
+        old, choices = range_of(of_hyperparameter), choices_of(of_hyperparameter)
+        all_values = [
+            trial.told.params[hyperparameter] for trial in trials if hyperparameter in trial.told.params
+        ]
         if old is not None and old.high > old.low:
             shares, all_shares = ([old.share(float(v)) for v in each] for each in (values, all_values))
             count = old.values()
@@ -129,7 +131,7 @@ def edges(
         for side in SIDES:
             if (at := _at_end(side, shares, all_shares, count, sure)) is not None:
                 new = None if old is None else old.wider(side)
-                found.append(Edge(knob, side, at, len(values), old, new, tuple(choices)))
+                found.append(Edge(hyperparameter, side, at, len(values), old, new, tuple(choices)))
     return found
 
 

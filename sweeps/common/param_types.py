@@ -1,4 +1,4 @@
-"""Values of knobs against the types that the fields of Params state."""
+"""Values of hyperparameters against the types that the fields of Params state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from sweeps.common.yaml_values import Knob, nearest
+from sweeps.common.yaml_values import ParamValue, nearest
 
 
 def hints_of(params_class: Any) -> dict[str, Any]:
@@ -23,12 +23,12 @@ def cast(value: Any, hint: Any) -> Any:
 
 
 def unknown(name: str, hints: Mapping[str, Any]) -> str:
-    """Why a name is no knob, with the nearest one."""
-    return f"no such knob of Params.{nearest(name, hints)} Knobs: {', '.join(hints)}"
+    """Why a name is no hyperparameter, with the nearest one."""
+    return f"no such hyperparameter of Params.{nearest(name, hints)} Hyperparameters: {', '.join(hints)}"
 
 
-def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Knob], list[str]]:
-    """The knobs of --params that fit, in their types, and what is wrong with the others."""
+def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, ParamValue], list[str]]:
+    """The hyperparameters of --params that fit, in their types, and what is wrong with the others."""
     hints, values, faults = hints_of(params_class), {}, []
     for name, value in params.items():
         if name not in hints:
@@ -43,7 +43,7 @@ def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Knob]
 def type_fault(value: Any, hint: Any) -> str:
     """Why a value does not fit a field's type; "" when it does."""
     if not isinstance(value, bool | int | float | str):
-        return f"a knob's value is a number, a string, true or false, not {type(value).__name__}"
+        return f"a hyperparameter's value is a number, a string, true or false, not {type(value).__name__}"
     literals = [v for h in _members(hint) if typing.get_origin(h) is Literal for v in typing.get_args(h)]
     if value in literals:
         return ""

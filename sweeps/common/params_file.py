@@ -1,12 +1,12 @@
 """params.yaml: all that trains a run again. It lies beside the weights, and `--params FILE` reads it.
 
     trainable: fashion_cnn
-    params: {lr: 0.1, width: 8}         # its knobs
+    params: {lr: 0.1, width: 8}         # its hyperparameters
     fit: {max_epochs: 27, seed: 7, ...} # how it was trained: fields of FitConfig, flags of sweeps.fit
     score: 0.8815                       # what came of it; nobody reads that back
     epoch: 19
 
-A file with `params` alone, or with knobs alone, is one too. What is of a machine (its folders) is in none.
+A file with `params` alone, or with hyperparameters alone, is one too. What is of a machine (its folders) is in none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import Knob, load_yaml, nearest
+from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
@@ -33,13 +33,13 @@ class Recipe:
     path: str
     trainable: str = ""
     """"" where the file does not say it."""
-    params: Mapping[str, Knob] = field(default_factory=dict)
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write(
     trainable: str,
-    params: Mapping[str, Knob],
+    params: Mapping[str, ParamValue],
     fit: Mapping[str, Any],
     came_of_it: Mapping[str, Any],
     head: Sequence[str] = (),
@@ -48,7 +48,7 @@ def write(
 
     Args:
         trainable: as it was named.
-        params: the knobs, of which all others have the default of Params.
+        params: the hyperparameters, of which all others have the default of Params.
         fit: how it was trained, setting to value; those that are None are left out.
         came_of_it: what to say beside.
         head: comments above.
@@ -76,7 +76,7 @@ def read(path: str, settings: Collection[str]) -> Recipe:
     except yaml.YAMLError as error:
         raise UserError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, Mapping):
-        raise UserError(f"{where}: must hold knobs as 'name: value' lines")
+        raise UserError(f"{where}: must hold hyperparameters as 'name: value' lines")
     if "params" not in content:
         return Recipe(path, params={str(name): value for name, value in content.items()})
     params, fit = content["params"] or {}, content.get("fit") or {}
@@ -86,5 +86,5 @@ def read(path: str, settings: Collection[str]) -> Recipe:
     if unknown := [str(name) for name in fit if name not in settings]:
         said = [f"fit.{name}: no such setting.{nearest(name, settings)}" for name in unknown]
         raise UserError(f"{where}: {'; '.join(said)}")
-    knobs = {str(name): value for name, value in params.items()}
-    return Recipe(path, str(content.get("trainable") or ""), knobs, fit)
+    hyperparameters = {str(name): value for name, value in params.items()}
+    return Recipe(path, str(content.get("trainable") or ""), hyperparameters, fit)

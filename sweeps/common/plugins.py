@@ -176,20 +176,20 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
 
 def _check_trainable(asked: str, module: ModuleType) -> None:
     if not dataclasses.is_dataclass(module.Params):
-        raise UserError(f"{asked}: Params must be a dataclass, one field per knob")
+        raise UserError(f"{asked}: Params must be a dataclass, one field per hyperparameter")
     lacking = [
         field.name
         for field in dataclasses.fields(module.Params)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
     if lacking:
-        raise UserError(f"{asked}: knobs of Params without a default: {', '.join(lacking)}")
+        raise UserError(f"{asked}: hyperparameters of Params without a default: {', '.join(lacking)}")
     if module.MODE not in ("min", "max"):
         raise UserError(f"{asked}: MODE {module.MODE!r} must be min or max")
     _check_preparation(asked, module)
 
 
-PREPARES = ("PREPARE_KNOBS", "raw_items", "prepare")
+PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
 """What a trainable defines whose raw data is prepared once: all of it, or nothing."""
 
 
@@ -202,14 +202,16 @@ def _check_preparation(asked: str, module: ModuleType) -> None:
             f"{asked}: {module.__file__} does not define {', '.join(lacking)} (a trainable whose data is "
             f"prepared defines {', '.join(PREPARES)}; one whose data is not, none of them)"
         )
-    named = module.PREPARE_KNOBS
-    if not isinstance(named, tuple | list) or not all(isinstance(knob, str) for knob in named):
-        raise UserError(f'{asked}: PREPARE_KNOBS {named!r} must be a tuple of names, as ("pixels",) or ()')
+    named = module.PREPARE_PARAMS
+    if not isinstance(named, tuple | list) or not all(
+        isinstance(hyperparameter, str) for hyperparameter in named
+    ):
+        raise UserError(f'{asked}: PREPARE_PARAMS {named!r} must be a tuple of names, as ("pixels",) or ()')
     fields = [field.name for field in dataclasses.fields(module.Params)]
     faults = [
-        f"{asked}: PREPARE_KNOBS: {knob}: no such knob of Params.{nearest(knob, fields)}"
-        for knob in named
-        if knob not in fields
+        f"{asked}: PREPARE_PARAMS: {hyperparameter}: no such hyperparameter of Params.{nearest(hyperparameter, fields)}"
+        for hyperparameter in named
+        if hyperparameter not in fields
     ]
     faults += [
         f"{asked}: {name} must be a function" for name in PREPARES[1:] if not callable(getattr(module, name))

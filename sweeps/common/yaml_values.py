@@ -22,8 +22,8 @@ DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
 PREPARED_DIR_VARIABLE = "SWEEPS_PREPARED_DIR"
 """Where prepared data is kept, likewise."""
 
-Knob = bool | int | float | str
-"""A value of a knob, as it stands in Params, in a space and in the record."""
+ParamValue = bool | int | float | str
+"""A value of a hyperparameter, as it stands in Params, in a space and in the record."""
 
 
 FLOAT = (
@@ -50,7 +50,7 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-def knob(where: str, text: str) -> Knob:
+def hyperparameter(where: str, text: str) -> Hyperparameter:
     """A value as YAML would have it."""
     try:
         value = load_yaml(text) if text else ""

@@ -38,7 +38,7 @@ def _check_space(asked: str, module: ModuleType) -> None:
     if len(defined) != 1:
         raise UserError(
             f"{asked}: {module.__file__} defines {' and '.join(defined) or 'neither'}; a "
-            "search space defines either SPACE = {knob: domain} or a function suggest(trial)"
+            "search space defines either SPACE = {hyperparameter: domain} or a function suggest(trial)"
         )
     if defined == ["suggest"] and not callable(module.suggest):
         raise UserError(f"{asked}: suggest must be a function of a trial, suggest(trial)")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
-from sweeps.common.yaml_values import FLOAT, Knob, field_docs
+from sweeps.common.yaml_values import FLOAT, ParamValue, field_docs
 from sweeps.training.config import Precision, Strategy
 
 
@@ -32,8 +32,8 @@ class SweepConfig:
     """What to train: a file of trainables/, or a dotted path such as my_project.model; several compete."""
     search_space: str | list[str] | None = None
     """What to try: a file of search_spaces/ or a dotted path, one a trainable (default: as the trainable)."""
-    params: dict[str, Knob] = field(default_factory=dict)
-    """Knobs that stand still: name=value, several with a space between; of one of several trainables:
+    params: dict[str, ParamValue] = field(default_factory=dict)
+    """Hyperparameters that stand still: name=value, several with a space between; of one of several trainables:
     trainable.name=value."""
     ranges: dict[str, Any] = field(default_factory=dict)
     """Ranges in place of those of the space: name=LOW..HIGH, or name=A,B of its choices, or name=A to hold it

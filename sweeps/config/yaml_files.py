@@ -39,8 +39,8 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     # Files of older versions hold `dry_run`.
     of_one_run = OF_ONE_RUN - {"dry_run"}
     faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
-    faults += _faults_of_knobs(path, "params", content.get("params", {}))
-    faults += _faults_of_knobs(path, "ranges", content.get("ranges", {}))
+    faults += _faults_of_hyperparameters(path, "params", content.get("params", {}))
+    faults += _faults_of_hyperparameters(path, "ranges", content.get("ranges", {}))
     if faults and name == "--resume":
         faults.append("A newer version of this program may have written that: upgrade this one.")
     if faults:
@@ -48,7 +48,7 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
     return content
 
 
-def _faults_of_knobs(path: str, key: str, given: object) -> list[str]:
+def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
     if not isinstance(given, Mapping):
         return [f"{path}: {key} {given}: must be 'name: value' lines"]
     return [

@@ -93,13 +93,13 @@ class SweepReporter(CLIReporter):
         table.add_column(str(self._config.metric), justify="right")
         table.add_column("best", justify="right")
         rows = self._rows(whole)
-        knobs = list(dict.fromkeys(name for trial in rows for name in trial.params))
-        for name in knobs:
+        hyperparameters = list(dict.fromkeys(name for trial in rows for name in trial.params))
+        for name in hyperparameters:
             table.add_column(name, justify="right")
         best = self._record.best()
         for trial in rows:
             word = trial.status if whole else _word(trial, self._waits)
-            table.add_row(*self._cells(trial, word, knobs), style="bold" if trial is best else None)
+            table.add_row(*self._cells(trial, word, hyperparameters), style="bold" if trial is best else None)
         hidden = len(self._trials) - table.row_count
         if hidden > 0:
             table.caption, table.caption_justify = f"and {hidden} more", "left"
@@ -120,7 +120,7 @@ class SweepReporter(CLIReporter):
         room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
         return trials[:room]
 
-    def _cells(self, trial: TrialRow, word: str, knobs: list[str]) -> list[Text | str]:
+    def _cells(self, trial: TrialRow, word: str, hyperparameters: list[str]) -> list[Text | str]:
         last = trial.epochs[max(trial.epochs)].score if trial.epochs else None
         return [
             *(cell(trial) for cell in self._first_columns().values()),
@@ -129,7 +129,7 @@ class SweepReporter(CLIReporter):
             str(max(trial.epochs, default=0)),
             short(last),
             short(trial.best_score(str(self._config.mode))),
-            *(short(trial.params.get(name)) for name in knobs),
+            *(short(trial.params.get(name)) for name in hyperparameters),
         ]
 
 

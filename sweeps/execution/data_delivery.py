@@ -13,7 +13,7 @@ from sweeps.cluster.nodes import Node
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.storage import datasets
 from sweeps.storage.data_source import READER, Copied, Lies, Reader, Shared, Supply
 from sweeps.training.data import replicate
@@ -27,13 +27,13 @@ READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""
 LOOK_S = 0.5
 """Between two looks at how far the PCs are."""
-Raw = tuple[str, str, Mapping[str, Knob]]
-"""A trainable whose data is not prepared: its name, its module path, knobs that stand still."""
+Raw = tuple[str, str, Mapping[str, ParamValue]]
+"""A trainable whose data is not prepared: its name, its module path, hyperparameters that stand still."""
 
 
-def of_trials(plan: Plan) -> dict[tuple[str, tuple[Knob, ...]], Supply]:
-    """Trainable and values of its PREPARE_KNOBS to how a PC comes by the data."""
-    sets = datasets.by_knobs({model.name: model.prepared for model in plan.models})
+def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], Supply]:
+    """Trainable and values of its PREPARE_PARAMS to how a PC comes by the data."""
+    sets = datasets.by_hyperparameters({model.name: model.prepared for model in plan.models})
     if plan.config.address is None:
         return {key: Lies(each.folder) for key, each in sets.items()}
     kind = Copied if plan.config.data == "copy" else Shared

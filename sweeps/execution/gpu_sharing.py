@@ -3,7 +3,7 @@
 The first trials have a GPU each. Once as many as there are GPUs have trained an epoch, the memory that they
 took says how many share one. Those of the first that train on then make room: they write a checkpoint at the
 end of their next epoch, and begin again from it in a share. A trial that runs out of memory in a share begins
-again with a GPU of its own: its knobs may make it larger than any before. What was measured is in the record,
+again with a GPU of its own: its hyperparameters may make it larger than any before. What was measured is in the record,
 so a sweep that goes on does not measure anew.
 """
 

@@ -91,8 +91,8 @@ class Runs:
     def _write_params(self, run_id: str, trial: TrialRow) -> None:
         from mlflow.entities import Param
 
-        knobs = {**trial.fixed, **trial.params, "seed": trial.seed}
-        params = [Param(_name(name), str(value)) for name, value in knobs.items()]
+        hyperparameters = {**trial.fixed, **trial.params, "seed": trial.seed}
+        params = [Param(_name(name), str(value)) for name, value in hyperparameters.items()]
         for first in range(0, len(params), PARAMS):
             self._client.log_batch(run_id, params=params[first : first + PARAMS])
 

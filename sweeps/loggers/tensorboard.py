@@ -1,4 +1,4 @@
-"""TensorBoard's event files, `tensorboard/trial_0003/`: metrics by epoch, and knobs for its HParams tab.
+"""TensorBoard's event files, `tensorboard/trial_0003/`: metrics by epoch, and hyperparameters for its HParams tab.
 
 A file is made of the record alone, times too, and only grows: what a dying driver left of it is the beginning
 of what it shall be, in whichever byte it ends.
@@ -59,7 +59,7 @@ def _events(trial: TrialRow, mode: str, known: int | None) -> Iterator[Any]:
     if known is None:
         yield Event(wall_time=trial.start, file_version="brain.Event:2")
         begin = SessionStartInfo(start_time_secs=trial.start, group_name=f"trial_{trial.number:04d}")
-        for name, value in _knobs(trial).items():
+        for name, value in _hyperparameters(trial).items():
             kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")
             setattr(begin.hparams[name], kind, value)
         yield Event(wall_time=trial.start, summary=_hparams("session_start_info", session_start_info=begin))
@@ -79,7 +79,7 @@ def _events(trial: TrialRow, mode: str, known: int | None) -> Iterator[Any]:
         yield Event(wall_time=moment, summary=_hparams("session_end_info", session_end_info=end))
 
 
-def _knobs(trial: TrialRow) -> dict[str, Any]:
+def _hyperparameters(trial: TrialRow) -> dict[str, Any]:
     return {**trial.fixed, **trial.params, "trainable": trial.trainable, "seed": trial.seed}
 
 

@@ -34,13 +34,13 @@ def describe(plan: Plan) -> str:
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     """What is trained and tried of a model."""
-    size, knobs = model.space.size(), model.space.describe()
+    size, hyperparameters = model.space.size(), model.space.describe()
     points = "" if size == float("inf") else f", {int(size):,} points"
     return [
         *([] if alone else [("model", model.name)]),
         *_data(model),
-        ("space", f"{model.space_name}: {count(len(knobs), 'knob')}{points}"),
-        *[("", f"  {name:<14} {words}") for name, words in knobs.items()],
+        ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
+        *[("", f"  {name:<14} {words}") for name, words in hyperparameters.items()],
         ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
     ]
 

@@ -22,7 +22,7 @@ DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps
 """Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""settings, data (in words), space (knob to its domain in words), code (file to checksum), versions."""
+"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum), versions."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -74,7 +74,12 @@ def settings(config: SweepConfig) -> dict[str, Any]:
 def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) -> list[str]:
     """What differs, a line each; settings in `but` may."""
     lines = []
-    for part, titled in (("settings", flag), ("data", str), ("space", "knob {}".format), ("versions", str)):
+    for part, titled in (
+        ("settings", flag),
+        ("data", str),
+        ("space", "hyperparameter {}".format),
+        ("versions", str),
+    ):
         for name, old, new in _differing(before[part], now[part]):
             if not (part == "settings" and name in but):
                 lines.append(f"{titled(name)}: {_shown(old)} -> {_shown(new)}")

@@ -130,7 +130,7 @@ def _space(
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Of --params or --ranges, what goes to a model: knobs by themselves, then those with its name before
+    """Of --params or --ranges, what goes to a model: hyperparameters by themselves, then those with its name before
     them."""
     for_all = {name: value for name, value in given.items() if "." not in name}
     named = {

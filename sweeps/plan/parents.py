@@ -17,7 +17,7 @@ from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, place
 from sweeps.common.param_types import cast, hints_of
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.models import Model
@@ -92,7 +92,7 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
     Args:
         plan: of the new sweep, in its new ranges.
         parents: that it refines.
-        ignored: knobs, by Optuna's names, without influence: trials with other values of them count.
+        ignored: hyperparameters, by Optuna's names, without influence: trials with other values of them count.
         ranges: what is said of the new ones.
     """
     trials: list[TrialRow] = []
@@ -107,7 +107,9 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
             lines.append(("", f"  it refined {missing}, whose trials count only if that is named here too"))
         if changed or not known:
             retried.append(fit)
-            why = changed or ["the knobs that stand still differ" if fit else "none lies in the new ranges"]
+            why = changed or [
+                "the hyperparameters that stand still differ" if fit else "none lies in the new ranges"
+            ]
             lines += [("", f"  its scores are not comparable: {reason}") for reason in why]
             continue
         trials += known
@@ -200,7 +202,7 @@ def _best_first(seen: Ranked) -> list[TrialRow]:
 
 
 def _point(model: Model, trial: TrialRow) -> Point | None:
-    """A trial as a point of a model's new space; None where it lacks a knob."""
+    """A trial as a point of a model's new space; None where it lacks a hyperparameter."""
     space, held = model.space, {**trial.fixed, **trial.params}
     if isinstance(space, ConditionalSpace):
         fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
@@ -208,7 +210,7 @@ def _point(model: Model, trial: TrialRow) -> Point | None:
     if not space.domains.keys() <= held.keys():
         return None
     hints = hints_of(space.params_class)
-    params: dict[str, Knob] = {name: cast(held[name], hints[name]) for name in space.domains}
+    params: dict[str, ParamValue] = {name: cast(held[name], hints[name]) for name in space.domains}
     return Point(model.name, params, space.fixed)
 
 

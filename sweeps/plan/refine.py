@@ -13,7 +13,7 @@ from sweeps.analysis.fidelity import influence
 from sweeps.analysis.top_trials import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
 from sweeps.common.formatting import short
 from sweeps.common.param_types import cast, hints_of
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import models
@@ -35,9 +35,9 @@ class Narrowed:
 
     config: SweepConfig
     lines: Sequence[str]
-    """Per knob the old range and the new one, for the plan."""
+    """Per hyperparameter the old range and the new one, for the plan."""
     ignored: frozenset[str]
-    """Knobs, by Optuna's names, that showed no influence: with any value, a trial scores the same."""
+    """Hyperparameters, by Optuna's names, that showed no influence: with any value, a trial scores the same."""
 
 
 def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleType) -> Narrowed:
@@ -64,14 +64,14 @@ def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleTyp
         for step in _steps(config, name, file.SPACE, parents, learnt, searcher.TAKES):
             lines.append(f"{prefix}{step.line}")
             if step.new is not None:
-                ranges[prefix + step.knob] = step.new
+                ranges[prefix + step.hyperparameter] = step.new
     config = dataclasses.replace(config, ranges={**ranges, **config.ranges})
     return Narrowed(config, lines, frozenset(ignored))
 
 
 @dataclass(frozen=True)
 class _Step:
-    knob: str
+    hyperparameter: str
     new: Any
     """As --ranges takes it; None where the space's own stands."""
     line: str
@@ -79,7 +79,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What all parents together show of one trainable; knobs by Optuna's names."""
+    """What all parents together show of one trainable; hyperparameters by Optuna's names."""
 
     seen: Sequence[Ranked]
     prefix: str
@@ -92,8 +92,8 @@ class _Learnt:
         """Of each parent that has enough trials to judge a range by, the best first."""
         return [trial for part in self.seen if _can_judge(part) for trial in part.best]
 
-    def dead_of(self, knob: str) -> list[DeadRegion]:
-        return [region for region in self.dead if region.knob == self.prefix + knob]
+    def dead_of(self, hyperparameter: str) -> list[DeadRegion]:
+        return [region for region in self.dead if region.hyperparameter == self.prefix + hyperparameter]
 
 
 def _can_judge(part: Ranked) -> bool:
@@ -107,13 +107,21 @@ def _learn(parents: Sequence[Parent], name: str, prefix: str, keep: float) -> _L
     good = [trial for part in seen for trial in part.good]
     best = [trial for part in seen if _can_judge(part) for trial in part.best]
     found = [each for parent in parents if (each := influence(parent.record, name)) is not None]
-    nowhere = {knob for each in found for knob in each.without if all(knob in one.without for one in found)}
+    nowhere = {
+        hyperparameter
+        for each in found
+        for hyperparameter in each.without
+        if all(hyperparameter in one.without for one in found)
+    }
     return _Learnt(
         seen,
         prefix,
-        {(edge.knob, edge.side): edge for edge in (edges(best, trials, words) if best else [])},
+        {(edge.hyperparameter, edge.side): edge for edge in (edges(best, trials, words) if best else [])},
         dead_regions(trials, good, words),
-        {knob: max(each.at.importances[knob] for each in found) for knob in nowhere},
+        {
+            hyperparameter: max(each.at.importances[hyperparameter] for each in found)
+            for hyperparameter in nowhere
+        },
     )
 
 
@@ -125,42 +133,58 @@ def _steps(
     learnt: _Learnt,
     takes: frozenset[Form],
 ) -> Iterator[_Step]:
-    """What becomes of each knob of a space, but for those whose range or value is given."""
+    """What becomes of each hyperparameter of a space, but for those whose range or value is given."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
     trainable = plugins.find("trainable", name)
     check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name)
     is_same = config.search_space == parents[0].settings.get("search_space")
     of_parent = models.own(parents[0].settings.get("ranges", {}), name) if is_same else {}
-    before = {knob: of_parent[knob] for knob in of_parent if knob in space and knob not in given}
+    before = {
+        hyperparameter: of_parent[hyperparameter]
+        for hyperparameter in of_parent
+        if hyperparameter in space and hyperparameter not in given
+    }
     base, _ = applied(space, before, takes | {"grid_search"})
-    for knob in space:
-        if knob in given or knob in fixed:
+    for hyperparameter in space:
+        if hyperparameter in given or hyperparameter in fixed:
             continue
-        if knob not in base:  # the parent held it still
-            yield _Step(knob, before[knob], f"{knob}: stays {short(before[knob])}")
+        if hyperparameter not in base:  # the parent held it still
+            yield _Step(
+                hyperparameter,
+                before[hyperparameter],
+                f"{hyperparameter}: stays {short(before[hyperparameter])}",
+            )
             continue
-        # Data is prepared for each value of some knobs: these keep theirs.
-        can_be_ranges = takes - {"continuous"} if knob in getattr(trainable, "PREPARE_KNOBS", ()) else takes
-        new, why = _new(knob, base[knob], learnt, can_be_ranges)
+        # Data is prepared for each value of some hyperparameters: these keep theirs.
+        can_be_ranges = (
+            takes - {"continuous"} if hyperparameter in getattr(trainable, "PREPARE_PARAMS", ()) else takes
+        )
+        new, why = _new(hyperparameter, base[hyperparameter], learnt, can_be_ranges)
         if isinstance(new, Range):
-            new = text_of(_accepted(new, base[knob], knob, trainable.Params, fixed))
-        new = before.get(knob) if new is None else new
-        old = describe(base[knob])
+            new = text_of(_accepted(new, base[hyperparameter], hyperparameter, trainable.Params, fixed))
+        new = before.get(hyperparameter) if new is None else new
+        old = describe(base[hyperparameter])
         if new is None:
-            yield _Step(knob, None, f"{knob}: {old}, as it was")
+            yield _Step(hyperparameter, None, f"{hyperparameter}: {old}, as it was")
             continue
-        domains, still = applied({knob: space[knob], "": space[knob]}, {knob: new}, takes)
-        words = f"held at {short(still[knob])}" if knob in still else describe(domains[knob])
+        domains, still = applied(
+            {hyperparameter: space[hyperparameter], "": space[hyperparameter]}, {hyperparameter: new}, takes
+        )
+        words = (
+            f"held at {short(still[hyperparameter])}"
+            if hyperparameter in still
+            else describe(domains[hyperparameter])
+        )
         arrow = f"{old}, as it was" if words == old else f"{old} -> {words}"
-        yield _Step(knob, new, f"{knob}: {arrow}{f' ({why})' if why else ''}")
+        yield _Step(hyperparameter, new, f"{hyperparameter}: {arrow}{f' ({why})' if why else ''}")
 
 
-def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
-    """What a knob has in place of its domain, as --ranges takes it or as a Range, and why; None where
+def _new(hyperparameter: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
+    """What a hyperparameter has in place of its domain, as --ranges takes it or as a Range, and why; None where
     nothing is known that would change it."""
-    told, best = learnt.prefix + knob, learnt.best
-    values = [trial.params[knob] for trial in best if knob in trial.params]
-    matters = bool(learnt.dead_of(knob)) or any((told, side) in learnt.edges for side in SIDES)
+    told, best = learnt.prefix + hyperparameter, learnt.best
+    values = [trial.params[hyperparameter] for trial in best if hyperparameter in trial.params]
+    matters = bool(learnt.dead_of(hyperparameter)) or any((told, side) in learnt.edges for side in SIDES)
     if form(domain) in ("sample_from", "normal"):
         return None, ""
     if told in learnt.without_influence and values and not matters:
@@ -169,14 +193,16 @@ def _new(knob: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tup
         ], f"it decided {100 * learnt.without_influence[told]:.1f} %; a small effect can't be ruled out"
     old = range_of_domain(domain)
     if old is not None:
-        return _new_range(old, values, knob, learnt)
+        return _new_range(old, values, hyperparameter, learnt)
     choices = values_of(domain) or []
     if (grid := grid_range(choices)) is not None and form(domain) == "grid_search" and "continuous" in takes:
         return _beside(grid, sorted(choices), values, told, learnt)
-    return _fewer(choices, values, knob, learnt)
+    return _fewer(choices, values, hyperparameter, learnt)
 
 
-def _new_range(old: Range, values: Sequence[Any], knob: str, learnt: _Learnt) -> tuple[Range | None, str]:
+def _new_range(
+    old: Range, values: Sequence[Any], hyperparameter: str, learnt: _Learnt
+) -> tuple[Range | None, str]:
     inside = [float(value) for value in values if old.low <= value <= old.high]
     new, whys = old, []
     if len(inside) > 1 and old.high > old.low:
@@ -184,14 +210,14 @@ def _new_range(old: Range, values: Sequence[Any], knob: str, learnt: _Learnt) ->
         if old.share(around.high) - old.share(around.low) < NARROWER:
             new = around
             whys.append(f"around the {len(inside)} best")
-    for region in learnt.dead_of(knob):
+    for region in learnt.dead_of(hyperparameter):
         cut = old.cut(new, region.side, float(region.limit)) if region.side else new
         if cut != new and all(cut.low <= value <= cut.high for value in inside):
             new = cut
             why = region.cause or "failed or diverged"
             whys.append(f"{region.bad} of {region.all_bad} that {why} lie behind it")
     for side in SIDES:
-        edge = learnt.edges.get((learnt.prefix + knob, side))
+        edge = learnt.edges.get((learnt.prefix + hyperparameter, side))
         if edge is not None and edge.old is not None:
             wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
             new = dataclasses.replace(new, **{side: getattr(wider, side)})
@@ -219,12 +245,12 @@ def _beside(
 
 
 def _fewer(
-    choices: Sequence[Any], values: Sequence[Any], knob: str, learnt: _Learnt
+    choices: Sequence[Any], values: Sequence[Any], hyperparameter: str, learnt: _Learnt
 ) -> tuple[list[Any], str]:
     """Choices without those that never were good. Those of a grid become choices, if no grid is searched."""
-    dead = {region.limit for region in learnt.dead_of(knob) if region.side is None}
-    tried = [t.params.get(knob) for part in learnt.seen for t in part.trials]
-    good = {t.params.get(knob) for part in learnt.seen for t in part.good}
+    dead = {region.limit for region in learnt.dead_of(hyperparameter) if region.side is None}
+    tried = [t.params.get(hyperparameter) for part in learnt.seen for t in part.trials]
+    good = {t.params.get(hyperparameter) for part in learnt.seen for t in part.good}
     never = {
         choice for choice in choices if values and choice not in good and tried.count(choice) >= NEVER_GOOD
     }
@@ -233,19 +259,21 @@ def _fewer(
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
         # Where they are choices of another space, there may be one behind the end of those that were tried.
-        if (learnt.prefix + knob, side) in learnt.edges and outermost(choices) in values:
+        if (learnt.prefix + hyperparameter, side) in learnt.edges and outermost(choices) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 
 
-def _accepted(new: Range, domain: Any, knob: str, params_class: Any, fixed: Mapping[str, Knob]) -> Range:
+def _accepted(
+    new: Range, domain: Any, hyperparameter: str, params_class: Any, fixed: Mapping[str, ParamValue]
+) -> Range:
     """The range, but an end that Params refuses stays where it was."""
     old = range_of_domain(domain) or grid_range(values_of(domain) or [])
-    hint = hints_of(params_class).get(knob)
+    hint = hints_of(params_class).get(hyperparameter)
     for side in SIDES:
         end = getattr(new, side)
         try:
-            params_class(**{**fixed, knob: cast(end, hint)})
+            params_class(**{**fixed, hyperparameter: cast(end, hint)})
         except (ValueError, TypeError):
             new = dataclasses.replace(new, **{side: getattr(old, side)})
     return new

@@ -36,7 +36,7 @@ from sweeps.record.trials import (
 )
 from sweeps.space.point import Point, Told
 
-# It warns where TPE draws a knob by itself, as it is meant to where the range of one depends on another.
+# It warns where TPE draws a hyperparameter by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
 
 FORMAT, WITHOUT_RERUNS = 3, 2

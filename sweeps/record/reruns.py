@@ -96,7 +96,7 @@ class Reruns:
 def seeds(sweep_seed: int, count: int) -> list[int]:
     """New seeds, each another one and none the sweep's; more of them begin with the same.
 
-    All trials are rerun with the same ones, so that they differ by their knobs alone.
+    All trials are rerun with the same ones, so that they differ by their hyperparameters alone.
     """
     found: list[int] = []
     turn = 0

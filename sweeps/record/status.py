@@ -86,7 +86,7 @@ def best(record: Record) -> str:
 
 
 SAMPLED = "sampled_space"
-"""What the record keeps of each space of a function: by trainable, knob to what the samples before the start
+"""What the record keeps of each space of a function: by trainable, hyperparameter to what the samples before the start
 had of it, in words. Records of before have none."""
 
 
@@ -101,10 +101,12 @@ def name_of(record: Record, trainable: str) -> str:
 
 def function_of(record: Record, trainable: str) -> str:
     """The file of a space that is a function `suggest(trial)`, whose ranges only its file can change; "" of
-    one whose knobs are written down, as the record keeps those in words."""
+    one whose hyperparameters are written down, as the record keeps those in words."""
     identity, is_one = record.about.get("identity", {}), isinstance(record.about.get("trainable", ""), str)
-    knobs, name = identity.get("space", {}), name_of(record, trainable)
-    if not name or any(is_one or knob.endswith(f" of {trainable}") for knob in knobs):
+    hyperparameters, name = identity.get("space", {}), name_of(record, trainable)
+    if not name or any(
+        is_one or hyperparameter.endswith(f" of {trainable}") for hyperparameter in hyperparameters
+    ):
         return ""
     paths = (f"search_spaces/{name}.py", f"{name.replace('.', '/')}.py")
     return next((path for path in paths if path in identity.get("code", {})), name)

@@ -13,7 +13,7 @@ from sweeps.space.point import Point, Told
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from sweeps.common.yaml_values import Knob
+    from sweeps.common.yaml_values import ParamValue
 
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
 """`unfinished` has not ended: it is training now, or the sweep stopped under it."""
@@ -41,17 +41,17 @@ class TrialRow:
     """One trial: what was tried, how far it came, how it ended."""
 
     number: int
-    params: Mapping[str, Knob]
-    """Swept knobs."""
+    params: Mapping[str, ParamValue]
+    """Swept hyperparameters."""
     seed: int
     start: float
     """Seconds since 1970."""
-    fixed: Mapping[str, Knob] = field(default_factory=dict)
-    """Knobs that stood still; with the swept ones, all that the trial trains with."""
+    fixed: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Hyperparameters that stood still; with the swept ones, all that the trial trains with."""
     trainable: str = ""
     """What it trained, as it was named to the sweep."""
     told: Told = field(default_factory=Told)
-    """What was tried as Optuna has it, ranges too: knobs by the names that the space asks for."""
+    """What was tried as Optuna has it, ranges too: hyperparameters by the names that the space asks for."""
     confirms: int | None = None
     """Number of the trial that it reruns with another seed; None: it is one of the search."""
     origin: str = ""

@@ -6,8 +6,8 @@ forgets them with the driver; here they are read from the record. Mended on the 
 
 - quantized ranges keep their steps, and choices their own types (TuneBOHB drops the first with a
   warning, and returns numpy's strings for the second);
-- a knob never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't leave a
-  whole number on which all good trials agree by chance, so here each knob's bandwidth lets it reach
+- a hyperparameter never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't leave a
+  whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth lets it reach
   its neighbours;
 - a choice that no good trial made is not taken for a perfect one (statsmodels counts the choices that
   it sees, and divides by one less: automl/HpBandSter#100).
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from optuna.trial import FixedTrial
 from ray.tune.search.sample import Categorical, Integer
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.base_searcher import RecordSearcher
@@ -70,7 +70,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     return RecordSearcher(record, space, propose, config)
 
 
-def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, Knob], float]]:
+def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
     """Params and loss of the trials that reached an epoch, those of earlier sweeps too, and of those that
     diverged (loss: infinite)."""
     sign = -1.0 if record.mode == "max" else 1.0
@@ -88,9 +88,9 @@ class Translation:
 
     domains: Mapping[str, Any]
     varying: tuple[str, ...]
-    """Knobs with more than one value: the model is of these."""
+    """Hyperparameters with more than one value: the model is of these."""
     least_bandwidths: Mapping[str, float]
-    """Of each knob that varies, in units of its range."""
+    """Of each hyperparameter that varies, in units of its range."""
 
     @classmethod
     def of(cls, domains: Mapping[str, Any]) -> Translation:
@@ -99,7 +99,7 @@ class Translation:
 
     @property
     def enough(self) -> int:
-        """Trials that the model needs: more good ones than knobs, and as many bad ones."""
+        """Trials that the model needs: more good ones than hyperparameters, and as many bad ones."""
         return 2 * (len(self.varying) + 1)
 
     def space(self, seed: int) -> ConfigurationSpace:
@@ -124,7 +124,7 @@ class Translation:
                 space.add(UniformFloatHyperparameter(name, low, high, log=is_log(domain)))
         return space
 
-    def to_model(self, params: Mapping[str, Knob]) -> dict[str, Any] | None:
+    def to_model(self, params: Mapping[str, ParamValue]) -> dict[str, Any] | None:
         """A trial's params; None when they are not of this space, which was changed under the sweep."""
         found: dict[str, Any] = {}
         for name in self.varying:
@@ -165,9 +165,9 @@ class Density:
     """A product of kernels, as statsmodels' KDEMultivariate: Gaussian, and for choices Aitchison-Aitken.
 
     Args:
-        data: [trials, knobs], ranges as 0 to 1 and choices as their position.
-        bandwidths: [knobs]; of a choice, the chance of all others together.
-        levels: [knobs], how many choices there are; 0 of a range.
+        data: [trials, hyperparameters], ranges as 0 to 1 and choices as their position.
+        bandwidths: [hyperparameters]; of a choice, the chance of all others together.
+        levels: [hyperparameters], how many choices there are; 0 of a range.
     """
 
     def __init__(self, data: Array, bandwidths: Array, levels: Array) -> None:
@@ -195,7 +195,7 @@ class _Job:
 
 
 def _draws(
-    translation: Translation, results: list[tuple[Mapping[str, Knob], float]], fidelity: int, seed: int
+    translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
 ) -> Iterator[dict[str, Any]]:
     """Candidates, best first, from hpbandster's own generator."""
     generator = None
@@ -210,7 +210,7 @@ def _draws(
 
 
 def model(
-    translation: Translation, results: list[tuple[Mapping[str, Knob], float]], fidelity: int, seed: int
+    translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
 ) -> Any:
     """hpbandster's generator, told the results of one fidelity."""
     from hpbandster.optimizers.config_generators.bohb import BOHB

@@ -1,4 +1,4 @@
-"""Grid search: every point of a finite space, the last knob changing fastest."""
+"""Grid search: every point of a finite space, the last hyperparameter changing fastest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random search: every knob drawn from its domain, by itself."""
+"""Random search: every hyperparameter drawn from its domain, by itself."""
 
 from __future__ import annotations
 

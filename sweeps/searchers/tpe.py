@@ -8,7 +8,7 @@ diverged as PRUNED without a value (worst of all), one that failed before it as 
 crash says nothing of the params), and those still training as RUNNING, which keeps concurrent
 proposals apart.
 
-Knobs that only some trials have are modelled by those trials (`group`); a knob whose range excludes
+Hyperparameters that only some trials have are modelled by those trials (`group`); a hyperparameter whose range excludes
 what the model drew is drawn anew, by itself.
 """
 
@@ -60,7 +60,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
 
 def _replay(space: Space, trial: TrialRow) -> Told | None:
     """A trial's point as Optuna is told of it; None when it is not of this space, which was changed under
-    the sweep: a knob is missing, or not one of the values."""
+    the sweep: a hyperparameter is missing, or not one of the values."""
     with contextlib.suppress(LookupError, ValueError):
         return told(space, trial.point)
     return None

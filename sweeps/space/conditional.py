@@ -1,4 +1,4 @@
-"""A space of a function `suggest(trial)`, in Optuna's define-by-run style: knobs depend on one another.
+"""A space of a function `suggest(trial)`, in Optuna's define-by-run style: hyperparameters depend on one another.
 
 What it can give is not written down, so it is tried out before anything runs, and the plan shows what
 was seen. What it gives later is a point only if it keeps to the same rules.
@@ -21,7 +21,7 @@ from optuna.trial import FixedTrial
 
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space.flat import SWEPT_AND_FIXED
 from sweeps.space.point import Point, Refused, Suggests
@@ -78,7 +78,7 @@ class Suggestions:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the samples had of a knob."""
+    """What the samples had of a hyperparameter."""
 
     distributions: tuple[BaseDistribution, ...]
     share: float
@@ -87,10 +87,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """`suggest` of a file, tried out, and the knobs that stand still."""
+    """`suggest` of a file, tried out, and the hyperparameters that stand still."""
 
     define: Define
-    fixed: Mapping[str, Knob]
+    fixed: Mapping[str, ParamValue]
     """Every field of Params that no sample had, with its value."""
     given: frozenset[str]
     """Those of them that --params fixes."""
@@ -100,7 +100,7 @@ class ConditionalSpace:
     """As it was named to the sweep."""
     seen: Mapping[str, Seen] = dataclasses.field(default_factory=dict)
     dimensions: int = 0
-    """Knobs of a sample, at most."""
+    """Hyperparameters of a sample, at most."""
 
     is_conditional = True
     has_code = True
@@ -135,18 +135,16 @@ class ConditionalSpace:
             line = _line(error)
             raise Refused({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
         if returned is not None:
-            text = (
-                f"suggest returned {returned!r}; a knob is what trial.suggest_... is asked for, or --params"
-            )
+            text = f"suggest returned {returned!r}; a hyperparameter is what trial.suggest_... is asked for, or --params"
             raise Refused({"returned": text})
         return self._point(asked)
 
-    def names(self, point: Point) -> dict[str, Knob]:
-        """All knobs of the point."""
+    def names(self, point: Point) -> dict[str, ParamValue]:
+        """All hyperparameters of the point."""
         return dict(point.params)
 
     def describe(self) -> dict[str, str]:
-        """Knob to the range that the samples had, and in what share of them it was."""
+        """Hyperparameter to the range that the samples had, and in what share of them it was."""
         return {name: _in_words(seen) for name, seen in self.seen.items()}
 
     def exactly(self) -> dict[str, str]:
@@ -193,7 +191,7 @@ def check(
     if "conditional" not in takes:
         able = plugins.searchers_that_take("conditional")
         raise UserError(
-            f"suggest: searcher {searcher} can't take a space whose knobs depend on one another. "
+            f"suggest: searcher {searcher} can't take a space whose hyperparameters depend on one another. "
             f"Searchers that can: {', '.join(able)}"
         )
     values, wrong = given(params_class, fixed)
@@ -215,7 +213,7 @@ def random_trial(seeds: tuple[int, ...]) -> optuna.Trial:
 
 
 def _try_out(space: ConditionalSpace) -> tuple[list[Point], dict[str, Seen]]:
-    """Points of the space, and what each knob had there.
+    """Points of the space, and what each hyperparameter had there.
 
     Raises:
         UserError: what is wrong with them, the first of each kind.
@@ -240,7 +238,7 @@ def _try_out(space: ConditionalSpace) -> tuple[list[Point], dict[str, Seen]]:
             faults.setdefault(name, f"{name}: {fault}")
     if not had and not faults:
         faults["nothing"] = (
-            "suggest asks the trial for nothing; for a knob it asks trial.suggest_float('lr', 1e-3, 0.1), say"
+            "suggest asks the trial for nothing; for a hyperparameter it asks trial.suggest_float('lr', 1e-3, 0.1), say"
         )
     if faults:
         raise UserError("\n".join(faults.values()))
@@ -267,7 +265,7 @@ def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial)
 
 
 def _fault_of_change(distributions: Sequence[BaseDistribution]) -> str:
-    """What of a knob changes from point to point and must not; "" when nothing does."""
+    """What of a hyperparameter changes from point to point and must not; "" when nothing does."""
     kinds = list(dict.fromkeys(map(_kind, distributions)))
     if len(kinds) == 1:
         return ""
@@ -275,7 +273,7 @@ def _fault_of_change(distributions: Sequence[BaseDistribution]) -> str:
         first, second = ([*choices] for _, _, choices in kinds[:2])
         return (
             f"its choices change from point to point: {first}, then {second}. Optuna can't model "
-            "that: take a range, or a knob for each list of choices"
+            "that: take a range, or a hyperparameter for each list of choices"
         )
     named = dict.fromkeys(name + (", log" if log else "") for name, log, _ in kinds)
     return f"its kind changes from point to point: {', then '.join(named)}. Only a range may change"

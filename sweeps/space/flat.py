@@ -17,7 +17,7 @@ from ray.tune.search.variant_generator import generate_variants
 
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.space.point import Point, Suggests
 from sweeps.space.tune_domains import (
     Form,
@@ -38,11 +38,11 @@ SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
 @dataclass(frozen=True)
 class FlatSpace:
-    """SPACE, checked, and the knobs that stand still: every point has the same knobs."""
+    """SPACE, checked, and the hyperparameters that stand still: every point has the same hyperparameters."""
 
     domains: Mapping[str, Any]
-    """Swept knob to its `ray.tune` domain."""
-    fixed: Mapping[str, Knob]
+    """Swept hyperparameter to its `ray.tune` domain."""
+    fixed: Mapping[str, ParamValue]
     """Every other field of Params, with its value."""
     params_class: Any
     """Params of the trainable."""
@@ -64,43 +64,43 @@ class FlatSpace:
         """One random point; the same seeds draw the same point."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
         with seeded_globals(int(generator.integers(2**32))):
-            # A sample_from reads the other knobs, so it is drawn after them.
+            # A sample_from reads the other hyperparameters, so it is drawn after them.
             ordered = dict(sorted(self.domains.items(), key=lambda item: form(item[1]) == "sample_from"))
             _, point = next(generate_variants(ordered, random_state=generator))
         return self._point({name: point[name] for name in self.domains})
 
     def grid(self) -> Iterator[Point]:
-        """Every point of a finite space, the last knob changing fastest."""
+        """Every point of a finite space, the last hyperparameter changing fastest."""
         values = {name: values_of(domain) for name, domain in self.domains.items()}
         for point in itertools.product(*[v or [] for v in values.values()]):
             yield self._point(dict(zip(values, point, strict=True)))
 
     def size(self) -> float:
-        """Number of points; infinite where a knob is continuous."""
+        """Number of points; infinite where a hyperparameter is continuous."""
         counts = [len(v) if (v := values_of(d)) is not None else math.inf for d in self.domains.values()]
         return math.prod(counts)
 
     def suggest(self, trial: Suggests) -> Point:
-        """The point of the values that a trial suggests, knob by knob (a `sample_from` has none)."""
+        """The point of the values that a trial suggests, hyperparameter by hyperparameter (a `sample_from` has none)."""
         return self._point({name: suggest(trial, name, self.domains[name]) for name in self._words()})
 
-    def names(self, point: Point) -> dict[str, Knob]:
-        """The knobs that Optuna has a word for."""
+    def names(self, point: Point) -> dict[str, ParamValue]:
+        """The hyperparameters that Optuna has a word for."""
         return {name: point.params[name] for name in self._words()}
 
     def describe(self) -> dict[str, str]:
-        """Knob to its domain in a few words."""
+        """Hyperparameter to its domain in a few words."""
         return {name: describe(domain) for name, domain in self.domains.items()}
 
     def exactly(self) -> dict[str, str]:
-        """Knob to its domain, such that two which differ read differently."""
+        """Hyperparameter to its domain, such that two which differ read differently."""
         return {name: exactly(domain) for name, domain in self.domains.items()}
 
     def _words(self) -> list[str]:
         return [name for name, domain in self.domains.items() if distribution(domain) is not None]
 
     def _point(self, values: Mapping[str, Any]) -> Point:
-        """Plain Python values of the types that Params states, on the knob's own grid."""
+        """Plain Python values of the types that Params states, on the hyperparameter's own grid."""
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
             value = value.item() if isinstance(value, np.generic) else value
@@ -118,14 +118,14 @@ def check(
     searcher: str,
     trainable: str = "",
 ) -> FlatSpace:
-    """The space and the fixed knobs against Params and against what the searcher can take.
+    """The space and the fixed hyperparameters against Params and against what the searcher can take.
 
     Raises:
         UserError: all faults at once, one a line.
     """
     if not isinstance(space, Mapping) or not space:
         raise UserError(
-            "SPACE must be a dict with at least one knob, such as {'lr': tune.loguniform(1e-3, 0.1)}"
+            "SPACE must be a dict with at least one hyperparameter, such as {'lr': tune.loguniform(1e-3, 0.1)}"
         )
     hints = hints_of(params_class)
     defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
@@ -152,7 +152,7 @@ def _try_functions(space: FlatSpace) -> None:
     for number in range(10):
         try:
             point = space.draw((0, number))
-        except ValueError as error:  # Ray says which knob; the cause is what went wrong there
+        except ValueError as error:  # Ray says which hyperparameter; the cause is what went wrong there
             cause = error.__context__ or error
             raise UserError(f"{error}: {type(cause).__name__}: {cause}") from None
         hints = hints_of(space.params_class)
@@ -169,7 +169,7 @@ def _faults_of_domain(
     if not isinstance(domain, Domain) and form(domain) != "grid_search":
         return [
             f"{name}: {domain!r} is no ray.tune domain; "
-            f"a knob that stands still is given as --params {name}={domain}"
+            f"a hyperparameter that stands still is given as --params {name}={domain}"
         ]
     if form(domain) not in takes:
         return [f"{name}: searcher {searcher} can't take {_called(domain)}. {_remedy(searcher)}"]
@@ -209,7 +209,9 @@ def _faults_of_range(name: str, domain: Any, hint: Any) -> list[str]:
     return []
 
 
-def _faults_of_values(params_class: Any, space: Mapping[str, Any], fixed: Mapping[str, Knob]) -> list[str]:
+def _faults_of_values(
+    params_class: Any, space: Mapping[str, Any], fixed: Mapping[str, ParamValue]
+) -> list[str]:
     """Params may refuse values in `__post_init__`: ask it about the ends of every range."""
     try:
         params_class(**fixed)

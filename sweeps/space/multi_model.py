@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.space import conditional, flat
 from sweeps.space.point import Point, Suggests
 
@@ -21,8 +21,8 @@ OneSpace = flat.FlatSpace | conditional.ConditionalSpace
 class SeveralSpaces:
     """The spaces of several models: first which model, then its point.
 
-    Knobs of the same name mean different things in different models, so Optuna is told of each as
-    `MODEL.KNOB`.
+    Hyperparameters of the same name mean different things in different models, so Optuna is told of each as
+    `MODEL.HYPERPARAMETER`.
     """
 
     spaces: Mapping[str, OneSpace]
@@ -51,8 +51,8 @@ class SeveralSpaces:
         name = trial.suggest_categorical("trainable", list(self.spaces))
         return self.spaces[name].suggest(_Prefixed(trial, f"{name}."))
 
-    def names(self, point: Point) -> dict[str, Knob]:
-        """The model, and its knobs with its name before them."""
+    def names(self, point: Point) -> dict[str, ParamValue]:
+        """The model, and its hyperparameters with its name before them."""
         of_model = self.spaces[point.trainable].names(point)
         return {
             "trainable": point.trainable,
@@ -61,7 +61,7 @@ class SeveralSpaces:
 
 
 class _Prefixed:
-    """A trial that is asked for the knobs of one model."""
+    """A trial that is asked for the hyperparameters of one model."""
 
     def __init__(self, trial: Suggests, prefix: str) -> None:
         self._trial = trial

@@ -1,6 +1,6 @@
 """`--ranges`: what of a space is tried, in place of all of it.
 
-A range keeps the scale, the steps and the type of the knob's domain; a grid of numbers becomes a range on
+A range keeps the scale, the steps and the type of the hyperparameter's domain; a grid of numbers becomes a range on
 the scale that the grid has. Nothing else of the space changes.
 """
 
@@ -15,7 +15,7 @@ from ray import tune
 from ray.tune.search.sample import Domain, Integer
 
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import Knob, knob, nearest
+from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
 from sweeps.space.numeric_range import Range
 from sweeps.space.tune_domains import Form, bounds, form, is_log, step_of, values_of
 
@@ -24,12 +24,12 @@ BETWEEN = ".."
 
 def applied(
     space: Mapping[str, Any], ranges: Mapping[str, Any], takes: frozenset[Form]
-) -> tuple[dict[str, Any], dict[str, Knob]]:
-    """The space with ranges in place of its own, and the knobs that stand still by them.
+) -> tuple[dict[str, Any], dict[str, ParamValue]]:
+    """The space with ranges in place of its own, and the hyperparameters that stand still by them.
 
     Args:
-        space: knob to its `ray.tune` domain.
-        ranges: knob to LOW..HIGH, a list of choices, or one value.
+        space: hyperparameter to its `ray.tune` domain.
+        ranges: hyperparameter to LOW..HIGH, a list of choices, or one value.
         takes: what the searcher can take.
 
     Raises:
@@ -39,7 +39,7 @@ def applied(
     for name, given in ranges.items():
         if name not in space:
             faults.append(
-                f"--ranges {name}: not in the space.{nearest(name, space)} Knobs: {', '.join(space)}; "
+                f"--ranges {name}: not in the space.{nearest(name, space)} Hyperparameters: {', '.join(space)}; "
                 "one that stands still takes its value by --params"
             )
             continue
@@ -55,7 +55,7 @@ def applied(
         else:
             domains[name] = found
     if not domains and not faults:
-        faults.append("--ranges: no knob is left to try; give one a range")
+        faults.append("--ranges: no hyperparameter is left to try; give one a range")
     if faults:
         raise UserError("\n".join(faults))
     return domains, still
@@ -86,7 +86,9 @@ def _one(domain: Any, given: Any, takes: frozenset[Form]) -> Any:
 
 
 def _listed(given: Any) -> list[Any]:
-    return [knob("--ranges", part) for part in given.split(",")] if isinstance(given, str) else [given]
+    return (
+        [hyperparameter("--ranges", part) for part in given.split(",")] if isinstance(given, str) else [given]
+    )
 
 
 def _among(choices: Sequence[Any], value: Any) -> Any:
@@ -100,7 +102,7 @@ def _is_grid(domain: Any) -> bool:
     return form(domain) == "grid_search"
 
 
-def _in_kind(value: float, domain: Any) -> Knob:
+def _in_kind(value: float, domain: Any) -> Hyperparameter:
     if not isinstance(domain, Integer):
         return float(value)
     if value != int(value):
@@ -109,7 +111,7 @@ def _in_kind(value: float, domain: Any) -> Knob:
 
 
 def _between(domain: Any, text: str, choices: Sequence[Any] | None) -> Any:
-    ends = [knob("--ranges", part.strip()) for part in text.split(BETWEEN, 1)]
+    ends = [hyperparameter("--ranges", part.strip()) for part in text.split(BETWEEN, 1)]
     numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
     if len(numbers) < 2:
         raise ValueError("must be LOW..HIGH, two numbers")

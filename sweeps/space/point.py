@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -19,10 +19,10 @@ class Point:
 
     trainable: str
     """As it was named to the sweep."""
-    params: Mapping[str, Knob]
-    """Swept knobs."""
-    fixed: Mapping[str, Knob] = field(default_factory=dict)
-    """Knobs that stand still. A knob that is in neither has the default of Params."""
+    params: Mapping[str, ParamValue]
+    """Swept hyperparameters."""
+    fixed: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Hyperparameters that stand still. A hyperparameter that is in neither has the default of Params."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -31,15 +31,15 @@ class Point:
 
     @property
     def whole(self) -> tuple[Any, ...]:
-        """All that a trial trains with: another sweep may have held other knobs still."""
+        """All that a trial trains with: another sweep may have held other hyperparameters still."""
         return (self.trainable, *sorted({**self.fixed, **self.params}.items()))
 
 
 @dataclass(frozen=True)
 class Told:
-    """A point in Optuna's words; a knob that Optuna has no word for is left out."""
+    """A point in Optuna's words; a hyperparameter that Optuna has no word for is left out."""
 
-    params: Mapping[str, Knob] = field(default_factory=dict)
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
     distributions: Mapping[str, BaseDistribution] = field(default_factory=dict)
 
 
@@ -60,11 +60,11 @@ class Space(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Knobs of a point, at most."""
+        """Hyperparameters of a point, at most."""
 
     @property
     def is_conditional(self) -> bool:
-        """Whether points differ in which knobs they have."""
+        """Whether points differ in which hyperparameters they have."""
 
     def draw(self, seeds: tuple[int, ...]) -> Point:
         """One random point; the same seeds draw the same point.
@@ -86,8 +86,8 @@ class Space(Protocol):
             Refused: these values are none.
         """
 
-    def names(self, point: Point) -> dict[str, Knob]:
-        """A point's knobs by the names that `suggest` asks for.
+    def names(self, point: Point) -> dict[str, ParamValue]:
+        """A point's hyperparameters by the names that `suggest` asks for.
 
         Raises:
             KeyError: the point is of another space.
@@ -116,6 +116,8 @@ def told(space: Space, point: Point) -> Told:
         warnings.simplefilter("ignore")  # of a value out of range: `create_trial` refuses it
         space.suggest(again)
     if again.params.keys() != names.keys():
-        raise Refused({name: f"{name}: no knob of this point" for name in names.keys() - again.params.keys()})
+        raise Refused(
+            {name: f"{name}: no hyperparameter of this point" for name in names.keys() - again.params.keys()}
+        )
     create_trial(state=TrialState.RUNNING, params=again.params, distributions=again.distributions)
     return Told(again.params, again.distributions)

@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, size
 from sweeps.common.param_types import cast, hints_of
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
 from sweeps.training.data import dataset
@@ -36,13 +36,13 @@ def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -
     """
     if not dataset.has_preparation(module):
         return ()
-    swept = [knob for knob in module.PREPARE_KNOBS if knob not in space.fixed]
+    swept = [hyperparameter for hyperparameter in module.PREPARE_PARAMS if hyperparameter not in space.fixed]
     if not swept:
         return (dataset.look(name, module, space.fixed),)
     ways = list(itertools.islice(_ways(space, swept), MOST + 1))
     if len(ways) > MOST:
         raise UserError(
-            f"{', '.join(swept)}: data is prepared for each value (PREPARE_KNOBS of {name}), and the space "
+            f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {name}), and the space "
             f"has more than {MOST} ways; take fewer values, or fix one with --params"
         )
     return tuple(dataset.look(name, module, {**space.fixed, **way}) for way in ways)
@@ -56,20 +56,29 @@ def describe(sets: Sequence[DataSet]) -> str:
     todo = sum(not each.is_there() for each in sets)
     files = f"{count(len(first.items), 'raw file')} of {size(first.raw_bytes)} in {first.folder_of_raw_files}"
     done = f"to be prepared in {todo} of {len(sets)} ways" if todo else "prepared"
-    return f"{done}, for each {' and '.join(first.knobs)}: {files}"
+    return f"{done}, for each {' and '.join(first.hyperparameters)}: {files}"
 
 
 def keys(sets: Sequence[DataSet]) -> dict[str, str]:
-    """What each data set of a model is made of, as a checksum: raw files, code and knobs."""
+    """What each data set of a model is made of, as a checksum: raw files, code and hyperparameters."""
     return {
-        "prepared data" + "".join(f", {knob}={value}" for knob, value in each.knobs.items()): each.key[:16]
+        "prepared data"
+        + "".join(
+            f", {hyperparameter}={value}" for hyperparameter, value in each.hyperparameters.items()
+        ): each.key[:16]
         for each in sets
     }
 
 
-def by_knobs(of_models: Mapping[str, Sequence[DataSet]]) -> dict[tuple[str, tuple[Knob, ...]], DataSet]:
-    """Name of a model and values of its PREPARE_KNOBS to the data."""
-    return {(name, tuple(each.knobs.values())): each for name, sets in of_models.items() for each in sets}
+def by_hyperparameters(
+    of_models: Mapping[str, Sequence[DataSet]],
+) -> dict[tuple[str, tuple[ParamValue, ...]], DataSet]:
+    """Name of a model and values of its PREPARE_PARAMS to the data."""
+    return {
+        (name, tuple(each.hyperparameters.values())): each
+        for name, sets in of_models.items()
+        for each in sets
+    }
 
 
 def prepare(sets: Sequence[DataSet]) -> None:
@@ -85,40 +94,42 @@ def prepare(sets: Sequence[DataSet]) -> None:
             build.ensure(data_set)
 
 
-def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, Knob]]:
+def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, ParamValue]]:
     if isinstance(space, FlatSpace):
-        alone = dataclasses.replace(space, domains={knob: space.domains[knob] for knob in swept})
+        alone = dataclasses.replace(
+            space, domains={hyperparameter: space.domains[hyperparameter] for hyperparameter in swept}
+        )
         if alone.size() == float("inf"):
-            knobs = [
+            hyperparameters = [
                 k for k in swept if dataclasses.replace(alone, domains={k: alone.domains[k]}).size() > 1e18
             ]
-            raise UserError(_endless(knobs[0], "has endlessly many values"))
+            raise UserError(_endless(hyperparameters[0], "has endlessly many values"))
         yield from (point.params for point in alone.grid())
         return
-    values = [_values(space, knob) for knob in swept]
+    values = [_values(space, hyperparameter) for hyperparameter in swept]
     yield from (dict(zip(swept, way, strict=True)) for way in itertools.product(*values))
 
 
-def _values(space: ConditionalSpace, knob: str) -> list[Knob]:
-    """What `suggest` can give for a knob, from what it gave when it was tried out."""
-    seen = space.seen[knob]
+def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
+    """What `suggest` can give for a hyperparameter, from what it gave when it was tried out."""
+    seen = space.seen[hyperparameter]
     first: BaseDistribution = seen.distributions[0]
     if any(each != first for each in seen.distributions):
-        raise UserError(_endless(knob, "changes its range from point to point"))
+        raise UserError(_endless(hyperparameter, "changes its range from point to point"))
     if isinstance(first, CategoricalDistribution):
         found: list[Any] = list(first.choices)
     elif isinstance(first, IntDistribution):
         found = list(range(first.low, first.high + 1, first.step))
     else:
-        raise UserError(_endless(knob, "is a range of fractions"))
-    if seen.share < 1:  # a point without it trains with the knob as it stands still
-        found.append(getattr(space.params_class(), knob))
-    hint = hints_of(space.params_class)[knob]
+        raise UserError(_endless(hyperparameter, "is a range of fractions"))
+    if seen.share < 1:  # a point without it trains with the hyperparameter as it stands still
+        found.append(getattr(space.params_class(), hyperparameter))
+    hint = hints_of(space.params_class)[hyperparameter]
     return list(dict.fromkeys(cast(value, hint) for value in found))
 
 
-def _endless(knob: str, what: str) -> str:
+def _endless(hyperparameter: str, what: str) -> str:
     return (
-        f"{knob}: data is prepared for each of its values (PREPARE_KNOBS), and in the space it {what}; "
-        f"give it a few (a choice, or whole numbers), or fix it with --params {knob}=..."
+        f"{hyperparameter}: data is prepared for each of its values (PREPARE_PARAMS), and in the space it {what}; "
+        f"give it a few (a choice, or whole numbers), or fix it with --params {hyperparameter}=..."
     )

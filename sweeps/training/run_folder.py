@@ -136,7 +136,7 @@ class Diary:
         return True
 
     def keep_best(self, training: Fit) -> None:
-        """Write the best epoch's weights, fp32 and whole, and the knobs that trained them.
+        """Write the best epoch's weights, fp32 and whole, and the hyperparameters that trained them.
 
         Checkpoints go when these are on the disk.
 

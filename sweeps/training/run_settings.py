@@ -1,4 +1,4 @@
-"""What a single run is asked: which trainable, its knobs, how to train it, what to keep of it."""
+"""What a single run is asked: which trainable, its hyperparameters, how to train it, what to keep of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import Knob, field_docs, load_yaml, nearest
+from sweeps.common.yaml_values import ParamValue, field_docs, load_yaml, nearest
 from sweeps.training.config import FIT_SETTINGS, FitConfig, Mode, Precision, Strategy
 from sweeps.training.distributed import launch
 
@@ -35,8 +35,8 @@ class SingleRun:
 
     trainable: str
     """What to train: a file of trainables/, or a dotted path such as my_project.model."""
-    params: dict[str, Knob] = field(default_factory=dict)
-    """Knobs: name=value, several with a space between, or a file with them (best/params.yaml of a sweep or of
+    params: dict[str, ParamValue] = field(default_factory=dict)
+    """Hyperparameters: name=value, several with a space between, or a file with them (best/params.yaml of a sweep or of
     a run, which also says how it was trained); flags win."""
     max_epochs: int = 27
     """Epochs to train."""
@@ -144,7 +144,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     asked = _command().read(tokens)
     module = asked.module
     settings = {setting: asked.settings[setting] for setting in SETTINGS}
-    params, faults = param_flags.checked(module.Params, asked.knobs)
+    params, faults = param_flags.checked(module.Params, asked.hyperparameters)
     settings["name"] = settings["name"] or asked.folder_name("fit")
     started = launch.found()
     for setting in ("devices", "num_nodes") if started else ():
@@ -190,7 +190,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     module = plugins.find(TRAINABLE, run.trainable)
     params, faults = param_flags.checked(module.Params, run.params)
     if faults:
-        changed = f"--resume {folder}: {run.trainable} has changed, and its knobs in {SETTINGS_FILE} with it"
+        changed = f"--resume {folder}: {run.trainable} has changed, and its hyperparameters in {SETTINGS_FILE} with it"
         raise UserError("\n".join([changed, *faults]))
     return dataclasses.replace(run, params=params), module, True
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.storage.base import Storage
 from sweeps.storage.data_source import Say, Supply
 from sweeps.training.config import FitConfig
@@ -31,12 +31,14 @@ class Job:
     """Times that a trial which raised is tried again."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
-    prepared: Mapping[tuple[str, tuple[Knob, ...]], Supply] = field(default_factory=dict)
-    """Trainable and values of its PREPARE_KNOBS to how a PC comes by the prepared data."""
+    prepared: Mapping[tuple[str, tuple[ParamValue, ...]], Supply] = field(default_factory=dict)
+    """Trainable and values of its PREPARE_PARAMS to how a PC comes by the prepared data."""
 
     def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
         """The folder on this PC of the prepared data of these params, and `say` is told where it had to be
         copied first; None for a trainable that has none. Raises PCUnfit where this PC can't have it."""
-        values = tuple(getattr(params, knob) for knob in getattr(module, "PREPARE_KNOBS", ()))
+        values = tuple(
+            getattr(params, hyperparameter) for hyperparameter in getattr(module, "PREPARE_PARAMS", ())
+        )
         supply = self.prepared.get((trainable, values))
         return None if supply is None else supply.here(say)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
-    Its config is `{"number": int, "trainable": str, "params": {knob: value}, "fixed": {knob: value},
-    "seed": int}`, the fixed knobs being those that stand still. Each step returns one epoch: `epoch`,
+    Its config is `{"number": int, "trainable": str, "params": {hyperparameter: value}, "fixed": {hyperparameter: value},
+    "seed": int}`, the fixed hyperparameters being those that stand still. Each step returns one epoch: `epoch`,
     `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
     wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are
     texts for the user. Where a PC can't go on, through no fault of the trial, the last one has `unfit`,

@@ -193,7 +193,7 @@ def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     project.mkdir()
     (project / "_clips.py").write_text(blocks_with("def raw_items"))
     rest = 'METRIC, MODE = "val_acc", "max"\n\n\ndef build_model(params): ...\n'
-    (project / "clips.py").write_text(blocks_with("PREPARE_KNOBS =") + rest)
+    (project / "clips.py").write_text(blocks_with("PREPARE_PARAMS =") + rest)
     for split in ("train", "val", "test"):
         (tmp_path / "clips" / split).mkdir(parents=True)
         frames = np.random.default_rng(0).integers(0, 256, (100, 96, 96, 3), dtype=np.uint8)
@@ -211,15 +211,15 @@ def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_command_that_prepares_is_one(line: str, clips: Path, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
     asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
-    assert asked.knobs.get("pixels", 64) in (32, 64)
-    data_set = dataset.look(asked.trainable, asked.module, asked.knobs)
+    assert asked.hyperparameters.get("pixels", 64) in (32, 64)
+    data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
     assert [item.split for item in data_set.items] == ["train", "val", "test"]
 
 
 def test_the_functions_of_the_readme_give_rows(clips: Path) -> None:
     asked = prepare.parse(["my_project.clips", "--pixels", "64"])
     item = next(iter(asked.module.raw_items(None)["train"]))
-    blocks = list(asked.module.prepare(item, asked.module.Params(**asked.knobs)))
+    blocks = list(asked.module.prepare(item, asked.module.Params(**asked.hyperparameters)))
     assert [(block["image"].shape, block["label"].shape) for block in blocks] == [
         ((64, 64, 64, 3), (64,)),
         ((36, 64, 64, 3), (36,)),

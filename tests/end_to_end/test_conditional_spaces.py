@@ -13,7 +13,7 @@ from tests.conftest import Command
 
 
 @pytest.mark.slow
-def test_a_trial_trains_with_the_knobs_that_it_has(sweep: Command, tmp_path: Path) -> None:
+def test_a_trial_trains_with_the_hyperparameters_that_it_has(sweep: Command, tmp_path: Path) -> None:
     folder = tmp_path / "s"
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.branches", "--no-ray-dashboard"),

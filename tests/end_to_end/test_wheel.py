@@ -87,4 +87,4 @@ def test_a_folder_of_trainables_of_the_users_own_is_swept_by_plain_name(
     (home / "search_spaces" / "mine.py").write_text("from search_spaces.digits_mlp import SPACE\n")
     done = run(installed, home, "--trainable", "mine", "--num-trials", "2", "--max-epochs", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "space      mine: 3 knobs" in done.stdout
+    assert "space      mine: 3 hyperparameters" in done.stdout

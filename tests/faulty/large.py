@@ -17,7 +17,7 @@ CARD_GB = 8.0
 
 @dataclass(frozen=True, kw_only=True)
 class Params(toy.Params):
-    """Knobs of the toy, and which one takes more."""
+    """Hyperparameters of the toy, and which one takes more."""
 
     large_slope: float = 0.0
     """The toy of this slope takes 6 GB, any other 1 GB."""

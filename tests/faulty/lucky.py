@@ -18,7 +18,7 @@ METRIC, MODE = "score", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the toy."""
+    """Hyperparameters of the toy."""
 
     slope: float = 1.0
     """What it is worth."""

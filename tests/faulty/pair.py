@@ -1,4 +1,4 @@
-"""A small classifier for several workers, of which one goes wrong as the knob `fault` says.
+"""A small classifier for several workers, of which one goes wrong as the hyperparameter `fault` says.
 
 Each epoch is one batch of all rows: in whatever order, the workers together see what one would. Each epoch
 that a worker begins is written into the folder $TOY_ATTEMPTS.
@@ -25,7 +25,7 @@ LAST_WORKER = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the pair."""
+    """Hyperparameters of the pair."""
 
     fault: str = "none"
     """none, flaky (the last worker raises once), raises (always), killed (the last worker's process, once),

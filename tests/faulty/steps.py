@@ -1,4 +1,4 @@
-"""The toy under another name and with another knob: a second model that competes with it."""
+"""The toy under another name and with another hyperparameter: a second model that competes with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METRIC, MODE = "score", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the toy."""
+    """Hyperparameters of the toy."""
 
     speed: float = 1.0
     """Score gained per epoch."""

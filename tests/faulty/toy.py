@@ -1,4 +1,4 @@
-"""A trainable of a few milliseconds an epoch whose knob `fault` says how it goes wrong.
+"""A trainable of a few milliseconds an epoch whose hyperparameter `fault` says how it goes wrong.
 
 Every attempt, and every epoch, is written into the folder $TOY_ATTEMPTS.
 """
@@ -21,7 +21,7 @@ METRIC, MODE = "score", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Knobs of the toy."""
+    """Hyperparameters of the toy."""
 
     fault: str = "none"
     """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), stops

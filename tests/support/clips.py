@@ -69,7 +69,7 @@ from dataclasses import dataclass
 from PACKAGE._raw import prepare, raw_items
 
 METRIC, MODE = "val_loss", "min"
-PREPARE_KNOBS = ("pixels",)
+PREPARE_PARAMS = ("pixels",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,7 @@ def single(record: Record) -> None:
     add(record, drawn(0), 9)
 
 
-def one_knob(record: Record) -> None:
+def one_hyperparameter(record: Record) -> None:
     for number in range(24):
         add(record, {"lr": drawn(number)["lr"]}, 9)
 
@@ -128,7 +128,7 @@ def troubled(record: Record) -> None:
 
 
 def conditional(record: Record) -> None:
-    """Momentum is a knob of one optimizer alone."""
+    """Momentum is a hyperparameter of one optimizer alone."""
     ranges = {**RANGES, "optimizer": CategoricalDistribution(["sgd", "adam"])}
     for number in range(40):
         params = {**drawn(number), "optimizer": "sgd" if number % 2 else "adam"}
@@ -138,7 +138,7 @@ def conditional(record: Record) -> None:
 
 
 def several(record: Record) -> None:
-    """Two trainables, whose knobs are called alike, told apart as the record tells Optuna."""
+    """Two trainables, whose hyperparameters are called alike, told apart as the record tells Optuna."""
     from sweeps.space.point import Point, Told
 
     names = CategoricalDistribution(["cnn", "mlp"])
@@ -155,7 +155,7 @@ def several(record: Record) -> None:
 
 
 def without_words(record: Record) -> None:
-    """Knobs that Optuna has no word for, of mixed types, and names that a page must not take for tags."""
+    """Hyperparameters that Optuna has no word for, of mixed types, and names that a page must not take for tags."""
     record.note("metric", "<b>acc</b>")
     for number in range(24):
         params = {
@@ -169,7 +169,7 @@ def without_words(record: Record) -> None:
 KINDS: dict[str, Callable[[Record], None]] = {
     kind.__name__: kind
     for kind in (
-        *(empty, single, one_knob, constant, pruned, running, failed_only, troubled),
+        *(empty, single, one_hyperparameter, constant, pruned, running, failed_only, troubled),
         *(conditional, several, without_words),
     )
 }

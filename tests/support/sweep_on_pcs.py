@@ -32,14 +32,14 @@ class Sweep:
         lab: its PCs.
         shared: the folder.
         trials: how many.
-        knobs: of the toy, for all of them.
+        hyperparameters: of the toy, for all of them.
     """
 
-    def __init__(self, lab: Lab, shared: Path, trials: int, **knobs: float) -> None:
+    def __init__(self, lab: Lab, shared: Path, trials: int, **hyperparameters: float) -> None:
         self.head, *self.others = lab.pcs
         self.folder = shared / "results" / "s"
         self.trials = trials
-        self.knobs = [f"{name}={value}" for name, value in knobs.items()]
+        self.hyperparameters = [f"{name}={value}" for name, value in hyperparameters.items()]
         (shared / "attempts").mkdir(parents=True)
         self.environment = {"TOY_ATTEMPTS": str(shared / "attempts"), "PYTHONPATH": str(ROOT)}
         self.driver: subprocess.Popen[str] | None = None
@@ -70,7 +70,7 @@ class Sweep:
 
     def start(self, *more: str) -> None:
         """Begin it; where it has begun before, resume it."""
-        new = [*TOY, "--num-trials", str(self.trials), "--params", *self.knobs, *more]
+        new = [*TOY, "--num-trials", str(self.trials), "--params", *self.hyperparameters, *more]
         place = ["--name", self.folder.name, "--results-dir", str(self.folder.parent)]
         arguments = ["--resume", str(self.folder)] if (self.folder / JOURNAL).exists() else [*new, *place]
         words = [PYTHON, "-m", "sweeps.run", "--address", "auto", *arguments]

@@ -66,7 +66,7 @@ def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: 
     [
         ("empty", ["no trial has begun", "No trial has ended well.", "Nothing was trained."]),
         ("single", ["is the best: acc", "One seed was seen of each trial", "1 trial with a score"]),
-        ("one_knob", ["Only one knob was varied"]),
+        ("one_hyperparameter", ["Only one hyperparameter was varied"]),
         ("constant", ["All 24 trials have the same score", "The next one has the same."]),
         ("running", ["It is broken off: 8 trials", "2 unfinished", "6 at epoch 3"]),
         ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),

@@ -342,7 +342,7 @@ def test_a_single_trial_and_a_constant_metric_have_a_best_one(
     make(tmp_path, scores)
     best = analysis_sweep.load(tmp_path).best()
     assert best is not None
-    assert (best.number, best.epoch, list(best.params)) == (0, 1, ["lr"])  # one knob
+    assert (best.number, best.epoch, list(best.params)) == (0, 1, ["lr"])  # one hyperparameter
 
 
 def test_a_folder_that_was_copied_without_its_lock_reads(tmp_path: Path) -> None:

@@ -494,9 +494,12 @@ def test_it_tells_held_out_clips_apart_better_than_chance(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "wanted"),
+    ("hyperparameter", "value", "wanted"),
     [
-        *[(knob, 0, "must be above 0") for knob in ("lr", "width", "batch_size", "frames_per_s")],
+        *[
+            (hyperparameter, 0, "must be above 0")
+            for hyperparameter in ("lr", "width", "batch_size", "frames_per_s")
+        ],
         ("weight_decay", -0.1, "must be at least 0"),
         ("loader_workers", -1, "must be at least 0"),
         ("augmentation", 2.5, "from 0 to 2"),
@@ -504,6 +507,6 @@ def test_it_tells_held_out_clips_apart_better_than_chance(tmp_path: Path) -> Non
         ("crop_pixels", 64, "at least 96"),
     ],
 )
-def test_params_refuse_a_value_out_of_range(knob: str, value: Any, wanted: str) -> None:
-    with pytest.raises(ValueError, match=f"{knob} {value}: {wanted}"):
-        faces.Params(**{knob: value})
+def test_params_refuse_a_value_out_of_range(hyperparameter: str, value: Any, wanted: str) -> None:
+    with pytest.raises(ValueError, match=f"{hyperparameter} {value}: {wanted}"):
+        faces.Params(**{hyperparameter: value})

@@ -30,7 +30,7 @@ from trainables._shared import fashion_mnist
 TRAINABLES = plugins.choices("trainable")
 SPACES = plugins.choices("search_space")
 SMALL = {"rows": 200, "frames_per_s": 3.0, "detector": "blazeface"}
-"""Knobs that make a data set small, for those that have them."""
+"""Hyperparameters that make a data set small, for those that have them."""
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +67,14 @@ def points(space: OneSpace) -> list[dict[str, Any]]:
 
 def small_params(module: ModuleType) -> Any:
     """The defaults, with little data; skips where the data is not here."""
-    knobs = {field.name for field in dataclasses.fields(module.Params)}
-    params = module.Params(**{knob: value for knob, value in SMALL.items() if knob in knobs})
+    hyperparameters = {field.name for field in dataclasses.fields(module.Params)}
+    params = module.Params(
+        **{
+            hyperparameter: value
+            for hyperparameter, value in SMALL.items()
+            if hyperparameter in hyperparameters
+        }
+    )
     try:
         module.describe_data(params)
     except FileNotFoundError as error:
@@ -101,8 +107,8 @@ def test_every_point_of_a_space_is_params_that_a_model_is_built_from(name: str) 
 def test_the_default_params_lie_inside_or_beside_the_space_and_not_out_of_its_types(name: str) -> None:
     space = checked(name)
     defaults = space.params_class()
-    for knob, value in points(space)[0].items():
-        assert type(getattr(defaults, knob)) is type(value)
+    for hyperparameter, value in points(space)[0].items():
+        assert type(getattr(defaults, hyperparameter)) is type(value)
 
 
 @pytest.mark.parametrize("name", [name for name in SPACES if name in TRAINABLES])
@@ -111,19 +117,19 @@ def test_a_default_space_is_taken_by_the_default_searcher(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
-def test_every_knob_has_a_default_and_a_docstring(name: str) -> None:
+def test_every_hyperparameter_has_a_default_and_a_docstring(name: str) -> None:
     params_class = plugins.find("trainable", name).Params
     assert dataclasses.is_dataclass(params_class())
-    assert [knob for knob, doc in field_docs(params_class).items() if not doc] == []
+    assert [hyperparameter for hyperparameter, doc in field_docs(params_class).items() if not doc] == []
     assert list(field_docs(params_class)) == [field.name for field in dataclasses.fields(params_class)]
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
     params_class = plugins.find("trainable", name).Params
-    knob = dataclasses.fields(params_class)[0].name
-    with pytest.raises(dataclasses.FrozenInstanceError, match=knob):
-        setattr(params_class(), knob, 1)
+    hyperparameter = dataclasses.fields(params_class)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError, match=hyperparameter):
+        setattr(params_class(), hyperparameter, 1)
     with pytest.raises(TypeError, match="positional"):
         params_class(1)
 
@@ -189,19 +195,19 @@ def test_fashion_mnist_validates_on_a_third_as_many_rows(rows: int, train_rows: 
 
 
 @pytest.mark.parametrize(
-    ("knob", "value"),
+    ("hyperparameter", "value"),
     [
         *(("rows", -1), ("rows", 50_001), ("dropout", 1.0), ("dropout", -0.1), ("lr", 0.0), ("width", 0)),
         *(("convolutions", 0), ("convolutions", 4), ("width_2", -1), ("width_3", 8)),
     ],
 )
-def test_fashion_cnn_refuses_a_value_out_of_range(knob: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{knob} {value}: "):
-        fashion_cnn.Params(**{knob: value})  # type: ignore[arg-type]
+def test_fashion_cnn_refuses_a_value_out_of_range(hyperparameter: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{hyperparameter} {value}: "):
+        fashion_cnn.Params(**{hyperparameter: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("knobs", "widths"),
+    ("hyperparameters", "widths"),
     [
         ({}, [8, 16]),
         ({"width": 4}, [4, 8]),
@@ -212,9 +218,9 @@ def test_fashion_cnn_refuses_a_value_out_of_range(knob: str, value: float) -> No
     ],
 )
 def test_fashion_cnn_has_as_many_convolutions_as_asked_each_as_wide_as_asked(
-    knobs: dict[str, int], widths: list[int]
+    hyperparameters: dict[str, int], widths: list[int]
 ) -> None:
-    params = fashion_cnn.Params(**knobs)  # type: ignore[arg-type]
+    params = fashion_cnn.Params(**hyperparameters)  # type: ignore[arg-type]
     model = fashion_cnn.build_model(params)
     assert [layer.out_channels for layer in model.net if isinstance(layer, torch.nn.Conv2d)] == widths
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
@@ -254,20 +260,23 @@ def test_its_convolutions_compute_channels_last_and_leave_their_weights_as_they_
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "wanted"),
+    ("hyperparameter", "value", "wanted"),
     [
         ("rows", 50_001, r"from 0 \(= all\) to 50,000"),
         ("patch", 5, "must divide the image's 28 pixels"),
         ("heads", 3, "must divide width 32"),
         ("weight_decay", -0.1, "must be at least 0"),
         ("warmup_steps", -1, "must be at least 0"),
-        *[(knob, 0, "must be above 0") for knob in ("lr", "width", "depth", "heads", "patch", "batch_size")],
+        *[
+            (hyperparameter, 0, "must be above 0")
+            for hyperparameter in ("lr", "width", "depth", "heads", "patch", "batch_size")
+        ],
         ("dropout", 1.0, "from 0 to below 1"),
     ],
 )
-def test_fashion_vit_refuses_a_value_out_of_range(knob: str, value: float, wanted: str) -> None:
-    with pytest.raises(ValueError, match=f"{knob} {value}: {wanted}"):
-        fashion_vit.Params(**{knob: value})  # type: ignore[arg-type]
+def test_fashion_vit_refuses_a_value_out_of_range(hyperparameter: str, value: float, wanted: str) -> None:
+    with pytest.raises(ValueError, match=f"{hyperparameter} {value}: {wanted}"):
+        fashion_vit.Params(**{hyperparameter: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("patch", "tokens"), [(4, 49), (7, 16), (14, 4)])

@@ -14,7 +14,14 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from trainables._faces.preparation import Cropper, Knobs, clip_number, pixels_of, seconds_of, wanted_frames
+from trainables._faces.preparation import (
+    Cropper,
+    Hyperparameters,
+    clip_number,
+    pixels_of,
+    seconds_of,
+    wanted_frames,
+)
 from trainables._faces.transform import RealOrBlended
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 
 
-class Params(Knobs, Protocol):
+class Params(Hyperparameters, Protocol):
     """What is read of the trainable's Params."""
 
     @property

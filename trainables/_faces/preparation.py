@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sweeps.training import Rows
     from trainables._faces.boxes import Face, Floats, Frame
 
-PREPARE_KNOBS = ("detector", "crop_pixels", "frames_per_s")
-"""Knobs of Params that the rows depend on."""
+PREPARE_PARAMS = ("detector", "crop_pixels", "frames_per_s")
+"""Hyperparameters of Params that the rows depend on."""
 SPLITS = ("train", "val", "test")
 VIDEOS = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".m4v")
 CLIPS = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "faces"
@@ -35,7 +35,7 @@ MISSING_S = 1.0
 """What may lack at the end of a video: containers round."""
 
 
-class Knobs(Protocol):
+class Hyperparameters(Protocol):
     """What of Params matters here."""
 
     @property
@@ -46,7 +46,7 @@ class Knobs(Protocol):
     def frames_per_s(self) -> float: ...
 
 
-def raw_items(params: Knobs) -> Mapping[str, Sequence[Path]]:
+def raw_items(params: Hyperparameters) -> Mapping[str, Sequence[Path]]:
     """The videos of each split.
 
     Raises:
@@ -77,7 +77,7 @@ def describe(items: Mapping[str, Sequence[Path]]) -> str:
     return f"faces in {folder}: {train:,} videos to train on, {val:,} to validate, {test:,} to test"
 
 
-def prepare(item: Path, params: Knobs) -> Iterator[Rows]:
+def prepare(item: Path, params: Hyperparameters) -> Iterator[Rows]:
     """The faces of a video, in blocks of rows.
 
     A row: `face` [pixels, pixels, 3] uint8 (RGB); `landmarks` [468, 2] and `hull` [64, 2] float32, x and y in
@@ -107,7 +107,7 @@ class Cropper:
     MTCNN itself says five points: too few for a hull that has brows, cheeks and chin in it.
     """
 
-    def __init__(self, params: Knobs) -> None:
+    def __init__(self, params: Hyperparameters) -> None:
         import cv2
 
         from trainables._faces.detection import detector, mesh

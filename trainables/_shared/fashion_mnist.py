@@ -47,7 +47,7 @@ SHA256 = {
 
 
 def check_rows(rows: int) -> None:
-    """Refuse a knob `rows` that is out of range.
+    """Refuse a hyperparameter `rows` that is out of range.
 
     Raises:
         ValueError: it is.
@@ -57,7 +57,7 @@ def check_rows(rows: int) -> None:
 
 
 def train_rows(rows: int) -> int:
-    """Images that a knob `rows` trains on; 0 = all."""
+    """Images that a hyperparameter `rows` trains on; 0 = all."""
     return rows or ALL_ROWS
 
 

@@ -66,7 +66,7 @@ def causes(sweep: Sweep) -> list[Cause]:
 
 
 def failures(sweep: Sweep) -> go.Figure:
-    """Where failed and diverged trials lie, along the knob that tells them best from the others."""
+    """Where failed and diverged trials lie, along the hyperparameter that tells them best from the others."""
     title, found = "Where trials went wrong", causes(sweep)
     if not found:
         return style.blank(title, "No trial failed or diverged.")
@@ -79,17 +79,17 @@ def failures(sweep: Sweep) -> go.Figure:
     space = tried(sweep.record.trials)
     for row, cause in enumerate(telling, start=1):
         assert cause.region is not None
-        knob, wrong = (
-            cause.region.dead.knob,
+        hyperparameter, wrong = (
+            cause.region.dead.hyperparameter,
             style.MARKS["failed" if cause.status == "failed" else "diverged"],
         )
         for name, trials, mark in (
             ("ended well", ended_well, style.MARKS["finished"]),
             (cause.status, cause.trials, wrong),
         ):
-            figure.add_trace(_marks(name, trials, mark, knob, space), row=row, col=1)
-        log = bool(getattr(space.ranges[knob], "log", False))
-        figure.update_xaxes(title_text=knob, type="log" if log else None, row=row, col=1)
+            figure.add_trace(_marks(name, trials, mark, hyperparameter, space), row=row, col=1)
+        log = bool(getattr(space.ranges[hyperparameter], "log", False))
+        figure.update_xaxes(title_text=hyperparameter, type="log" if log else None, row=row, col=1)
         if cause.region.dead.side is not None:
             edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
             figure.add_vline(cause.region.dead.limit, line=edge, row=row, col=1)
@@ -97,11 +97,13 @@ def failures(sweep: Sweep) -> go.Figure:
     return style.dress(figure, title, says, height=110 + 210 * len(telling)).update_layout(showlegend=False)
 
 
-def _marks(name: str, trials: Sequence[TrialRow], mark: style.Mark, knob: str, space: Tried) -> go.Box:
-    """A row of trials by their values of a knob: a box of which only its points show."""
-    there = [trial for trial in trials if knob in space.params[trial.number]]
-    values = [space.params[trial.number][knob] for trial in there]
-    is_range = isinstance(space.ranges[knob], FloatDistribution | IntDistribution)
+def _marks(
+    name: str, trials: Sequence[TrialRow], mark: style.Mark, hyperparameter: str, space: Tried
+) -> go.Box:
+    """A row of trials by their values of a hyperparameter: a box of which only its points show."""
+    there = [trial for trial in trials if hyperparameter in space.params[trial.number]]
+    values = [space.params[trial.number][hyperparameter] for trial in there]
+    is_range = isinstance(space.ranges[hyperparameter], FloatDistribution | IntDistribution)
     return go.Box(
         x=values if is_range else [str(value) for value in values],
         y=[f"{name} ({len(there)})"] * len(there),

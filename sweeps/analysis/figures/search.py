@@ -1,4 +1,4 @@
-"""What the search found: the best over time, and which knobs it hung on."""
+"""What the search found: the best over time, and which hyperparameters it hung on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sweeps.record.trials import TrialRow
 NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
-MOST_KNOBS, MOST_PAIRED = 8, 3
-"""Knobs with a slice, and knobs of which each two have a contour."""
+MOST_HYPERPARAMETERS, MOST_PAIRED = 8, 3
+"""Hyperparameters with a slice, and hyperparameters of which each two have a contour."""
 LETTER = 7
 """Pixels of a letter of an axis' name."""
 AXIS = 76
@@ -49,10 +49,10 @@ def history(sweep: Sweep) -> go.Figure:
 
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
-    """A line per trial through its score and its knobs."""
+    """A line per trial through its score and its hyperparameters."""
     found, title = fidelity(sweep.record), "Parallel coordinates"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return style.blank(title, _why_not(found, trials=2, knobs=1))
+        return style.blank(title, _why_not(found, trials=2, hyperparameters=1))
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
@@ -64,47 +64,47 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
 
 
 def slices(sweep: Sweep) -> go.Figure:
-    """The score against each knob by itself, the most important knobs first."""
-    found, title = fidelity(sweep.record), "Each knob by itself"
+    """The score against each hyperparameter by itself, the most important hyperparameters first."""
+    found, title = fidelity(sweep.record), "Each hyperparameter by itself"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return style.blank(title, _why_not(found, trials=2, knobs=1))
-    knobs = _ranked(found)[:MOST_KNOBS]
+        return style.blank(title, _why_not(found, trials=2, hyperparameters=1))
+    hyperparameters = _ranked(found)[:MOST_HYPERPARAMETERS]
     study = found.study(MOST_POINTS)
-    rows = math.ceil(len(knobs) / 2)
+    rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
-    for place, knob in enumerate(knobs):
+    for place, hyperparameter in enumerate(hyperparameters):
         row, column = place // 2 + 1, place % 2 + 1
-        _take_over(figure, plot_slice(study, [knob], target_name=_metric(sweep)), row, column)
+        _take_over(figure, plot_slice(study, [hyperparameter], target_name=_metric(sweep)), row, column)
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
         trace.marker = {"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
     cut = style.cut(figure, found.scores.values())
-    left_out = len(found.tried.ranges) - len(knobs)
+    left_out = len(found.tried.ranges) - len(hyperparameters)
     weight = " of less weight" if found.importances and len(trainables(sweep.record)) == 1 else ""
-    more = f"; {count(left_out, 'knob')}{weight} left out" if left_out else ""
+    more = f"; {count(left_out, 'hyperparameter')}{weight} left out" if left_out else ""
     says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
-    width = 2 * (LETTER * max(map(len, knobs)) + 30)  # their names stand side by side
+    width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names stand side by side
     figure = style.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
     return figure.update_layout(showlegend=False)
 
 
 def contour(sweep: Sweep) -> go.Figure:
-    """The score over each two of the most important knobs."""
-    found, title = fidelity(sweep.record), "Knobs two by two"
+    """The score over each two of the most important hyperparameters."""
+    found, title = fidelity(sweep.record), "Hyperparameters two by two"
     if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
-        return style.blank(title, _why_not(found, trials=5, knobs=2))
+        return style.blank(title, _why_not(found, trials=5, hyperparameters=2))
     study = found.study(MOST_CELLS)
     trials = study.get_trials(deepcopy=False)
     known = {name: {trial.params.get(name) for trial in trials} for name in _ranked(found)}
-    knobs = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
+    hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
     pairs = [
         pair
-        for pair in itertools.combinations(knobs, 2)
+        for pair in itertools.combinations(hyperparameters, 2)
         if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
     ]
     if not pairs:
-        return style.blank(title, "No two knobs were tried together in 5 trials.")
+        return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
         part = plot_contour(study, list(pair), target_name=_metric(sweep))
@@ -114,30 +114,36 @@ def contour(sweep: Sweep) -> go.Figure:
     finite = [value for value in shared if value is not None and math.isfinite(value)]
     if finite:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
-    first = "" if found.importances else f"; the first {count(len(knobs), 'knob')} of the space"
+    first = (
+        ""
+        if found.importances
+        else f"; the first {count(len(hyperparameters), 'hyperparameter')} of the space"
+    )
     says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}{first}."
     figure = style.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
     return figure.update_layout(showlegend=False)
 
 
 def importance(sweep: Sweep) -> go.Figure:
-    """How much each knob decided whether a trial was among the best: see `Fidelity.importances`.
+    """How much each hyperparameter decided whether a trial was among the best: see `Fidelity.importances`.
 
     Not by `plot_param_importances`, which would evaluate them once more.
     """
-    title, record = "Importance of the knobs", sweep.record
+    title, record = "Importance of the hyperparameters", sweep.record
     names = trainables(record)
     by_name = {name: fidelity(record, name) for name in names}
     whys = {name: NO_SCORE if at is None else at.why_no_importance for name, at in by_name.items()}
     found = {name: at for name, at in by_name.items() if at is not None and not whys[name]}
     if not found:
         return style.blank(title, _of_each(whys) if len(whys) > 1 else next(iter(whys.values()), NO_SCORE))
-    shares = {knob: share for at in found.values() for knob, share in at.importances.items()}
+    shares = {
+        hyperparameter: share for at in found.values() for hyperparameter, share in at.importances.items()
+    }
     shares = dict(reversed(shares.items()))
-    text = [at.percent(knob) for at in found.values() for knob in at.importances][::-1]
+    text = [at.percent(hyperparameter) for at in found.values() for hyperparameter in at.importances][::-1]
     bar = go.Bar(
         x=[100 * share for share in shares.values()],
-        y=[_with_trials(knob, found) for knob in shares],
+        y=[_with_trials(hyperparameter, found) for hyperparameter in shares],
         orientation="h",
         text=text,
         textposition="outside",
@@ -150,26 +156,26 @@ def importance(sweep: Sweep) -> go.Figure:
     figure.update_yaxes(type="category")
     says = _on_importance(found, whys)
     if list(shares) != list(bar.y):
-        says += " In brackets: how many of the trials had a knob that not all have."
+        says += " In brackets: how many of the trials had a hyperparameter that not all have."
     figure = style.dress(figure, title, says, height=150 + 34 * len(shares))
     return figure.update_layout(showlegend=False)
 
 
 def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> str:
     """What the bars show, of each trainable; `whys` says of which they show nothing."""
-    says = "How much each knob decided, of what all do, whether a trial came among the best "
+    says = "How much each hyperparameter decided, of what all do, whether a trial came among the best "
     if len(whys) == 1:
         return f"{says}{_best_share(*found.values())}."
     shown = [f"{name}: the best {_best_share(at)}." for name, at in found.items()]
     return " ".join([f"{says}of its trainable.", *shown, _of_each(whys)]).rstrip()
 
 
-def _with_trials(knob: str, found: Mapping[str, Fidelity]) -> str:
-    """A knob, and of one that not all trials of its trainable had, how many had it: of few, its share is
+def _with_trials(hyperparameter: str, found: Mapping[str, Fidelity]) -> str:
+    """A hyperparameter, and of one that not all trials of its trainable had, how many had it: of few, its share is
     next to nothing whatever it does."""
-    at = next(at for at in found.values() if knob in at.importances)
-    had = sum(knob in at.tried.params[number] for number in at.scores)
-    return knob if had == len(at.scores) else f"{knob} ({count(had, 'trial')})"
+    at = next(at for at in found.values() if hyperparameter in at.importances)
+    had = sum(hyperparameter in at.tried.params[number] for number in at.scores)
+    return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
 
 
 def _of_each(whys: Mapping[str, str]) -> str:
@@ -182,10 +188,10 @@ def _best_share(at: Fidelity) -> str:
 
 
 def _ranked(found: Fidelity) -> list[str]:
-    """Knobs that trials at this fidelity have, by importance where that can be told; else as in the space."""
+    """Hyperparameters that trials at this fidelity have, by importance where that can be told; else as in the space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
-    knobs = [name for name in there if name in found.tried.ranges]
-    return sorted(knobs, key=lambda name: -found.importances.get(name, 0.0))
+    hyperparameters = [name for name in there if name in found.tried.ranges]
+    return sorted(hyperparameters, key=lambda name: -found.importances.get(name, 0.0))
 
 
 def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> None:
@@ -276,10 +282,12 @@ def _shown(found: Fidelity, most: int, what: str) -> str:
     return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
 
 
-def _why_not(found: Fidelity | None, trials: int, knobs: int) -> str:
+def _why_not(found: Fidelity | None, trials: int, hyperparameters: int) -> str:
     if found is None:
         return NO_SCORE
     if len(found.scores) < trials:
         return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
-    varied = "No knob was varied" if not found.tried.ranges else "Only one knob was varied"
-    return f"{varied}; this needs {count(knobs, 'knob')}."
+    varied = (
+        "No hyperparameter was varied" if not found.tried.ranges else "Only one hyperparameter was varied"
+    )
+    return f"{varied}; this needs {count(hyperparameters, 'hyperparameter')}."

@@ -122,8 +122,8 @@ def sections(sweep: Sweep) -> list[Section]:
             figures=_figures(sweep, "learning_curves", "rung_survival", "history"),
         ),
         Section(
-            anchor="knobs",
-            title="What the knobs did",
+            anchor="hyperparameters",
+            title="What the hyperparameters did",
             sentences=text.compared(sweep, advised),
             figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
@@ -160,7 +160,7 @@ def _asked(sweep: Sweep) -> Section:
         anchor="asked",
         title="What was asked",
         sentences=text.asked(sweep),
-        tables=[Table("The space", ["knob", "values"], space)] if space else [],
+        tables=[Table("The space", ["hyperparameter", "values"], space)] if space else [],
     )
 
 
@@ -207,7 +207,7 @@ def _winner(sweep: Sweep) -> list[Table]:
     if best is None:
         return []
     rows = [[name, short(value)] for name, value in {**best.params, **best.fixed}.items()]
-    return [Table(f"Params of trial {best.number}", ["knob", "value"], rows)]
+    return [Table(f"Params of trial {best.number}", ["hyperparameter", "value"], rows)]
 
 
 def _ranking(sweep: Sweep) -> Table:

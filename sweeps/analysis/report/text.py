@@ -48,7 +48,7 @@ def asked(sweep: Sweep) -> list[str]:
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
-    """Knob and what was tried of it, in words, its numbers as short as on the screen."""
+    """Hyperparameter and what was tried of it, in words, its numbers as short as on the screen."""
     exactly = sweep.about.get("identity", {}).get("space", {})
     written = [
         (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
@@ -56,9 +56,9 @@ def space(sweep: Sweep) -> list[tuple[str, str]]:
     ]
     several = isinstance(sweep.about.get("trainable"), list)
     return written + [
-        (f"{knob} of {name}" if several else knob, words)
+        (f"{hyperparameter} of {name}" if several else hyperparameter, words)
         for name, sampled in sweep.about.get(record_status.SAMPLED, {}).items()
-        for knob, words in sampled.items()
+        for hyperparameter, words in sampled.items()
     ]
 
 
@@ -171,7 +171,7 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of a table of the best trials; those that have no score come last."""
     mode = sweep.record.mode
     trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, mode), trial.number))
-    knobs = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     several = isinstance(sweep.about.get("trainable"), list)
     columns = [
         "trial",
@@ -179,12 +179,12 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
         "status",
         str(sweep.about.get("metric", "score")),
     ]
-    columns += ["in epoch", "epochs", *knobs]
+    columns += ["in epoch", "epochs", *hyperparameters]
     rows = []
     for trial in trials[:most]:
         cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
         cells += [trial.best_score(mode), trial.best_epoch(mode), len(trial.epochs)]
-        rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in knobs)]])
+        rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in hyperparameters)]])
     return columns, rows
 
 

@@ -15,7 +15,7 @@ from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
 from sweeps.common.params_file import Recipe
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
@@ -51,13 +51,13 @@ class Typed:
     module: ModuleType
     settings: Any
     """The command's own flags."""
-    typed: Mapping[str, Knob]
-    """Knobs that were typed."""
-    of_files: Mapping[str, Knob]
+    typed: Mapping[str, ParamValue]
+    """Hyperparameters that were typed."""
+    of_files: Mapping[str, ParamValue]
     """Those of `--params FILE`."""
 
     @property
-    def knobs(self) -> dict[str, Knob]:
+    def hyperparameters(self) -> dict[str, ParamValue]:
         """All of them; what is typed wins."""
         return {**self.of_files, **self.typed}
 
@@ -68,7 +68,7 @@ class Typed:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """How a command is called: behind the trainable its own flags, and one for each knob."""
+    """How a command is called: behind the trainable its own flags, and one for each hyperparameter."""
 
     name: str
     """As typed, `python -m sweeps.fit`."""
@@ -91,8 +91,8 @@ class Command:
     takes: Callable[[ModuleType], Collection[str]] = lambda module: [
         field.name for field in dataclasses.fields(module.Params)
     ]
-    """Knobs of it that have a meaning here."""
-    knobs_are: str = "Knobs of {name}"
+    """Hyperparameters of it that have a meaning here."""
+    hyperparameters_are: str = "Hyperparameters of {name}"
     fit_settings: Collection[str]
     """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
 
@@ -108,18 +108,20 @@ class Command:
         if name is None and not {"-h", "--help"} & set(tokens):
             raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
         module = None if name is None else self.find(name)
-        knobs = [] if module is None else self._knobs(module)
-        tokens, recipes, typed = param_flags.take(tokens, knobs, self.fit_settings)
-        cli_parser.refuse_unknown(tokens, self._known(knobs), f"{self.name} {name}")
+        hyperparameters = [] if module is None else self._hyperparameters(module)
+        tokens, recipes, typed = param_flags.take(tokens, hyperparameters, self.fit_settings)
+        cli_parser.refuse_unknown(tokens, self._known(hyperparameters), f"{self.name} {name}")
         for recipe in recipes:
             _refuse_other(recipe, name, module)
         # The files first: jsonargparse lets the later one win.
         tokens = [*(token for recipe in recipes for token in self._tokens_of(recipe)), *tokens]
-        settings = self._parser(name, module, knobs).values_of(tokens, self.settings, ONE)
+        settings = self._parser(name, module, hyperparameters).values_of(tokens, self.settings, ONE)
         assert name is not None
         assert module is not None
         machine_folders.use_machine(settings)
-        of_files = {knob: value for recipe in recipes for knob, value in recipe.params.items()}
+        of_files = {
+            hyperparameter: value for recipe in recipes for hyperparameter, value in recipe.params.items()
+        }
         return Typed(name, module, settings, typed, of_files)
 
     def _tokens_of(self, recipe: Recipe) -> list[str]:
@@ -133,31 +135,35 @@ class Command:
             for name, value in mine.items()
         ]
 
-    def _knobs(self, module: ModuleType) -> list[str]:
+    def _hyperparameters(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
         of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
         free = param_flags.free(module.Params, [*self.settings, *of_others])
-        return [knob for knob in free if knob in self.takes(module)]
+        return [hyperparameter for hyperparameter in free if hyperparameter in self.takes(module)]
 
-    def _known(self, knobs: Sequence[str]) -> set[str]:
+    def _known(self, hyperparameters: Sequence[str]) -> set[str]:
         off = [f"no_{name}" for name, kind in self.settings.items() if kind is bool]
-        own = map(cli_parser.flag, [*knobs, *self.settings, *off, "params"])
+        own = map(cli_parser.flag, [*hyperparameters, *self.settings, *off, "params"])
         return {*own, *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
 
-    def _parser(self, name: str | None, module: ModuleType | None, knobs: Sequence[str]) -> cli_parser.Parser:
+    def _parser(
+        self, name: str | None, module: ModuleType | None, hyperparameters: Sequence[str]
+    ) -> cli_parser.Parser:
         choices = f" NAME: {', '.join([*self.choices(), 'or yours'])}." if name is None else ""
         parser = cli_parser.Parser(
             prog=f"{self.name} {name or 'NAME'}", usage="%(prog)s [flags]", description=self.does + choices
         )
-        if module is not None and knobs:
-            param_flags.add(parser, self.knobs_are.format(name=name), module.Params, knobs)
+        if module is not None and hyperparameters:
+            param_flags.add(
+                parser, self.hyperparameters_are.format(name=name), module.Params, hyperparameters
+            )
         self.add(parser)
         cli_parser.add_machine(parser, *self.aliases)
         return parser
 
 
 def _refuse_other(recipe: Recipe, name: str | None, module: ModuleType | None) -> None:
-    """Refuse a file of another trainable: a knob of the same name means something else there."""
+    """Refuse a file of another trainable: a hyperparameter of the same name means something else there."""
     if not recipe.trainable or name is None or module is None or recipe.trainable == name:
         return
     try:

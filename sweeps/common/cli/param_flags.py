@@ -1,4 +1,4 @@
-"""Knobs of a trainable as flags: `--lr 0.1`, `--params lr=0.1`, `--params best/params.yaml`."""
+"""Hyperparameters of a trainable as flags: `--lr 0.1`, `--params lr=0.1`, `--params best/params.yaml`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from sweeps.common import machine_folders, param_types, params_file
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.params_file import Recipe
-from sweeps.common.yaml_values import Knob, field_docs
-from sweeps.common.yaml_values import knob as value_of
+from sweeps.common.yaml_values import ParamValue, field_docs
+from sweeps.common.yaml_values import hyperparameter as value_of
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
-    """Knobs that can have a flag of their own: those that are not called as another flag is."""
+    """Hyperparameters that can have a flag of their own: those that are not called as another flag is."""
     others = {
         *taken,
         *(name.removeprefix("--").replace("-", "_") for name in machine_folders.OF_THE_MACHINE),
@@ -24,21 +24,23 @@ def free(params_class: Any, taken: Sequence[str]) -> list[str]:
 
 
 def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
-    """A flag for each of these knobs."""
+    """A flag for each of these hyperparameters."""
     group = parser.add_argument_group(title)
     defaults, docs = params_class(), field_docs(params_class)
     for name in names:
-        cli_parser.add(group, name, Any, docs[name] or "A knob.", getattr(defaults, name), metavar="VALUE")
+        cli_parser.add(
+            group, name, Any, docs[name] or "A hyperparameter.", getattr(defaults, name), metavar="VALUE"
+        )
 
 
 def take(
     tokens: Sequence[str], names: Sequence[str], fit_settings: Collection[str]
-) -> tuple[list[str], list[Recipe], dict[str, Knob]]:
-    """Tokens without knobs, the files of `--params`, and the knobs that were typed: the later one wins.
+) -> tuple[list[str], list[Recipe], dict[str, ParamValue]]:
+    """Tokens without hyperparameters, the files of `--params`, and the hyperparameters that were typed: the later one wins.
 
     Args:
         tokens: what was typed.
-        names: knobs with a flag of their own.
+        names: hyperparameters with a flag of their own.
         fit_settings: names that `fit` of a file may hold.
     """
     files, tokens = _params_files(tokens)
@@ -51,12 +53,12 @@ def take(
     return tokens, recipes, typed
 
 
-def checked(params_class: Any, given: Mapping[str, Knob]) -> tuple[dict[str, Knob], list[str]]:
-    """The knobs that fit, in their types, and what is wrong with the others or with all together."""
+def checked(params_class: Any, given: Mapping[str, ParamValue]) -> tuple[dict[str, ParamValue], list[str]]:
+    """The hyperparameters that fit, in their types, and what is wrong with the others or with all together."""
     params, faults = param_types.given(params_class, given)
     try:
         params_class(**params)
-    except Exception as error:  # whatever the model says of its own knobs
+    except Exception as error:  # whatever the model says of its own hyperparameters
         faults.append(f"--params: {error}")
     return params, faults
 

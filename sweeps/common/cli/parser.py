@@ -17,7 +17,13 @@ from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
 
 from sweeps.common.errors import UserError
 from sweeps.common.machine_folders import OF_THE_MACHINE
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE, Knob, knob, nearest
+from sweeps.common.yaml_values import (
+    DATA_DIR_VARIABLE,
+    PREPARED_DIR_VARIABLE,
+    ParamValue,
+    hyperparameter,
+    nearest,
+)
 
 
 class Parser(ArgumentParser):
@@ -113,10 +119,10 @@ def machine_given() -> list[str]:
 
 def take_params(
     tokens: Sequence[str], flag: str = "--params", example: str = "rows=0 width=16"
-) -> tuple[list[str], dict[str, Knob]]:
+) -> tuple[list[str], dict[str, ParamValue]]:
     """The tokens without `--params a=1 b=2`, and those params."""
     others: list[str] = []
-    params: dict[str, Knob] = {}
+    params: dict[str, ParamValue] = {}
     taking = False
     for token in tokens:
         text = token.removeprefix(f"{flag}=")
@@ -127,7 +133,7 @@ def take_params(
             name, equals, value = text.partition("=")
             if not equals or not all(part.isidentifier() for part in name.split(".")):
                 raise UserError(f"{flag} {text}: give name=value, as in {flag} {example}")
-            params[name] = knob(f"{flag} {text}", value)
+            params[name] = hyperparameter(f"{flag} {text}", value)
     return others, params
 
 

@@ -19,7 +19,7 @@ from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.common.formatting import count, duration, place, size
 from sweeps.common.progress import Bar
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import MAX_BAD_PCT
 from sweeps.training.data import dataset, ray_pipeline, shuffle, staging
 from sweeps.training.data.dataset import DataSet
@@ -32,7 +32,7 @@ SHOWN = 5
 """Raw files that are named where more can't be prepared."""
 
 
-def of_trial(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> Path | None:
+def of_trial(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Path | None:
     """The folder of the prepared data of one trial, prepared now where it is not yet; None for a trainable
     that has nothing prepared."""
     if not dataset.has_preparation(module):
@@ -110,7 +110,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
         fingerprint=data_set.key,
         about={
             "trainable": data_set.trainable,
-            "knobs": dict(data_set.knobs),
+            "knobs": dict(data_set.hyperparameters),
             "raw_files": len(data_set.items),
             "raw_bytes": data_set.raw_bytes,
             "skipped": [{"file": str(item.path), "reason": reason} for item, reason in bad.items()],
@@ -191,8 +191,10 @@ def _remove_parts(data_set: DataSet) -> None:
 
 
 def _say_begin(data_set: DataSet, done: int) -> None:
-    knobs = ", ".join(f"{knob}={value}" for knob, value in data_set.knobs.items())
-    what = f"{data_set.name} ({knobs})" if knobs else data_set.name
+    hyperparameters = ", ".join(
+        f"{hyperparameter}={value}" for hyperparameter, value in data_set.hyperparameters.items()
+    )
+    what = f"{data_set.name} ({hyperparameters})" if hyperparameters else data_set.name
     files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
     before = f", {done:,} of them before" if done else ""
     print(f"Preparing {what}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)

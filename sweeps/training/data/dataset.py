@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.common import machine_folders, source_files
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import command, count, place, size
-from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, Knob
+from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, ParamValue
 from sweeps.training.config import Trainable
 from sweeps.training.data import raw_files, shards
 from sweeps.training.data.raw_files import Item
@@ -33,41 +33,43 @@ KEY_LENGTH = 12
 """Characters of a key that stand in a folder's name."""
 
 
-class UndeclaredKnob(UserError):
-    """`prepare` or `raw_items` reads a knob that PREPARE_KNOBS does not name."""
+class UndeclaredHyperparameter(UserError):
+    """`prepare` or `raw_items` reads a hyperparameter that PREPARE_PARAMS does not name."""
 
 
 class Declared:
-    """A trainable's Params of which PREPARE_KNOBS alone can be read: data is not known by the others.
+    """A trainable's Params of which PREPARE_PARAMS alone can be read: data is not known by the others.
 
     Args:
         params: with its methods and properties.
-        knobs: names of those that can be read.
-        reader: the function that gets it, for the message of `UndeclaredKnob`.
+        hyperparameters: names of those that can be read.
+        reader: the function that gets it, for the message of `UndeclaredHyperparameter`.
     """
 
-    def __init__(self, params: Any, knobs: tuple[str, ...], reader: str) -> None:
-        hidden = {field.name for field in dataclasses.fields(params)} - set(knobs)
+    def __init__(self, params: Any, hyperparameters: tuple[str, ...], reader: str) -> None:
+        hidden = {field.name for field in dataclasses.fields(params)} - set(hyperparameters)
         self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # pickle asks before there is anything
             raise AttributeError(name)
         if name in self._hidden:
-            raise UndeclaredKnob(f"{self._reader} reads the knob {name}: add it to PREPARE_KNOBS")
+            raise UndeclaredHyperparameter(
+                f"{self._reader} reads the hyperparameter {name}: add it to PREPARE_PARAMS"
+            )
         return getattr(self._params, name)
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """The prepared data of what is here now: raw files, knobs and code. It may not have been made yet."""
+    """The prepared data of what is here now: raw files, hyperparameters and code. It may not have been made yet."""
 
     trainable: str
     """As it was named."""
     module: str
     """The trainable's module path."""
-    knobs: Mapping[str, Knob]
-    """PREPARE_KNOBS with their values."""
+    hyperparameters: Mapping[str, ParamValue]
+    """PREPARE_PARAMS with their values."""
     items: tuple[Item, ...]
     code: str
     """Checksum of the code of `prepare`."""
@@ -152,15 +154,17 @@ class DataSet:
         """
         named = machine_folders.OF_THE_MACHINE.items()
         folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
-        knobs = [f"{knob}={value}" for knob, value in self.knobs.items()]
+        hyperparameters = [
+            f"{hyperparameter}={value}" for hyperparameter, value in self.hyperparameters.items()
+        ]
         where = [text for name, folder in folders for text in (name, place(Path(folder)))]
-        params = ["--params", *knobs] if knobs else []
+        params = ["--params", *hyperparameters] if hyperparameters else []
         return command("sweeps.prepare", self.trainable, *params, *where, *more)
 
     @property
     def _recipe(self) -> list[Any]:
         """What the rows of one raw file follow from, beside that file."""
-        return [shards.FORMAT, self.code, sorted(self.knobs.items())]
+        return [shards.FORMAT, self.code, sorted(self.hyperparameters.items())]
 
 
 def root() -> Path:
@@ -189,27 +193,31 @@ def has_preparation(trainable: Any) -> bool:
     return hasattr(trainable, "prepare")
 
 
-def look(asked: str, module: ModuleType, params: Mapping[str, Knob]) -> DataSet:
+def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> DataSet:
     """What would be prepared now; raw files that are not known yet are read for their checksums.
 
     Args:
         asked: the trainable, as it was named.
         module: the trainable.
-        params: its knobs that are given; those that prepared rows do not depend on are left out.
+        params: its hyperparameters that are given; those that prepared rows do not depend on are left out.
 
     Raises:
-        UserError: the raw files are not there, Params refuses the knobs, or `raw_items` reads another one.
+        UserError: the raw files are not there, Params refuses the hyperparameters, or `raw_items` reads another one.
     """
-    all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_KNOBS})
-    knobs = {knob: getattr(all_params, knob) for knob in module.PREPARE_KNOBS}
+    all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_PARAMS})
+    hyperparameters = {
+        hyperparameter: getattr(all_params, hyperparameter) for hyperparameter in module.PREPARE_PARAMS
+    }
     try:
         items = raw_files.find(
-            asked, module.raw_items, Declared(module.Params(**knobs), tuple(knobs), "raw_items")
+            asked,
+            module.raw_items,
+            Declared(module.Params(**hyperparameters), tuple(hyperparameters), "raw_items"),
         )
-    except UndeclaredKnob as error:
+    except UndeclaredHyperparameter as error:
         raise UserError(f"{asked}: {error}") from None
     items = raw_files.with_checksums(items, root() / CHECKSUMS_FILE)
-    return DataSet(asked, module.__name__, knobs, tuple(items), _code_of(module.prepare, module))
+    return DataSet(asked, module.__name__, hyperparameters, tuple(items), _code_of(module.prepare, module))
 
 
 def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
@@ -225,12 +233,12 @@ def build_data(trainable: Trainable, params: Any, folder: Path | None) -> Lightn
     return trainable.build_data(params, folder)
 
 
-def _params(asked: str, module: ModuleType, knobs: Mapping[str, Knob]) -> Any:
+def _params(asked: str, module: ModuleType, hyperparameters: Mapping[str, ParamValue]) -> Any:
     try:
-        return module.Params(**knobs)
+        return module.Params(**hyperparameters)
     except (ValueError, TypeError) as error:
-        given = ", ".join(f"{name}={value}" for name, value in knobs.items()) or "its defaults"
-        raise UserError(f"{asked}: Params refuses {given} (PREPARE_KNOBS alone are set): {error}") from None
+        given = ", ".join(f"{name}={value}" for name, value in hyperparameters.items()) or "its defaults"
+        raise UserError(f"{asked}: Params refuses {given} (PREPARE_PARAMS alone are set): {error}") from None
 
 
 def _code_of(prepare: Any, module: ModuleType) -> str:

@@ -23,9 +23,9 @@ import pyarrow as pa
 from sweeps.common import plugins, ray_auth, ray_connection, source_files
 from sweeps.common.errors import CannotPrepare, UserError, first_line
 from sweeps.common.progress import Bar
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training.data import staging
-from sweeps.training.data.dataset import DataSet, Declared, UndeclaredKnob
+from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.staging import PartWriter
 
@@ -45,7 +45,7 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
     """Prepare raw files into parts; those that are corrupt, and why.
 
     Raises:
-        UserError: `prepare` is at fault, not a file: it reads a knob that the data is not known by.
+        UserError: `prepare` is at fault, not a file: it reads a hyperparameter that the data is not known by.
         CannotPrepare: process after process dies.
     """
     by_part = {item.part: item for item in todo}
@@ -98,24 +98,26 @@ def _fault(message: Mapping[str, Any], blocks: int) -> str:
     return "" if number == blocks else f"its blocks are not all here: {number:,} came after {blocks:,} others"
 
 
-def worked(batch: Mapping[str, Any], module: str, knobs: Mapping[str, Knob]) -> Iterator[dict[str, Any]]:
+def worked(
+    batch: Mapping[str, Any], module: str, hyperparameters: Mapping[str, ParamValue]
+) -> Iterator[dict[str, Any]]:
     """One raw file to its blocks, and a last message without one; where it is corrupt, why. On any PC.
 
     Args:
         batch: one row, of `part` and `path`.
         module: the trainable's module path.
-        knobs: those that prepared rows depend on.
+        hyperparameters: those that prepared rows depend on.
     """
     part, path = str(batch["part"][0]), Path(str(batch["path"][0]))
     number = 0
     try:
         trainable = plugins.load(module)
-        params = Declared(trainable.Params(**knobs), tuple(knobs), "prepare")
+        params = Declared(trainable.Params(**hyperparameters), tuple(hyperparameters), "prepare")
         for block, rows in staging.encoded(trainable.prepare(path, params)):
             yield _message(part, number, rows=rows, payload=block)
             number += 1
         yield _message(part, number, is_last=True)
-    except UndeclaredKnob as error:  # whatever the file
+    except UndeclaredHyperparameter as error:  # whatever the file
         yield _message(part, number, mistake=str(error))
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
         own = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
@@ -165,7 +167,7 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generat
         # A task for each file: one that ends its process takes no other file with it.
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             worker,
-            fn_kwargs={"module": data_set.module, "knobs": dict(data_set.knobs)},
+            fn_kwargs={"module": data_set.module, "knobs": dict(data_set.hyperparameters)},
             batch_size=1,
             batch_format="numpy",
             num_cpus=1,

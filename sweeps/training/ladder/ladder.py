@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training.ladder import measure, rungs
 from sweeps.training.ladder.measure import Result
 from sweeps.training.ladder.rungs import Place
@@ -31,7 +31,7 @@ class Asked:
 
     trainable: str
     module: ModuleType
-    params: Mapping[str, Knob]
+    params: Mapping[str, ParamValue]
     seconds: float
     folder: Path
 
@@ -101,5 +101,6 @@ def _place(asked: Asked) -> Place:
         batch_rows=gradient_accumulation.of(data),
         has_raw=hasattr(module, "build_raw_data"),
         has_prepared=dataset.has_preparation(module),
-        has_loader_knob="loader_workers" in {field.name for field in dataclasses.fields(module.Params)},
+        has_loader_hyperparameter="loader_workers"
+        in {field.name for field in dataclasses.fields(module.Params)},
     )

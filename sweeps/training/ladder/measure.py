@@ -18,7 +18,7 @@ from typing import Any
 
 from sweeps.common import atomic_io, plugins
 from sweeps.common.cli.command import TRAINABLE
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig, Precision, Strategy
 
@@ -71,7 +71,7 @@ class Speed:
 
 
 def measure(
-    trainable: str, params: Mapping[str, Knob], setup: Setup, seconds: float
+    trainable: str, params: Mapping[str, ParamValue], setup: Setup, seconds: float
 ) -> tuple[Speed | None, str]:
     """Train for so many seconds in a process of its own: the speed, or why there is none."""
     with tempfile.TemporaryDirectory(prefix="sweeps-speed-", ignore_cleanup_errors=True) as folder:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.common import atomic_io
 from sweeps.common.formatting import count
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training.profiling.time_breakdown import bound
 
 if TYPE_CHECKING:
@@ -149,14 +149,18 @@ def _read_by(result: Result) -> str:
 
 
 def write(
-    folder: Path, trainable: str, params: Mapping[str, Knob], results: Sequence[Result], busy_cores: float
+    folder: Path,
+    trainable: str,
+    params: Mapping[str, ParamValue],
+    results: Sequence[Result],
+    busy_cores: float,
 ) -> None:
     """Write ladder.md, ladder.json and ladder.png, of the rungs so far.
 
     Args:
         folder: of the ladder.
         trainable: its name.
-        params: knobs that were given.
+        params: hyperparameters that were given.
         results: of the rungs so far.
         busy_cores: that other programs kept busy before the first one.
     """

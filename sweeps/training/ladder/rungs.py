@@ -24,7 +24,7 @@ class Place:
     has_raw: bool
     """Whether the trainable can read raw data, the naive way."""
     has_prepared: bool
-    has_loader_knob: bool
+    has_loader_hyperparameter: bool
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def in_words(before: Setup, now: Setup) -> str:
 
 
 def _more_workers(setup: Setup, where: Place) -> Setup | str:
-    if not setup.is_raw and not where.has_loader_knob:
-        return "neither build_raw_data nor a knob loader_workers"
+    if not setup.is_raw and not where.has_loader_hyperparameter:
+        return "neither build_raw_data nor a hyperparameter loader_workers"
     return dataclasses.replace(setup, loader_workers=where.cores)
 
 
@@ -62,7 +62,7 @@ def _prepared(setup: Setup, where: Place) -> Setup | str:
         return "the trainable defines no prepare"
     if not where.has_raw:
         return "it is read as prepared from the start: the trainable defines no build_raw_data"
-    workers = setup.loader_workers if where.has_loader_knob else None
+    workers = setup.loader_workers if where.has_loader_hyperparameter else None
     return dataclasses.replace(setup, is_raw=False, loader_workers=workers)
 
 

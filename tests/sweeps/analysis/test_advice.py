@@ -55,7 +55,7 @@ def by_hand(
 def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(3.0), num_trials=24)
     (edge,) = advice.widen
-    assert (edge.knob, edge.side) == ("lr", "high")
+    assert (edge.hyperparameter, edge.side) == ("lr", "high")
     assert edge.new is not None
     assert edge.new.low == 0.001
     assert 1.0 < edge.new.high < 10
@@ -75,19 +75,19 @@ def test_an_end_that_cannot_be_moved_is_not_to_be_widened_first(tmp_path: Path) 
 
 def test_a_best_at_the_lower_end_widens_it_there(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(1e-4), num_trials=24)
-    assert [(edge.knob, edge.side) for edge in advice.widen] == [("lr", "low")]
+    assert [(edge.hyperparameter, edge.side) for edge in advice.widen] == [("lr", "low")]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
     found = advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed).widen
-    assert "lr" not in [edge.knob for edge in found]
+    assert "lr" not in [edge.hyperparameter for edge in found]
 
 
 @pytest.mark.parametrize("trials", [10, 24, 40])
-def test_of_the_many_ends_of_six_knobs_none_has_the_best_by_chance(trials: int) -> None:
+def test_of_the_many_ends_of_six_hyperparameters_none_has_the_best_by_chance(trials: int) -> None:
     """The order of the trials is that of their making."""
-    ranges = {f"knob{n}": FloatDistribution(0.0, 1.0) for n in range(6)}
+    ranges = {f"hyperparameter{n}": FloatDistribution(0.0, 1.0) for n in range(6)}
     found = 0
     for seed in range(40):
         source = random.Random(seed)
@@ -106,7 +106,7 @@ def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
 
     advice = advice_on(tmp_path, diverges, num_trials=24)
     region = advice.cut[0]
-    assert (region.knob, region.side, region.bad, region.all_bad) == ("lr", "high", 6, 6)
+    assert (region.hyperparameter, region.side, region.bad, region.all_bad) == ("lr", "high", 6, 6)
     assert 0.09 < region.limit < 0.15
     assert "6 of 6 trials that diverged have lr > 0.1" in text(advice)
 
@@ -121,9 +121,9 @@ def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reasons", [("OSError",), ("OSError", "MemoryError", "ValueError: 3")])
-def test_of_many_knobs_none_is_cut_by_chance(reasons: Sequence[str]) -> None:
-    """A quarter of the trials fails, whatever their knobs are."""
-    ranges = {f"knob{n}": FloatDistribution(0.0, 1.0) for n in range(8)}
+def test_of_many_hyperparameters_none_is_cut_by_chance(reasons: Sequence[str]) -> None:
+    """A quarter of the trials fails, whatever their hyperparameters are."""
+    ranges = {f"hyperparameter{n}": FloatDistribution(0.0, 1.0) for n in range(8)}
     found = 0
     for seed in range(100):
         source = random.Random(seed)
@@ -151,7 +151,7 @@ def test_a_rare_cause_is_cut_off_beside_a_common_one(tmp_path: Path) -> None:
             params, status = {"act": act, "hidden": hidden}, "failed" if wrong else "finished"
             kinds.add(record, params, 0 if wrong else 2, status, wrong, words)
     advice = advise(analysis_sweep.load(tmp_path))
-    assert [region.knob for region in advice.cut] == ["act", "hidden"]
+    assert [region.hyperparameter for region in advice.cut] == ["act", "hidden"]
     assert "5 of 5 trials that failed (MemoryError: N units) have hidden > 90" in text(advice)
 
 
@@ -165,10 +165,12 @@ def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
     )
 
 
-def test_a_knob_without_influence_is_to_be_fixed_with_the_figures_own_numbers(tmp_path: Path) -> None:
+def test_a_hyperparameter_without_influence_is_to_be_fixed_with_the_figures_own_numbers(
+    tmp_path: Path,
+) -> None:
     sweep = searched(tmp_path, "s", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
     advice = advise(sweep)
-    assert [knob for knob, _ in advice.fix] == ["hidden"]
+    assert [hyperparameter for hyperparameter, _ in advice.fix] == ["hidden"]
     found = advice.fix[0][1].at
     assert found.words == "scores at epoch 1, of 100 of 100 trials"
     figure = figures.importance(sweep)
@@ -183,7 +185,7 @@ def test_a_knob_without_influence_is_to_be_fixed_with_the_figures_own_numbers(tm
 
 
 @pytest.mark.parametrize(("effect", "without"), [(0.02, []), (0.0, ["act"])])
-def test_a_weak_choice_beside_a_strong_knob_has_influence(
+def test_a_weak_choice_beside_a_strong_hyperparameter_has_influence(
     effect: float, without: list[str], tmp_path: Path
 ) -> None:
     """The rate alone decides which are the best; a tenth of them, half of each choice."""
@@ -218,7 +220,7 @@ PRIMES = {"lr": 7, "momentum": 37, "idle": 91}
 """Their multiples modulo 120 are as far apart as can be."""
 
 
-def test_a_knob_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
+def test_a_hyperparameter_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
     found = influence(pruned_by_lr(tmp_path, momentum_matters=0.4).record, "toy")
     assert found is not None
     assert (found.at.epoch, len(found.at.scores), found.early.epoch) == (9, 39, 1)
@@ -241,9 +243,9 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
     figure = figures.importance(sweep)
     shares = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))
     for name in ("cnn", "mlp"):
-        assert math.fsum(share for knob, share in shares.items() if knob.startswith(name)) == pytest.approx(
-            100
-        )
+        assert math.fsum(
+            share for hyperparameter, share in shares.items() if hyperparameter.startswith(name)
+        ) == pytest.approx(100)
         own = fidelity(sweep.record, name)
         assert own is not None
         assert shares[f"{name}.lr"] == pytest.approx(100 * own.importances[f"{name}.lr"])
@@ -253,7 +255,7 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
 def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(0.03), num_trials=24)
     assert advice.fix == ()
-    assert "Which knobs could be fixed can't be told: that takes 100 trials" in text(advice)
+    assert "Which hyperparameters could be fixed can't be told: that takes 100 trials" in text(advice)
 
 
 def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
@@ -339,7 +341,7 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
     kinds.constant(record)
     advice = advise(load(tmp_path / "tied"))
     assert advice.command == ""
-    assert "Take another --metric, or sweep other knobs." in advice.lines[0]
+    assert "Take another --metric, or sweep other hyperparameters." in advice.lines[0]
     assert (
         "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: how ranks at the two "
         "agree can't be told." in advice.lines
@@ -380,12 +382,12 @@ def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None
     assert advice.command == ""
 
 
-def test_one_knob_has_no_importance_and_is_judged_all_the_same(tmp_path: Path) -> None:
+def test_one_hyperparameter_has_no_importance_and_is_judged_all_the_same(tmp_path: Path) -> None:
     params = [{"lr": 0.001 * 1000 ** (n / 39)} for n in range(40)]
     advice = advise(by_hand(tmp_path, [n / 40 for n in range(40)], {"lr": LR}, params))
-    assert [edge.knob for edge in advice.widen] == ["lr"]
+    assert [edge.hyperparameter for edge in advice.widen] == ["lr"]
     assert advice.fix == ()
-    assert "Which knobs matter" not in text(advice)
+    assert "Which hyperparameters matter" not in text(advice)
 
 
 def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
@@ -401,20 +403,20 @@ def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) ->
     which = CategoricalDistribution(["a", "b"])
     for number in range(40):
         name, share = "ab"[number % 2], number // 2 / 19
-        knob = f"{name}.lr"
-        params = {"trainable": name, knob: 0.001 * 1000**share}
-        words = {"trainable": which, knob: LR}
+        hyperparameter = f"{name}.lr"
+        params = {"trainable": name, hyperparameter: 0.001 * 1000**share}
+        words = {"trainable": which, hyperparameter: LR}
         propose(record, params, words, trainable=name)
         score = share if name == "a" else 0.5 - (share - 0.5) ** 2
         record.report(number, 1, score, {"acc": score}, 0.1)
         record.end(number, "finished")
     advice = advise(load(tmp_path))
-    assert [edge.knob for edge in advice.widen] == ["a.lr"]
+    assert [edge.hyperparameter for edge in advice.widen] == ["a.lr"]
     assert "a.lr: 4 of the 4 best trials of a, the best one too, lie" in text(advice)
-    assert "trainable" not in [knob for knob, _ in advice.fix]
+    assert "trainable" not in [hyperparameter for hyperparameter, _ in advice.fix]
 
 
-def test_knobs_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None:
+def test_hyperparameters_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     for number in range(36):
         lr = 0.001 * 1000 ** (number / 35)
@@ -424,7 +426,7 @@ def test_knobs_that_only_some_trials_have_are_no_trouble(tmp_path: Path) -> None
         propose(record, {"lr": lr, **more}, words)
         record.report(number, 1, number / 36, {"acc": number / 36}, 0.1)
         record.end(number, "finished")
-    assert [edge.knob for edge in advise(load(tmp_path)).widen] == ["lr"]
+    assert [edge.hyperparameter for edge in advise(load(tmp_path)).widen] == ["lr"]
 
 
 def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
@@ -457,8 +459,8 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
         record._list(row)
         record._rank_epoch(row, 1)
     advice = advise(analysis_sweep.Sweep(record))
-    assert [edge.knob for edge in advice.widen] == ["lr"]
-    assert [knob for knob, _ in advice.fix] == ["x"]
+    assert [edge.hyperparameter for edge in advice.widen] == ["lr"]
+    assert [hyperparameter for hyperparameter, _ in advice.fix] == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -492,7 +494,7 @@ def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None
 
 
 def test_the_optimum_is_seldom_outside_the_range_around_the_best_of_few() -> None:
-    """Of 16 noisy trials of one knob, the best 4."""
+    """Of 16 noisy trials of one hyperparameter, the best 4."""
     old, outside = Range(0.0, 1.0), 0
     for seed in range(500):
         source = random.Random(seed)

@@ -180,7 +180,7 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    {knob}: float = 0.1
+    {hyperparameter}: float = 0.1
     momentum: float = 0.9
     hidden: int = 16
     batch_size: int = 64
@@ -195,7 +195,7 @@ class Params:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of the user's, where the notebook runs."""
     (tmp_path / "best_project").mkdir()
-    (tmp_path / "best_project" / "model.py").write_text(MINE.format(knob="lr"))
+    (tmp_path / "best_project" / "model.py").write_text(MINE.format(hyperparameter="lr"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in [name for name in sys.modules if name.startswith("best_project")]:
@@ -229,9 +229,11 @@ def test_params_that_no_longer_fit_are_named(sweep: Path, project: Path) -> None
         UserError, match=r"trial 0 does not fit best_project.model as it is now: momentum: at mo"
     ):
         of_project(best_of(sweep), momentum=2.0).model()
-    (project / "best_project" / "model.py").write_text(MINE.format(knob="lrate"))
+    (project / "best_project" / "model.py").write_text(MINE.format(hyperparameter="lrate"))
     sys.modules.pop("best_project.model", None)
-    with pytest.raises(UserError, match=r"as it is now: lr: no such knob of Params. Knobs: lrate"):
+    with pytest.raises(
+        UserError, match=r"as it is now: lr: no such hyperparameter of Params. Hyperparameters: lrate"
+    ):
         of_project(best_of(sweep)).model()
 
 

@@ -114,7 +114,7 @@ def test_a_trial_that_still_trains_is_a_row_without_an_end(tmp_path: Path) -> No
     assert row["last_loss"] is None  # never logged by this trial
 
 
-def test_knobs_that_stood_still_are_columns_too(tmp_path: Path) -> None:
+def test_hyperparameters_that_stood_still_are_columns_too(tmp_path: Path) -> None:
     table = tables.trials_table(sample(tmp_path))
     assert table["params_width"].to_pylist() == [8, 8, 8]
     assert table["params_bias"].to_pylist() == [True, True, True]
@@ -151,15 +151,15 @@ def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> 
         ([True, 2, 3], "string", ["True", "2", "3"]),
     ],
 )
-def test_a_knob_has_the_narrowest_type_that_holds_all_its_values(
+def test_a_hyperparameter_has_the_narrowest_type_that_holds_all_its_values(
     values: list[Any], kind: str, expected: list[Any], tmp_path: Path
 ) -> None:
-    column = tables.trials_table(sample(tmp_path, [{"knob": value} for value in values]))["params_knob"]
+    column = tables.trials_table(sample(tmp_path, [{"rate": value} for value in values]))["params_rate"]
     assert str(column.type) == kind
     assert column.to_pylist() == expected
 
 
-def test_a_knob_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
+def test_a_hyperparameter_that_was_fixed_without_a_value_is_empty(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     propose(record, {"lr": 0.1}, fixed={"depth": None})
     assert tables.trials_table(record)["params_depth"].to_pylist() == [None]

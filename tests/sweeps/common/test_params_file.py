@@ -60,16 +60,16 @@ def test_workers_are_in_the_file_where_there_are_several(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["lr: 0.02", "params: {lr: 0.02}", "params: {lr: 0.02}\nfit:\n"])
-def test_a_file_of_knobs_alone_says_nothing_else(text: str, file: Path) -> None:
+def test_a_file_of_hyperparameters_alone_says_nothing_else(text: str, file: Path) -> None:
     file.write_text(text)
     run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.params, run.seed, run.max_epochs) == ({"lr": 0.02}, 0, 27)
 
 
-def test_a_preparation_takes_the_knobs_and_leaves_the_rest(file: Path) -> None:
+def test_a_preparation_takes_the_hyperparameters_and_leaves_the_rest(file: Path) -> None:
     file.write_text(params_file.write("faces", {"crop_pixels": 128, "lr": 0.02}, TRAINED.settings(), {}))
     asked = prepare.parse(["faces", "--params", str(file)])
-    assert asked.knobs["crop_pixels"] == 128
+    assert asked.hyperparameters["crop_pixels"] == 128
 
 
 def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> None:
@@ -88,12 +88,12 @@ def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> 
         (None, "can't be read (No such file or directory)"),
         (b"\xff\xfe\x00", "can't be read ("),
         (b"a: [1\nb: 2", "not YAML: "),
-        (b"- 1\n- 2", "must hold knobs as 'name: value' lines"),
-        (b"", "must hold knobs as 'name: value' lines"),
+        (b"- 1\n- 2", "must hold hyperparameters as 'name: value' lines"),
+        (b"", "must hold hyperparameters as 'name: value' lines"),
         (b"params: 3", "params: must be 'name: value' lines"),
         (b"params: {lr: 0.1}\nfit: [1]", "fit: must be 'name: value' lines"),
         (b"params: {lr: 0.1}\nfit: {sed: 1}", "fit.sed: no such setting. Did you mean 'seed'?"),
-        (b"params: {lrr: 0.1}", "lrr: no such knob. Did you mean 'lr'?"),
+        (b"params: {lrr: 0.1}", "lrr: no such hyperparameter. Did you mean 'lr'?"),
         (b"params: {lr: fast}", "lr=fast: must be float, is str"),
         (b"params: {lr: 0.1}\nfit: {precision: 33}", "--precision 33: must be one of auto, 32,"),
         (b"params: {lr: 0.1}\nfit: {seed: many}", "--seed many: must be a whole number"),

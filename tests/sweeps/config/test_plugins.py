@@ -170,8 +170,16 @@ def test_a_module_that_cannot_be_imported_shows_error_file_and_line(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("lr: float = 0.1", "lr: float\n    width: int", "knobs of Params without a default: lr, width"),
-        ("@dataclass(frozen=True, kw_only=True)", "", "Params must be a dataclass, one field per knob"),
+        (
+            "lr: float = 0.1",
+            "lr: float\n    width: int",
+            "hyperparameters of Params without a default: lr, width",
+        ),
+        (
+            "@dataclass(frozen=True, kw_only=True)",
+            "",
+            "Params must be a dataclass, one field per hyperparameter",
+        ),
         ('"max"', '"maximum"', "MODE 'maximum' must be min or max"),
     ],
 )
@@ -183,7 +191,7 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
 
 
 PREPARED = """
-PREPARE_KNOBS = ("lr",)
+PREPARE_PARAMS = ("lr",)
 def raw_items(params): ...
 def prepare(item, params): ...
 def build_data(params, prepared): ...
@@ -191,7 +199,7 @@ def build_data(params, prepared): ...
 
 
 def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
-    assert plugins.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_KNOBS == ("lr",)
+    assert plugins.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_PARAMS == ("lr",)
 
 
 @pytest.mark.parametrize(
@@ -207,16 +215,16 @@ def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
 )
 def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: Write) -> None:
     own = PREPARED.replace("def build_data(params, prepared): ...", text)
-    assert plugins.find("trainable", module(TRAINABLE + own)).PREPARE_KNOBS == ("lr",)
+    assert plugins.find("trainable", module(TRAINABLE + own)).PREPARE_PARAMS == ("lr",)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         ("def raw_items(params): ...", "", "does not define raw_items"),
-        ('PREPARE_KNOBS = ("lr",)', "", "does not define PREPARE_KNOBS"),
-        ('("lr",)', '"lr"', "PREPARE_KNOBS 'lr' must be a tuple of names"),
-        ('("lr",)', '("lrr",)', "PREPARE_KNOBS: lrr: no such knob of Params. Did you mean 'lr'?"),
+        ('PREPARE_PARAMS = ("lr",)', "", "does not define PREPARE_PARAMS"),
+        ('("lr",)', '"lr"', "PREPARE_PARAMS 'lr' must be a tuple of names"),
+        ('("lr",)', '("lrr",)', "PREPARE_PARAMS: lrr: no such hyperparameter of Params. Did you mean 'lr'?"),
         ("def prepare(item, params): ...", "prepare = 1", "prepare must be a function"),
         ("(params, prepared)", "(params)", "build_data must take two, build_data(params, prepared): "),
         ("(params, prepared)", "(params, *, prepared)", "build_data must take two, "),

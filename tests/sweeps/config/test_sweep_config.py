@@ -108,8 +108,8 @@ def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() 
 @pytest.mark.parametrize(
     "value", [0, 1, -3, 0.1, 1e-12, 1e300, True, "relu", "32", "true", "null", "a b", ""]
 )
-def test_a_fixed_knob_keeps_value_and_type_through_yaml(value: Any, tmp_path: Path) -> None:
-    again = read_back(SweepConfig(params={"knob": value}), tmp_path).params["knob"]
+def test_a_fixed_hyperparameter_keeps_value_and_type_through_yaml(value: Any, tmp_path: Path) -> None:
+    again = read_back(SweepConfig(params={"hyperparameter": value}), tmp_path).params["hyperparameter"]
     assert (again, type(again)) == (value, type(value))
 
 

@@ -48,8 +48,8 @@ def of_file(path: Path) -> tuple[Events, dict[str, Any], list[str]]:
             others.append(value.tag)
             if value.tag == "_hparams_/session_start_info":
                 data = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
-                for name, knob in data.session_start_info.hparams.items():
-                    hparams[name] = getattr(knob, knob.WhichOneof("kind"))
+                for name, hyperparameter in data.session_start_info.hparams.items():
+                    hparams[name] = getattr(hyperparameter, hyperparameter.WhichOneof("kind"))
     return scalars, hparams, others
 
 
@@ -70,7 +70,7 @@ def log(name: str, record: Record, is_on: bool = False) -> None:
         logger.write(trial, is_on)
 
 
-def test_tensorboard_reads_each_metric_by_epoch_and_the_knobs(tmp_path: Path) -> None:
+def test_tensorboard_reads_each_metric_by_epoch_and_the_hyperparameters(tmp_path: Path) -> None:
     log("tensorboard", sweep(tmp_path))
     files = event_files(tmp_path)
     assert list(files) == [f"trial_{number:04d}" for number in range(5)]

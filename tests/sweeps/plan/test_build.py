@@ -37,7 +37,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert "s: digits_mlp, val_acc (max), seed 0" in line(text, "sweep")
     assert "digits" in line(text, "data")
     assert "1,200 rows to train on, 300 to validate" in line(text, "data")
-    assert "3 knobs" in line(text, "space")
+    assert "3 hyperparameters" in line(text, "space")
     assert re.search(r"lr +0\.001 to 1, log scale", text)
     assert re.search(r"hidden +8 to 64 in steps of 8", text)
     assert line(text, "fixed").endswith("batch_size=32")
@@ -136,7 +136,7 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
 ) -> None:
     made = make_plan(config(tmp_path, searcher=searcher, num_trials=asked, search_space=small_space))
     assert made.config.num_trials == expected
-    assert "2 knobs, 6 points" in describe(made)
+    assert "2 hyperparameters, 6 points" in describe(made)
 
 
 def test_without_rungs_no_epoch_is_saved() -> None:

@@ -40,7 +40,7 @@ from sweeps.training import checkpoint_store, params_file
 from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command, propose
 
-KNOB = {"slope": FloatDistribution(0.1, 1.0)}
+HYPERPARAMETER = {"slope": FloatDistribution(0.1, 1.0)}
 ASKED = {"top": 2, "seeds": 2}
 LUCKY = (
     *("--trainable", "tests.faulty.lucky", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
@@ -58,7 +58,7 @@ def searched(at: Path, *scores: float, mode: str = "max") -> Record:
 
 def add(record: Record, score: float) -> TrialRow:
     """A trial of the search from its start to its end."""
-    trial = propose(record, {"slope": 0.1 + len(record.searched) / 100}, KNOB)
+    trial = propose(record, {"slope": 0.1 + len(record.searched) / 100}, HYPERPARAMETER)
     record.report(trial.number, 1, score, {"score": score}, 1.0)
     record.end(trial.number, "finished")
     return trial

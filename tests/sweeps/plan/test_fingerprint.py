@@ -202,7 +202,7 @@ def test_a_changed_domain_is_named_and_the_same_one_is_not(change: str, package:
     plan = plan_of(package)
     was = stored(identity(with_domain(plan, before)))
     (line,) = changes(was, identity(with_domain(plan, after)))
-    assert line.startswith(f"knob slope: {words}")
+    assert line.startswith(f"hyperparameter slope: {words}")
     assert changes(was, identity(with_domain(plan, before))) == []
 
 
@@ -253,12 +253,12 @@ def test_other_data_is_named(package: Path) -> None:
     assert changes(identity(plan), identity(other)) == [f"data: {plan.models[0].data} -> 20 rows"]
 
 
-def test_a_knob_that_came_or_went_is_named(package: Path) -> None:
+def test_a_hyperparameter_that_came_or_went_is_named(package: Path) -> None:
     plan = plan_of(package)
     slope = {"slope": tune.uniform(0.1, 1.0)}
     more = of_model(plan, space=of_space(plan, {**slope, "epoch_s": tune.choice([0.0, 1.0])}))
-    assert changes(identity(plan), identity(more)) == ["knob epoch_s: not set -> one of 0.0, 1.0"]
-    assert changes(identity(more), identity(plan)) == ["knob epoch_s: one of 0.0, 1.0 -> not set"]
+    assert changes(identity(plan), identity(more)) == ["hyperparameter epoch_s: not set -> one of 0.0, 1.0"]
+    assert changes(identity(more), identity(plan)) == ["hyperparameter epoch_s: one of 0.0, 1.0 -> not set"]
 
 
 FREE = WITHOUT_EFFECT | OF_ONE_RUN
@@ -285,7 +285,7 @@ def test_a_changed_setting_is_named_unless_it_may_change(name: str, package: Pat
     assert changes(before, after, but=frozenset({"another"})) == [line]
 
 
-def test_what_may_change_of_the_settings_is_no_knob_of_the_same_name(package: Path) -> None:
+def test_what_may_change_of_the_settings_is_no_hyperparameter_of_the_same_name(package: Path) -> None:
     before = identity(plan_of(package))
     after = {**before, "space": {**before["space"], "seed": "0 to 1"}, "versions": {}}
     assert len(changes(before, after, but=frozenset({"seed", "torch"}))) == 1 + len(before["versions"])

@@ -71,8 +71,12 @@ def test_the_plan_has_each_model_with_its_data_and_its_space(tmp_path: Path) -> 
     text = describe(planned(tmp_path, num_trials=5))
     assert f"sweep      s: {TOY}, {STEPS}, score (max), seed 0" in text
     first, second = text.split("model      ")[1:]
-    assert first.startswith(f"{TOY}\ndata       as {TOY}.build_data has it\nspace      {SPACES[0]}: 2 knobs")
-    assert second.startswith(f"{STEPS}\ndata       four rows of ones\nspace      {SPACES[1]}: 1 knob\n")
+    assert first.startswith(
+        f"{TOY}\ndata       as {TOY}.build_data has it\nspace      {SPACES[0]}: 2 hyperparameters"
+    )
+    assert second.startswith(
+        f"{STEPS}\ndata       four rows of ones\nspace      {SPACES[1]}: 1 hyperparameter\n"
+    )
     assert "fixed      epoch_s=0.0\n" in second
 
 
@@ -84,7 +88,7 @@ def test_without_spaces_each_model_has_its_own(tmp_path: Path) -> None:
     assert plan.config.num_trials == 24
 
 
-def test_a_knob_that_stands_still_goes_to_all_models_or_to_one(tmp_path: Path) -> None:
+def test_a_hyperparameter_that_stands_still_goes_to_all_models_or_to_one(tmp_path: Path) -> None:
     plan = planned(tmp_path, params={"epoch_s": 0.5, f"{STEPS}.epoch_s": 0.25, f"{TOY}.fault": "none"},
                    search_space=["tests.faulty.slopes", SPACES[1]])  # fmt: skip
     toy, steps = (model.space.fixed for model in plan.models)
@@ -94,15 +98,15 @@ def test_a_knob_that_stands_still_goes_to_all_models_or_to_one(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"params": {"slope": 1.0}}, f"{STEPS}: --params slope: no such knob. Did you mean 'speed'?"),
-        ({"params": {f"{STEPS}.sped": 1.0}}, f"{STEPS}: --params sped: no such knob. Did you mean 'speed'?"),
+        ({"params": {"slope": 1.0}}, f"{STEPS}: --params slope: no such hyperparameter. Did you mean 'speed'?"),
+        ({"params": {f"{STEPS}.sped": 1.0}}, f"{STEPS}: --params sped: no such hyperparameter. Did you mean 'speed'?"),
         ({"params": {"tests.faulty.step.speed": 1}}, "step.speed: no such trainable here. Did you mean"),
         ({"trainable": [TOY, "digits_mlp"], "search_space": ["tests.faulty.slopes", "digits_mlp"]},
          f"METRIC differs: score of {TOY}, val_acc of digits_mlp. Give --metric (each must"),
-        ({"search_space": ["tests.faulty.speeds", "tests.faulty.slopes"]}, f"{STEPS}: slope: no such knob"),
+        ({"search_space": ["tests.faulty.speeds", "tests.faulty.slopes"]}, f"{STEPS}: slope: no such hyperparameter"),
         ({"trainable": [TOY, "fashion_cn"]}, "fashion_cn: --trainable fashion_cn: no such trainable."),
         ({"metric": "other"}, "--metric other: give --mode too"),
-        ({"searcher": "grid"}, f"{TOY}: suggest: searcher grid can't take a space whose knobs depend"),
+        ({"searcher": "grid"}, f"{TOY}: suggest: searcher grid can't take a space whose hyperparameters depend"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_the_model(
@@ -191,7 +195,7 @@ def test_a_grid_of_several_is_the_grids_one_after_another(tmp_path: Path) -> Non
     assert [point.params for point in points[10:]] == [{"speed": 0.5}, {"speed": 1.0}]
 
 
-def test_optuna_is_told_the_model_and_its_knobs_by_names_of_their_own(tmp_path: Path) -> None:
+def test_optuna_is_told_the_model_and_its_hyperparameters_by_names_of_their_own(tmp_path: Path) -> None:
     words = told(several(tmp_path), Point(STEPS, {"speed": 0.5}))
     assert words.params == {"trainable": STEPS, f"{STEPS}.speed": 0.5}
     assert words.distributions == {
@@ -281,7 +285,7 @@ def test_a_trial_is_told_its_model(tmp_path: Path) -> None:
         assert ("fault" in each["params"]) is (each["trainable"] == TOY)
 
 
-def test_the_table_has_the_model_and_nulls_for_the_knobs_of_another(tmp_path: Path) -> None:
+def test_the_table_has_the_model_and_nulls_for_the_hyperparameters_of_another(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     record = new_record(plan)
     play(plan, record, 10)

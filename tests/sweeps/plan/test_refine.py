@@ -65,9 +65,9 @@ def user_file(name: str, text: str) -> str:
     return name
 
 
-def space_file(name: str, knobs: str) -> str:
+def space_file(name: str, hyperparameters: str) -> str:
     """A space of the user's, given as what stands between the braces."""
-    return user_file(name, f"from ray import tune\nSPACE = {{{knobs}}}\n")
+    return user_file(name, f"from ray import tune\nSPACE = {{{hyperparameters}}}\n")
 
 
 def refined(*arguments: str) -> Plan:
@@ -75,7 +75,7 @@ def refined(*arguments: str) -> Plan:
 
 
 def ranges_of(plan: Plan) -> dict[str, Any]:
-    """Knob to first and last value, or to its choices."""
+    """Hyperparameter to first and last value, or to its choices."""
     space = plan.space
     assert isinstance(space, FlatSpace)
     return {
@@ -183,7 +183,9 @@ def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
     assert widths[-1] == pytest.approx(math.log(1000))
 
 
-def test_knobs_without_influence_stand_still_and_what_was_learnt_of_them_counts(place: Path) -> None:
+def test_hyperparameters_without_influence_stand_still_and_what_was_learnt_of_them_counts(
+    place: Path,
+) -> None:
     searched(place, "wide", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
     plan = refined("results/wide")
     assert "hidden" not in ranges_of(plan)
@@ -262,7 +264,7 @@ def test_bohb_has_a_model_from_its_first_trial(place: Path) -> None:
 def test_other_data_runs_the_best_again_first(place: Path) -> None:
     before = searched(place, "wide", peak(0.03), num_trials=20)
     plan = refined("results/wide", "--params", "batch_size=32")
-    assert "its scores are not comparable: the knobs that stand still differ" in describe(plan)
+    assert "its scores are not comparable: the hyperparameters that stand still differ" in describe(plan)
     sweep = carried_out(plan, peak(0.03), trials=5)
     best = before.record.best()
     assert best is not None
@@ -372,7 +374,7 @@ def test_what_a_parent_took_over_is_named_in_the_plan(place: Path) -> None:
     assert said not in describe(both)
 
 
-def test_several_parents_are_matched_by_knob(place: Path) -> None:
+def test_several_parents_are_matched_by_hyperparameter(place: Path) -> None:
     space = space_file("refine_one", "'lr': tune.loguniform(1e-3, 1.0)")
     searched(place, "all", peak(0.03), num_trials=20)
     searched(place, "one", peak(0.03), num_trials=20, search_space=space)
@@ -385,7 +387,7 @@ def test_several_parents_are_matched_by_knob(place: Path) -> None:
     assert other.config.seed == 1
     said = describe(other)
     assert "all: 20 trials ended" in said
-    assert "its scores are not comparable: the knobs that stand still differ" in said
+    assert "its scores are not comparable: the hyperparameters that stand still differ" in said
 
 
 def test_a_space_that_is_a_function_keeps_its_ranges_and_knows_the_trials(place: Path) -> None:

@@ -233,10 +233,10 @@ def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
     assert isinstance(model.space, FlatSpace)
     wider = dataclasses.replace(model.space, domains={"slope": tune.uniform(0.1, 2.0)})
     models = (dataclasses.replace(model, space=wider),)
-    with pytest.raises(UserError, match=r"\n  knob slope: 0\.1 to 1\S* -> 0\.1 to 2"):
+    with pytest.raises(UserError, match=r"\n  hyperparameter slope: 0\.1 to 1\S* -> 0\.1 to 2"):
         look(dataclasses.replace(plan, models=models))
     forced = sweep.to_resume(force=True)
-    assert "knob slope" in look(dataclasses.replace(forced, models=models)).text
+    assert "hyperparameter slope" in look(dataclasses.replace(forced, models=models)).text
 
 
 SEVERAL = ["tests.faulty.toy", "tests.faulty.steps"]

@@ -20,7 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
 from sweeps.record.journal import RecordUnreadable
@@ -184,7 +184,7 @@ def test_a_trial_that_ended_without_an_epoch_is_no_best(tmp_path: Path) -> None:
     assert scored(tmp_path, "max", [[]], "pruned").best() is None
 
 
-def test_all_kinds_of_knobs_read_back_as_they_were(tmp_path: Path) -> None:
+def test_all_kinds_of_hyperparameters_read_back_as_they_were(tmp_path: Path) -> None:
     params = {"a": 1, "b": 1.0, "c": "relu", "d": True, "e": 1e-300}
     propose(new_record(tmp_path), params)
     (trial,) = Record.read(tmp_path).trials
@@ -378,7 +378,7 @@ def test_a_folder_without_a_record_can_not_be_gone_on_with_and_gets_none(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-CHANGES: list[tuple[Knob, dict[str, BaseDistribution]]] = [
+CHANGES: list[tuple[ParamValue, dict[str, BaseDistribution]]] = [
     ("z", {"a": CategoricalDistribution(["x", "y", "z"])}),
     ("y", {"a": CategoricalDistribution(["y"])}),
     (0.5, {"a": FloatDistribution(0.0, 1.0)}),
@@ -388,9 +388,9 @@ CHANGES: list[tuple[Knob, dict[str, BaseDistribution]]] = [
 
 @pytest.mark.parametrize(("value", "words"), CHANGES)
 def test_a_space_may_change_under_a_record(
-    value: Knob, words: dict[str, BaseDistribution], tmp_path: Path
+    value: ParamValue, words: dict[str, BaseDistribution], tmp_path: Path
 ) -> None:
-    """With --force; Optuna refuses other choices for a knob of the same name in `ask`, not here."""
+    """With --force; Optuna refuses other choices for a hyperparameter of the same name in `ask`, not here."""
     record = new_record(tmp_path)
     propose(record, {"a": "x", "b": 1}, {"a": CategoricalDistribution(["x", "y"])})
     again = Record.reopen(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 from ray import tune
 from ray.tune.search.bohb import TuneBOHB
 
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.searchers import bohb
@@ -48,7 +48,7 @@ def new_record(folder: Path, mode: str = "max") -> Record:
     return Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
 
 
-def try_out(record: Record, points: list[Mapping[str, Knob]], score: Any) -> None:
+def try_out(record: Record, points: list[Mapping[str, ParamValue]], score: Any) -> None:
     for params in points:
         number = suggest_trial(record, params).number
         for epoch in (1, 3, EPOCHS):
@@ -64,7 +64,7 @@ def propose(record: Record, space: Mapping[str, Any], trials: int = 1, seed: int
     return [searcher.suggest("")["params"] for _ in range(trials)]
 
 
-def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, Knob]]:
+def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, ParamValue]]:
     checked = check(space, Params, {}, bohb.TAKES, "bohb")
     return [checked.draw((7, number)).params for number in range(count)]
 
@@ -119,7 +119,7 @@ def test_it_proposes_what_was_good(mode: str, tmp_path: Path) -> None:
     assert sum(params["activation"] == "gelu" for params in proposed) > 18
 
 
-def test_a_knob_on_which_all_good_trials_agree_is_still_varied(tmp_path: Path) -> None:
+def test_a_hyperparameter_on_which_all_good_trials_agree_is_still_varied(tmp_path: Path) -> None:
     """Without more noise than hpbandster's own, hardly one that the model proposes leaves their value."""
     tried = [{**params, "width": 4} for params in points(SPACE, 40)]
     record = new_record(tmp_path)
@@ -186,7 +186,7 @@ def test_a_trial_that_diverged_is_a_bad_one_and_one_that_failed_is_none(tmp_path
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:
     translation = Translation.of(SPACE)
-    inside: dict[str, Knob] = {"lr": 0.1, "width": 3, "activation": "gelu"}
+    inside: dict[str, ParamValue] = {"lr": 0.1, "width": 3, "activation": "gelu"}
     assert translation.to_model(inside) == {"lr": 0.1, "width": 3, "activation": 1}
     for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):
         assert translation.to_model({**inside, **outside}) is None

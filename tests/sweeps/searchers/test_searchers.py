@@ -17,7 +17,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import Knob
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
@@ -95,10 +95,10 @@ class Play:
             self.record.report(trial.number, epoch, score(trial.params), {}, 1.0)
         self.record.end(trial.number, "pruned" if pruned else "finished")
 
-    def run(self, trials: int, slots: int = 1) -> list[dict[str, Knob]]:
+    def run(self, trials: int, slots: int = 1) -> list[dict[str, ParamValue]]:
         """Params of so many more trials, `slots` of them at a time."""
         self.searcher.slots = slots
-        proposed: list[dict[str, Knob]] = []
+        proposed: list[dict[str, ParamValue]] = []
         while len(proposed) < trials:
             if (config := self.propose()) is None:
                 self.end_oldest()
@@ -108,11 +108,11 @@ class Play:
         return proposed
 
 
-def grid(space: Mapping[str, Any]) -> list[Mapping[str, Knob]]:
+def grid(space: Mapping[str, Any]) -> list[Mapping[str, ParamValue]]:
     return [point.params for point in check(space, Params, {}, frozenset({"finite"}), "grid").grid()]
 
 
-def keys(points: Sequence[Mapping[str, Knob]]) -> set[tuple[tuple[str, Knob], ...]]:
+def keys(points: Sequence[Mapping[str, ParamValue]]) -> set[tuple[tuple[str, ParamValue], ...]]:
     return {tuple(sorted(point.items())) for point in points}
 
 
@@ -196,7 +196,7 @@ def test_a_searcher_rebuilt_from_the_record_goes_on_as_one_that_was_not_interrup
     name: str, space: dict[str, Any], tmp_path: Path
 ) -> None:
     if space is CONTINUOUS and name not in taking("continuous"):
-        pytest.skip(f"{name} takes no continuous knob")
+        pytest.skip(f"{name} takes no continuous hyperparameter")
     whole = Play(name, tmp_path / "whole", space, num_trials=20)
     whole.run(10, slots=3)
     shutil.copytree(tmp_path / "whole", tmp_path / "copy")
@@ -322,7 +322,7 @@ def test_a_grid_too_large_to_list_is_refused() -> None:
         plugins.find("searcher", "grid").check(check(huge, Params, {}, frozenset({"finite"}), "grid"))
 
 
-def test_a_grid_goes_through_the_last_knob_fastest(tmp_path: Path) -> None:
+def test_a_grid_goes_through_the_last_hyperparameter_fastest(tmp_path: Path) -> None:
     proposed = Play("grid", tmp_path, SMALL, num_trials=6).run(6)
     assert [(point["width"], point["activation"]) for point in proposed] == [
         (width, activation) for width in (4, 8, 16) for activation in ("relu", "gelu")
@@ -335,7 +335,7 @@ def test_a_part_of_a_grid_is_tried_in_the_order_of_the_grid(tmp_path: Path) -> N
     assert positions == sorted(positions)
 
 
-def test_random_search_takes_a_sample_from_that_reads_another_knob(tmp_path: Path) -> None:
+def test_random_search_takes_a_sample_from_that_reads_another_hyperparameter(tmp_path: Path) -> None:
     space = {"width": tune.randint(1, 99), "lr": tune.sample_from(lambda config: config["width"] / 100)}
     for params in Play("random", tmp_path, space).run(5):
         assert params["lr"] == float(params["width"]) / 100
@@ -430,8 +430,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "narrower": {"lr": tune.loguniform(0.1, 0.2), "width": tune.qlograndint(8, 64, 8)},
     "coarser": {"lr": tune.quniform(0.1, 1.0, 0.1), "width": tune.qrandint(16, 64, 16)},
     "a choice": {"lr": tune.choice([0.1, 0.2, 0.3]), "width": tune.choice([8, 16, 64])},
-    "another knob": {**CONTINUOUS, "activation": tune.choice(["relu", "gelu"])},
-    "one knob less": {"lr": tune.loguniform(1e-3, 1.0)},
+    "another hyperparameter": {**CONTINUOUS, "activation": tune.choice(["relu", "gelu"])},
+    "one hyperparameter less": {"lr": tune.loguniform(1e-3, 1.0)},
 }
 
 

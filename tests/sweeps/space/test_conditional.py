@@ -66,7 +66,7 @@ def faults(suggest: Callable[[Any], object], **fixed: Any) -> list[str]:
     return str(raised.value).splitlines()
 
 
-def test_a_draw_has_the_knobs_that_belong_together_in_their_ranges() -> None:
+def test_a_draw_has_the_hyperparameters_that_belong_together_in_their_ranges() -> None:
     space = checked()
     points = [space.draw((1, number)).params for number in range(100)]
     assert {point["layers"] for point in points} == {1, 2, 3}
@@ -83,7 +83,7 @@ def test_the_same_seeds_draw_the_same_point_and_others_another() -> None:
     assert len({space.draw(seeds).key for seeds in [(7, 3, 0), (8, 3, 0), (7, 4, 0), (7, 3, 1)]}) == 4
 
 
-def test_a_point_has_what_stands_still_and_not_the_knobs_of_other_points() -> None:
+def test_a_point_has_what_stands_still_and_not_the_hyperparameters_of_other_points() -> None:
     space = checked(rows=50)
     point = next(point for n in range(99) if (point := space.draw((0, n))).params["layers"] == 2)
     assert point.trainable == "net"
@@ -91,7 +91,7 @@ def test_a_point_has_what_stands_still_and_not_the_knobs_of_other_points() -> No
     assert Params(**point.fixed, **point.params).rows == 50
 
 
-def test_a_knob_that_no_sample_had_stands_still_until_a_point_has_it() -> None:
+def test_a_hyperparameter_that_no_sample_had_stands_still_until_a_point_has_it() -> None:
     def suggest(trial: Any) -> None:
         if trial.suggest_float("lr", 0.0, 1.0) > 0.9999:
             trial.suggest_int("width_4", 1, 9)
@@ -199,7 +199,7 @@ def with_a_log_from_zero(trial: Any) -> None:
     trial.suggest_float("lr", 0.0, 0.1, log=True)
 
 
-def with_two_kinds_of_one_knob(trial: Any) -> None:
+def with_two_kinds_of_one_hyperparameter(trial: Any) -> None:
     trial.suggest_int("layers", 1, 3)
     trial.suggest_float("layers", 1, 3)
 
@@ -222,7 +222,10 @@ def without_a_trial() -> None: ...
 
 MISTAKES: list[tuple[Any, str]] = [
     (of_a_wrong_type, "must be int, is float"),
-    (none_as_a_choice, "kind: None: a knob's value is a number, a string, true or false, not NoneType"),
+    (
+        none_as_a_choice,
+        "kind: None: a hyperparameter's value is a number, a string, true or false, not NoneType",
+    ),
     (refused_by_params, "suggest gave width_2=13: width_2 13: brings bad luck"),
     (of_nothing, "suggest asks the trial for nothing"),
     (with_changing_choices, "kind: its choices change from point to point: ['relu'"),
@@ -232,7 +235,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (that_raises_now_and_then, "suggest: ValueError: math domain error ("),
     (with_bounds_reversed, "lr: suggest_float('lr', 1.0, 0.1): "),
     (with_a_log_from_zero, "lr: suggest_float('lr', 0.0, 0.1): "),
-    (with_two_kinds_of_one_knob, "layers: suggest_float('layers', 1, 3): "),
+    (with_two_kinds_of_one_hyperparameter, "layers: suggest_float('layers', 1, 3): "),
     (that_reports, "trial.report: a space has suggest_float, suggest_int and suggest_categorical"),
     (that_knows_its_number, "trial.number: a space has suggest_float"),
     (that_returns, "suggest returned {'layers': "),
@@ -246,10 +249,12 @@ def test_a_mistake_is_told_once_and_in_words(suggest: Callable[[Any], object], e
     assert expected in fault
 
 
-def test_all_misspelt_knobs_are_told_at_once_with_the_nearest() -> None:
+def test_all_misspelt_hyperparameters_are_told_at_once_with_the_nearest() -> None:
     first, second = faults(misspelt)
-    assert first.startswith("lrr: no such knob of Params. Did you mean 'lr'? Knobs: lr, layers, ")
-    assert "widht_2: no such knob of Params. Did you mean 'width_2'?" in second
+    assert first.startswith(
+        "lrr: no such hyperparameter of Params. Did you mean 'lr'? Hyperparameters: lr, layers, "
+    )
+    assert "widht_2: no such hyperparameter of Params. Did you mean 'width_2'?" in second
 
 
 @pytest.mark.parametrize(("suggest", "line"), [(that_raises, 'KeyError("no such'), (that_reports, "0.5, 1")])
@@ -260,14 +265,16 @@ def test_what_it_raises_has_its_line(suggest: Callable[[Any], object], line: str
     assert line in Path(__file__).read_text().splitlines()[number - 1]
 
 
-def test_a_knob_cannot_be_suggested_and_fixed() -> None:
+def test_a_hyperparameter_cannot_be_suggested_and_fixed() -> None:
     assert faults(layered, layers=3) == [
         "layers: swept by the space and fixed by --params; take it out of one"
     ]
 
 
 def test_what_is_fixed_is_checked_as_of_any_space() -> None:
-    assert faults(layered, rowss=3, kind=3)[0].startswith("--params rowss: no such knob. Did you mean 'rows'")
+    assert faults(layered, rowss=3, kind=3)[0].startswith(
+        "--params rowss: no such hyperparameter. Did you mean 'rows'"
+    )
 
 
 def test_a_searcher_that_cannot_take_it_names_those_that_can() -> None:
@@ -408,7 +415,7 @@ def test_a_searcher_can_be_pickled_at_any_time(name: str, tmp_path: Path) -> Non
     assert again.suggest("id")["params"] == searcher.suggest("id")["params"]
 
 
-def test_tpe_says_nothing_of_knobs_that_it_draws_by_themselves(
+def test_tpe_says_nothing_of_hyperparameters_that_it_draws_by_themselves(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
     record = new_record(tmp_path)
@@ -434,7 +441,7 @@ def test_trials_that_do_not_replay_teach_tpe_nothing(tmp_path: Path) -> None:
     assert next_trial(1, 1) != next_trial(1, -1)
 
 
-def test_tpe_waits_for_as_many_scores_as_a_point_has_knobs_at_most(tmp_path: Path) -> None:
+def test_tpe_waits_for_as_many_scores_as_a_point_has_hyperparameters_at_most(tmp_path: Path) -> None:
     space = checked()
     assert space.dimensions == 4
     drawn, modelled = new_record(tmp_path / "random"), new_record(tmp_path / "tpe")

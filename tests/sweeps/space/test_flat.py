@@ -93,7 +93,7 @@ def test_the_same_seeds_draw_the_same_point_and_others_another() -> None:
     assert len({space.draw(seeds).key for seeds in [(7, 3, 0), (8, 3, 0), (7, 4, 0), (7, 3, 1)]}) == 4
 
 
-def test_the_same_knob_is_drawn_alike_whatever_was_drawn_before() -> None:
+def test_the_same_hyperparameter_is_drawn_alike_whatever_was_drawn_before() -> None:
     first, again = checked(WIDE), checked(WIDE)
     for number in range(5):
         drawn(first, 0, number)
@@ -118,8 +118,8 @@ def test_a_sample_from_that_draws_by_itself_is_seeded_too() -> None:
     [lambda config: config["width"] / 100, lambda spec: spec.config.width / 100],
     ids=["by config", "by spec"],
 )
-def test_a_sample_from_reads_another_knob_wherever_it_stands(reads: Callable[[Any], float]) -> None:
-    # The knob that it reads comes after it.
+def test_a_sample_from_reads_another_hyperparameter_wherever_it_stands(reads: Callable[[Any], float]) -> None:
+    # The hyperparameter that it reads comes after it.
     point = drawn(checked({"lr": tune.sample_from(reads), "width": tune.randint(1, 99)}), 0, 0)
     assert point["lr"] == point["width"] / 100
     assert list(point) == ["lr", "width"]
@@ -131,7 +131,7 @@ def test_a_normal_domain_is_drawn_and_has_no_word_in_optuna() -> None:
     assert list(told(space, space.draw((0, 0))).distributions) == ["width"]
 
 
-def test_the_grid_is_every_point_once_the_last_knob_changing_fastest() -> None:
+def test_the_grid_is_every_point_once_the_last_hyperparameter_changing_fastest() -> None:
     space = checked({"width": tune.grid_search([4, 8]), "lr": tune.quniform(0.1, 0.3, 0.1)})
     assert space.size() == 6
     assert [point.params for point in space.grid()] == [
@@ -139,11 +139,11 @@ def test_the_grid_is_every_point_once_the_last_knob_changing_fastest() -> None:
     ]
 
 
-def test_a_continuous_knob_makes_a_space_endless() -> None:
+def test_a_continuous_hyperparameter_makes_a_space_endless() -> None:
     assert checked(WIDE).size() == float("inf")
 
 
-def test_knobs_that_are_not_swept_stand_still_at_what_was_given_or_the_default() -> None:
+def test_hyperparameters_that_are_not_swept_stand_still_at_what_was_given_or_the_default() -> None:
     space = checked({"lr": tune.uniform(0, 1)}, {"width": 16, "momentum": 0})
     assert dict(space.fixed) == {
         "momentum": 0.0,
@@ -159,7 +159,7 @@ def test_knobs_that_are_not_swept_stand_still_at_what_was_given_or_the_default()
 @pytest.mark.parametrize("space", [{}, None, [1], "lr"])
 def test_an_empty_space_is_refused_with_an_example(space: object) -> None:
     assert faults(space) == [
-        "SPACE must be a dict with at least one knob, such as {'lr': tune.loguniform(1e-3, 0.1)}"
+        "SPACE must be a dict with at least one hyperparameter, such as {'lr': tune.loguniform(1e-3, 0.1)}"
     ]
 
 
@@ -172,8 +172,8 @@ def _log_from_zero() -> Float:
 @pytest.mark.parametrize(
     ("name", "domain", "expected"),
     [
-        ("widht", tune.randint(1, 9), "widht: no such knob of Params. Did you mean 'width'? Knobs: lr, mom"),
-        ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a knob that stands still is given as --params lr=0.1"),
+        ("widht", tune.randint(1, 9), "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
+        ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a hyperparameter that stands still is given as --params lr=0.1"),
         ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
@@ -186,13 +186,13 @@ def _log_from_zero() -> Float:
         ("width", tune.uniform(1, 9), "width: the space gives fractions, Params.width is int; use tune.rand"),
         ("name", tune.randint(1, 9), "name: the space gives whole numbers, Params.name is str"),
         ("width", tune.choice([True]), "width: True: must be int, is bool"),
-        ("width", tune.choice([[1, 2]]), "width: [1, 2]: a knob's value is a number, a string"),
+        ("width", tune.choice([[1, 2]]), "width: [1, 2]: a hyperparameter's value is a number, a string"),
         ("activation", tune.choice(["rel"]), "activation: 'rel': must be one of relu, gelu. Did you"),
         ("momentum", tune.uniform(0.0, 1.0), "momentum: momentum 1.0: must be below 1"),
         ("momentum", tune.grid_search([0.5, 2.0]), "momentum: momentum 2.0: must be below 1"),
     ],
 )  # fmt: skip
-def test_a_bad_knob_is_named_with_its_value_and_what_it_must_be(
+def test_a_bad_hyperparameter_is_named_with_its_value_and_what_it_must_be(
     name: str, domain: Any, expected: str
 ) -> None:
     (fault,) = faults({name: domain})
@@ -216,7 +216,7 @@ def test_all_faults_of_a_space_are_found_at_once() -> None:
     assert "Did you mean 'width'?" in found[4]
 
 
-def test_a_knob_cannot_be_swept_and_fixed() -> None:
+def test_a_hyperparameter_cannot_be_swept_and_fixed() -> None:
     assert faults({"lr": tune.uniform(0, 1)}, {"lr": 0.1}) == [
         "lr: swept by the space and fixed by --params; take it out of one"
     ]

@@ -1,4 +1,4 @@
-"""`--ranges`: part of a space, in the scale, steps and type of its knobs."""
+"""`--ranges`: part of a space, in the scale, steps and type of its hyperparameters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_whole_numbers_end_where_they_are_said_to() -> None:
         (tune.grid_search([0.1, 0.2]), 0.1, 0.1),
     ],
 )
-def test_one_value_holds_a_knob_still(domain: Any, given: Any, value: Any) -> None:
+def test_one_value_holds_a_hyperparameter_still(domain: Any, given: Any, value: Any) -> None:
     domains, still = applied({"x": domain, "y": tune.uniform(0, 1)}, {"x": given}, CONTINUOUS)
     assert list(domains) == ["y"]
     assert repr(still) == repr({"x": value})
@@ -94,13 +94,13 @@ def test_a_range_that_does_not_fit_is_refused(domain: Any, given: Any, expected:
     assert expected in str(raised.value)
 
 
-def test_a_knob_that_stands_still_is_given_otherwise() -> None:
+def test_a_hyperparameter_that_stands_still_is_given_otherwise() -> None:
     with pytest.raises(UserError, match=r"one that stands still takes its value by --params"):
         applied({"x": tune.uniform(0, 1)}, {"rows": 1500}, ALL)
 
 
-def test_one_knob_at_least_is_tried() -> None:
-    with pytest.raises(UserError, match="no knob is left"):
+def test_one_hyperparameter_at_least_is_tried() -> None:
+    with pytest.raises(UserError, match="no hyperparameter is left"):
         applied({"x": tune.uniform(0, 1)}, {"x": 0.5}, ALL)
 
 

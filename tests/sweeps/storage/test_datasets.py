@@ -50,7 +50,7 @@ def plan_of(clips: Clips, space: str = "", **more: Any) -> Plan:
 
 
 def pixels_of(plan: Plan) -> list[object]:
-    return [each.knobs["pixels"] for each in plan.models[0].prepared]
+    return [each.hyperparameters["pixels"] for each in plan.models[0].prepared]
 
 
 SUGGEST = "def suggest(trial):\n    trial.suggest_float('lr', 0.1, 1)\n    {}"
@@ -87,7 +87,7 @@ def test_there_is_a_data_set_for_each_way_that_the_space_can_give(
         params = module.Params(**point.fixed, **point.params)
         folder = job.data_of(point.trainable, module, params)
         assert folder == next(
-            each.folder for each in plan.models[0].prepared if each.knobs["pixels"] == params.pixels
+            each.folder for each in plan.models[0].prepared if each.hyperparameters["pixels"] == params.pixels
         )
 
 
@@ -120,7 +120,7 @@ def test_missing_raw_files_are_refused_in_the_plan(clips: Clips, monkeypatch: py
         plan_of(clips)
 
 
-def test_a_knob_that_is_fixed_is_one_way(clips: Clips) -> None:
+def test_a_hyperparameter_that_is_fixed_is_one_way(clips: Clips) -> None:
     plan = plan_of(clips, "SPACE = {'lr': tune.choice([0.1, 0.2])}", params={"pixels": 5})
     assert pixels_of(plan) == [5]
 
@@ -151,7 +151,7 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     config = SweepConfig(trainable="digits_mlp", results_dir=str(tmp_path), gpus_per_trial=0, min_free_gb=0.0)
     plan = make_plan(config)
     assert plan.models[0].prepared == ()
-    assert datasets.by_knobs({model.name: model.prepared for model in plan.models}) == {}
+    assert datasets.by_hyperparameters({model.name: model.prepared for model in plan.models}) == {}
     datasets.prepare([each for model in plan.models for each in model.prepared])
 
 

@@ -28,11 +28,11 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-def trained(*, is_compiled: bool, **knobs: Any) -> Fit:
+def trained(*, is_compiled: bool, **hyperparameters: Any) -> Fit:
     config = FitConfig(
         max_epochs=2, metric="val_acc", mode="max", compile=is_compiled, steps_per_epoch=4, strategy="single"
     )
-    fit = Fit(digits_mlp, digits_mlp.Params(batch_size=100, **knobs), config)
+    fit = Fit(digits_mlp, digits_mlp.Params(batch_size=100, **hyperparameters), config)
     fit.run(lambda epoch: True)
     return fit
 

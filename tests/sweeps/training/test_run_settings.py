@@ -25,7 +25,7 @@ def parsed(*arguments: str) -> run_settings.SingleRun:
     return run_settings.parse(arguments)[0]
 
 
-def test_knobs_have_flags_of_their_own(tmp_path: Path) -> None:
+def test_hyperparameters_have_flags_of_their_own(tmp_path: Path) -> None:
     run = parsed(
         "digits_mlp", "--lr", "0.01", "--hidden=16", "--max-epochs", "2", "--results-dir", str(tmp_path)
     )
@@ -59,7 +59,10 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
         (("fashon_cnn",), r"trainable fashon_cnn: no such trainable. Did you mean 'fashion_cnn'\?"),
         (("digits_mlp", "--larning-rate", "1"), "--larning-rate: no such flag"),
         (("digits_mlp", "--max-epoch", "1"), r"--max-epoch: no such flag. Did you mean '--max-epochs'\?"),
-        (("digits_mlp", "--params", "hiden=3"), r"--params hiden: no such knob. Did you mean 'hidden'\?"),
+        (
+            ("digits_mlp", "--params", "hiden=3"),
+            r"--params hiden: no such hyperparameter. Did you mean 'hidden'\?",
+        ),
         (("digits_mlp", "--hidden", "3.5"), "--params hidden=3.5: must be int, is float"),
         (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
         (("digits_mlp", "--hidden"), "--hidden: give a value"),
@@ -91,7 +94,7 @@ def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
         parsed("digits_mlp", "--name", "mine", "--results-dir", str(tmp_path))
 
 
-def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) -> None:
+def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) -> None:
     (tmp_path / "clashing.py").write_text(
         "from dataclasses import dataclass\n"
         'METRIC, MODE = "val_acc", "max"\n'
@@ -116,9 +119,11 @@ def test_a_knob_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) 
     assert done.stdout.strip() == "2 {'devices': 'gpu'}", done.stderr
 
 
-def test_a_run_whose_knobs_have_changed_does_not_go_on(tmp_path: Path) -> None:
+def test_a_run_whose_hyperparameters_have_changed_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
-    with pytest.raises(UserError, match=r"digits_mlp has changed.*\n--params hiden: no such knob") as raised:
+    with pytest.raises(
+        UserError, match=r"digits_mlp has changed.*\n--params hiden: no such hyperparameter"
+    ) as raised:
         run_settings.parse(["--resume", str(tmp_path)])
     assert "Did you mean 'hidden'?" in str(raised.value)
 
@@ -152,7 +157,7 @@ def fit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.Com
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
 
 
-def test_help_names_the_knobs_with_their_meaning() -> None:
+def test_help_names_the_hyperparameters_with_their_meaning() -> None:
     done = fit("digits_mlp", "--help")
     assert done.returncode == 0
     assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)

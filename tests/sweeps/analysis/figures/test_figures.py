@@ -51,7 +51,7 @@ DRAWN = {
     "troubled": set(analysis_figures.FIGURES) - {"seeds", "lineage", "rung_survival"},
     "several": set(analysis_figures.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
     "conditional": set(analysis_figures.FIGURES) - {"seeds", "lineage", "failures", "rung_survival"},
-    "one_knob": set(analysis_figures.FIGURES)
+    "one_hyperparameter": set(analysis_figures.FIGURES)
     - {"seeds", "lineage", "failures", "rung_survival", "importance", "contour"},
 }
 """Kind to the figures that show something."""
@@ -80,7 +80,7 @@ def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dic
     assert (found.epoch, sorted(found.scores)) == (3, [0, 1, 2, 3, 4, 5])
 
 
-def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> None:
+def test_importance_finds_the_hyperparameter_that_decides(sweeps: dict[str, Sweep]) -> None:
     found = fidelity.fidelity(sweeps["pruned"].record)
     assert found is not None
     shares = found.importances
@@ -88,7 +88,7 @@ def test_importance_finds_the_knob_that_decides(sweeps: dict[str, Sweep]) -> Non
     assert math.isclose(sum(shares.values()), 1)
 
 
-def test_a_knob_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> None:
+def test_a_hyperparameter_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> None:
     figure = analysis_figures.importance(sweeps["conditional"])
     assert sorted(figure.data[0].y) == ["lr", "momentum (20 trials)", "optimizer", "width"]
     assert "In brackets: how many of the trials had" in figure.layout.title.subtitle.text
@@ -101,7 +101,7 @@ def test_a_knob_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> N
         ("running", "needs 20 trials with a score at one epoch; epoch 3 was reached by 6"),
         ("empty", "No epoch has been reported"),
         ("constant", "All 24 trials have the same score"),
-        ("one_knob", "fewer than two were varied"),
+        ("one_hyperparameter", "fewer than two were varied"),
     ],
 )
 def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps: dict[str, Sweep]) -> None:
@@ -125,11 +125,14 @@ def test_that_importance_is_not_told_is_said_of_each_trainable_by_its_own_epoch(
     )
 
 
-def test_knobs_are_of_less_weight_only_where_weights_are_shown(tmp_path: Path) -> None:
+def test_hyperparameters_are_of_less_weight_only_where_weights_are_shown(tmp_path: Path) -> None:
     from optuna.distributions import FloatDistribution
 
     ranges = {f"k{n}": FloatDistribution(0.0, 1.0) for n in range(10)}
-    for trials, words in ((5, "; 2 knobs left out"), (24, "; 2 knobs of less weight left out")):
+    for trials, words in (
+        (5, "; 2 hyperparameters left out"),
+        (24, "; 2 hyperparameters of less weight left out"),
+    ):
         folder = tmp_path / str(trials)
         record = begun(folder)
         for number in range(trials):
@@ -138,14 +141,14 @@ def test_knobs_are_of_less_weight_only_where_weights_are_shown(tmp_path: Path) -
         assert words in analysis_figures.slices(analysis_sweep.load(folder)).layout.title.subtitle.text
 
 
-def test_knobs_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
+def test_hyperparameters_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
     found = fidelity.fidelity(sweeps["several"].record)
     assert found is not None
-    knobs = [f"{model}.{name}" for model in ("cnn", "mlp") for name in ("lr", "momentum", "width")]
-    assert sorted(found.tried.ranges) == sorted(["trainable", *knobs])
+    hyperparameters = [f"{model}.{name}" for model in ("cnn", "mlp") for name in ("lr", "momentum", "width")]
+    assert sorted(found.tried.ranges) == sorted(["trainable", *hyperparameters])
 
 
-def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Path) -> None:
+def test_without_importance_the_first_hyperparameters_of_the_space_are_paired(tmp_path: Path) -> None:
     record = begun(tmp_path)
     for number in range(8):
         params = drawn(number)
@@ -155,7 +158,7 @@ def test_without_importance_the_first_knobs_of_the_space_are_paired(tmp_path: Pa
     assert figure.layout.yaxis.title.text == "width", (
         "the first two; Optuna puts them in the order of letters"
     )
-    assert "the first 3 knobs of the space" in figure.layout.title.subtitle.text
+    assert "the first 3 hyperparameters of the space" in figure.layout.title.subtitle.text
 
 
 def test_a_log_axis_has_ticks_at_powers_of_ten_alone(sweeps: dict[str, Sweep]) -> None:

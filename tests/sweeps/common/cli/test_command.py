@@ -22,12 +22,18 @@ MISTAKES = {
     "space": (["--search-space", "digits_mpl"], "Did you mean 'digits_mlp'?"),
     "searcher": (["--searcher", "tpee"], "Did you mean 'tpe'?"),
     "scheduler": (["--scheduler", "ahsa"], "Did you mean 'asha'?"),
-    "knob": (["--trainable", "digits_mlp", "--params", "batch_sise=3"], "Did you mean 'batch_size'?"),
-    "knob's type": (["--trainable", "digits_mlp", "--params", "batch_size=big"], "must be int, is str"),
+    "hyperparameter": (
+        ["--trainable", "digits_mlp", "--params", "batch_sise=3"],
+        "Did you mean 'batch_size'?",
+    ),
+    "hyperparameter's type": (
+        ["--trainable", "digits_mlp", "--params", "batch_size=big"],
+        "must be int, is str",
+    ),
     "swept and fixed": (["--trainable", "digits_mlp", "--params", "lr=1"], "swept by the space and fixed"),
     "space of another": (
         ["--trainable", "digits_mlp", "--search-space", "fashion_cnn"],
-        "weight_decay: no such knob of Params",
+        "weight_decay: no such hyperparameter of Params",
     ),
     "grid of a range": (["--trainable", "digits_mlp", "--searcher", "grid"], "can't take a continuous range"),
     "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),

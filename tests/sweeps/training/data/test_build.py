@@ -120,7 +120,7 @@ def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
     assert sorted(rows_in(folder)) == list(range(120))
 
 
-def test_a_swept_knob_has_data_of_its_own(clips: Clips) -> None:
+def test_a_swept_hyperparameter_has_data_of_its_own(clips: Clips) -> None:
     folders = [build.ensure(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
     assert [Manifest.read(folder).columns["pixels"].shape for folder in folders] == [(4,), (3,)]
     assert rows_in(folders[0]) == rows_in(folders[1]), "the same seed, the same order"
@@ -185,9 +185,9 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
-def test_a_knob_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
+def test_a_hyperparameter_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
     clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
-    expected = f"error: {clips.model}: prepare reads the knob pixels: add it to PREPARE_KNOBS\n"
+    expected = f"error: {clips.model}: prepare reads the hyperparameter pixels: add it to PREPARE_PARAMS\n"
     assert expected in clips.run(status=2)
     assert expected in clips.run("--pixels", "64", module="sweeps.fit", status=2)
     assert not parts_of(clips)
@@ -431,7 +431,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
         (("--pixels", "0"), "--params: pixels 0: at least 1"),
         (
             ("--params", "lr=0.1"),
-            "--params lr: prepared rows do not depend on it. Knobs that they depend on: pixels",
+            "--params lr: prepared rows do not depend on it. Hyperparameters that they depend on: pixels",
         ),
         (("--max-bad-pct", "101"), "--max-bad-pct 101: from 0 to 100"),
         (("--max-bad-pct", "many"), "--max-bad-pct many: must be a number"),
@@ -452,12 +452,12 @@ def test_a_mistake_is_answered(
     assert f"error: {expected}" in said
 
 
-def test_a_winners_knobs_may_be_given_as_a_file(clips: Clips, tmp_path: Path) -> None:
+def test_a_winners_hyperparameters_may_be_given_as_a_file(clips: Clips, tmp_path: Path) -> None:
     from sweeps import prepare
 
     (tmp_path / "params.yaml").write_text("params:\n  lr: 0.5\n  pixels: 3\n")
     asked = prepare.parse([clips.model, "--params", str(tmp_path / "params.yaml")])
-    assert asked.knobs == {"pixels": 3}
+    assert asked.hyperparameters == {"pixels": 3}
     with pytest.raises(
         UserError, match=r"digits_mlp: its data needs no preparation \(it defines no prepare\)"
     ):

@@ -1,4 +1,4 @@
-"""What a data set is called after: raw files, knobs, and the code of `prepare` alone."""
+"""What a data set is called after: raw files, hyperparameters, and the code of `prepare` alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.training.data import dataset
-from sweeps.training.data.dataset import DataSet, Declared, UndeclaredKnob
+from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from tests.support.clips import Clips
 
 
@@ -40,7 +40,7 @@ def test_the_same_is_called_the_same(clips: Clips) -> None:
     assert data_set.folder.name == f"model-{data_set.key[:12]}"
 
 
-def test_a_knob_of_the_data_changes_key_and_recipe(clips: Clips) -> None:
+def test_a_hyperparameter_of_the_data_changes_key_and_recipe(clips: Clips) -> None:
     one, other = look(clips, pixels=4), look(clips, pixels=5)
     assert one.key == look(clips).key, "4 is the default"
     assert one.key != other.key
@@ -96,9 +96,9 @@ def test_it_says_what_it_is_made_of(clips: Clips) -> None:
     assert look(clips).describe() == f"to be prepared: 2 raw files of {bytes_} B in {clips.raw / 'train'}"
 
 
-def test_params_that_refuse_the_knobs_alone_say_so(clips: Clips) -> None:
+def test_params_that_refuse_the_hyperparameters_alone_say_so(clips: Clips) -> None:
     with pytest.raises(
-        UserError, match=r"mine: Params refuses pixels=0 \(PREPARE_KNOBS alone are set\): pixels 0"
+        UserError, match=r"mine: Params refuses pixels=0 \(PREPARE_PARAMS alone are set\): pixels 0"
     ):
         look(clips, pixels=0)
 
@@ -113,23 +113,28 @@ class Params:
         return self.pixels**2
 
 
-def test_of_params_the_declared_knobs_alone_can_be_read() -> None:
+def test_of_params_the_declared_hyperparameters_alone_can_be_read() -> None:
     params = Declared(Params(pixels=3), ("pixels",), "prepare")
     for each in (params, pickle.loads(pickle.dumps(params))):
         assert (each.pixels, each.area) == (3, 9)
         for read in (lambda p=each: p.lr, lambda p=each: getattr(p, "lr", 0)):
-            with pytest.raises(UndeclaredKnob, match="prepare reads the knob lr: add it to PREPARE_KNOBS"):
+            with pytest.raises(
+                UndeclaredHyperparameter,
+                match="prepare reads the hyperparameter lr: add it to PREPARE_PARAMS",
+            ):
                 read()
     with pytest.raises(AttributeError, match="no_such"):
         _ = params.no_such
 
 
-def test_raw_items_that_read_another_knob_are_told(clips: Clips) -> None:
+def test_raw_items_that_read_another_hyperparameter_are_told(clips: Clips) -> None:
     path = clips.home / clips.package / "_raw.py"
     path.write_text(
         path.read_text().replace("def raw_items(params):", "def raw_items(params):\n    params.lr")
     )
-    with pytest.raises(UserError, match="mine: raw_items reads the knob lr: add it to PREPARE_KNOBS"):
+    with pytest.raises(
+        UserError, match="mine: raw_items reads the hyperparameter lr: add it to PREPARE_PARAMS"
+    ):
         look(clips)
 
 

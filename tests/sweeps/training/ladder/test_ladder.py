@@ -26,8 +26,10 @@ from sweeps.training.ladder.measure import Result, Setup, Speed
 from sweeps.training.ladder.rungs import RUNGS, Place
 from tests.conftest import ROOT
 
-CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_knob=True)
-PLAIN = Place(gpus=0, cores=1, batch_rows=64, has_raw=False, has_prepared=False, has_loader_knob=False)
+CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_hyperparameter=True)
+PLAIN = Place(
+    gpus=0, cores=1, batch_rows=64, has_raw=False, has_prepared=False, has_loader_hyperparameter=False
+)
 
 
 def set_up(name: str, where: Place, before: Setup | None = None) -> Setup | str:
@@ -58,7 +60,7 @@ def test_each_rung_adds_one_thing_to_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("more loader workers", "neither build_raw_data nor a knob loader_workers"),
+        ("more loader workers", "neither build_raw_data nor a hyperparameter loader_workers"),
         ("prepared Parquet", "the trainable defines no prepare"),
         ("DDP on all devices", "one core: nobody to share with"),
         ("ZeRO 2 on all devices", "one core: nobody to share with"),
@@ -69,7 +71,9 @@ def test_a_rung_that_can_not_be_here_says_why(name: str, reason: str) -> None:
 
 
 def test_on_a_gpu_the_lower_precision_is_fp16() -> None:
-    where = Place(gpus=2, cores=8, batch_rows=64, has_raw=False, has_prepared=False, has_loader_knob=False)
+    where = Place(
+        gpus=2, cores=8, batch_rows=64, has_raw=False, has_prepared=False, has_loader_hyperparameter=False
+    )
     found = set_up("lower precision", where)
     assert isinstance(found, Setup)
     assert found.precision == "16-mixed"
