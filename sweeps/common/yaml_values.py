@@ -50,7 +50,7 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-def hyperparameter(where: str, text: str) -> Hyperparameter:
+def hyperparameter(where: str, text: str) -> ParamValue:
     """A value as YAML would have it."""
     try:
         value = load_yaml(text) if text else ""

@@ -102,7 +102,7 @@ def _is_grid(domain: Any) -> bool:
     return form(domain) == "grid_search"
 
 
-def _in_kind(value: float, domain: Any) -> Hyperparameter:
+def _in_kind(value: float, domain: Any) -> ParamValue:
     if not isinstance(domain, Integer):
         return float(value)
     if value != int(value):

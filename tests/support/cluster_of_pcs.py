@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from tests.support.lab import HOME, PC, ROOT
+from tests import ROOT
+from tests.support.lab import HOME, PC
 
 CLUSTER_FILE = Path("/tmp/ray_cluster.yaml")
 """On the PC where commands are typed."""

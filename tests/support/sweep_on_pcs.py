@@ -12,8 +12,9 @@ from pathlib import Path
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
+from tests import ROOT
 from tests.support.cluster_of_pcs import PYTHON, join, nodes, start_head
-from tests.support.lab import PC, ROOT, Lab, wait_until
+from tests.support.lab import PC, Lab, wait_until
 
 TOY = (
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
