@@ -10,13 +10,14 @@ BIN  := .venv/bin
 DONE := .venv/.installed
 FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
+DOCS := .venv/.docs-installed
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a hyperparameter `rows`.
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-.PHONY: sweep test test-all test-slurm bench lint data faces mlflow clean
+.PHONY: sweep test test-all test-extras test-slurm bench lint docs data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
 	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
@@ -27,6 +28,10 @@ test: data
 
 test-all: test
 	$(BIN)/python -m pytest -m slow
+
+# The tests that `make test` skips where an extra is not installed: those of faces, MLflow and the docs.
+test-extras: data faces mlflow $(DOCS)
+	$(BIN)/python -m pytest -m "not slow" -k "faces or mlflow or loggers or docs_site"
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)
@@ -60,6 +65,16 @@ $(FACES): faces.lock $(DONE)
 	@echo "Installing the packages of faces (once; 120 MB)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r faces.lock
 	@touch $(FACES)
+
+# The pages of docs/ as a site, in site/index.html. A dead link ends it with an error.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The docs: site/index.html"
+
+$(DOCS): docs.lock $(DONE)
+	@echo "Installing MkDocs Material (once; 15 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r docs.lock
+	@touch $(DOCS)
 
 # What `--loggers mlflow` needs, and TensorBoard's reader. Without it, their tests are skipped.
 mlflow: $(MLFLOW)
