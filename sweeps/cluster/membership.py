@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.5
 """Two questions to the head, of 4 ms each."""
 
 
-class Roster:
+class Membership:
     """What is known of the PCs, first of those that are `there`; `look` renews it."""
 
     def __init__(

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeps.cluster import nodes as cluster_nodes
 from sweeps.cluster import placement
-from sweeps.cluster.membership import Roster
+from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import PC, Node
 from sweeps.cluster.ray_environment import ENVIRONMENT
 from sweeps.common import ray_auth, ray_connection
@@ -41,15 +41,15 @@ class Cluster:
     """Further PCs on which no trial may stand, and why."""
     card_bytes: float = 0
     """Memory of the smallest GPU of those where they may; 0 where it was not asked."""
-    roster: Roster | None = None
+    membership: Membership | None = None
     """Who of its PCs trains, from now on; None of a PC by itself, which is all there is."""
 
     def nodes(self) -> list[Node]:
         """Those on which trials may stand, now."""
-        if self.roster is None:
+        if self.membership is None:
             return cluster_nodes.living()
-        self.roster.look()
-        return self.roster.nodes
+        self.membership.look()
+        return self.membership.nodes
 
     @property
     def size(self) -> str:
@@ -115,8 +115,8 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
-    roster = Roster(there, cluster_nodes.living, left_out, gate=cluster_gpus.Gate(needed))
-    return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, roster)
+    membership = Membership(there, cluster_nodes.living, left_out, gate=cluster_gpus.Gate(needed))
+    return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:

@@ -15,7 +15,7 @@ from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.storage import datasets
-from sweeps.storage.data_source import READER, Copied, Lies, Reader, Shared, Supply
+from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, Reader, SharedData
 from sweeps.training.data import replicate
 from sweeps.training.data.replicate import Original
 
@@ -31,12 +31,12 @@ Raw = tuple[str, str, Mapping[str, ParamValue]]
 """A trainable whose data is not prepared: its name, its module path, hyperparameters that stand still."""
 
 
-def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], Supply]:
+def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], DataSource]:
     """Trainable and values of its PREPARE_PARAMS to how a PC comes by the data."""
     sets = datasets.by_hyperparameters({model.name: model.prepared for model in plan.models})
     if plan.config.address is None:
-        return {key: Lies(each.folder) for key, each in sets.items()}
-    kind = Copied if plan.config.data == "copy" else Shared
+        return {key: LocalData(each.folder) for key, each in sets.items()}
+    kind = CopiedData if plan.config.data == "copy" else SharedData
     return {key: kind(Original.of(each), platform.node()) for key, each in sets.items()}
 
 
@@ -53,41 +53,41 @@ def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
     if plan.config.address is None:
         yield
         return
-    supplies = list(of_trials(plan).values())
+    sources = list(of_trials(plan).values())
     there = [node for node in offered.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.name, model.module.__name__, dict(model.space.fixed))
         for model in plan.models
         if not model.prepared
     ]
-    if supplies:
+    if sources:
         print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
-    lacking = _looked(there, supplies, raw)
-    if not supplies or plan.config.data == "shared":
+    lacking = _looked(there, sources, raw)
+    if not sources or plan.config.data == "shared":
         yield
         return
-    reader = _start_reader(supplies)
+    reader = _start_reader(sources)
     if lacking:
-        _copy(reader, lacking, supplies)
+        _copy(reader, lacking, sources)
     yield
     del reader  # with which its process ends
 
 
-def _looked(there: Sequence[Node], supplies: Sequence[Supply], raw: Sequence[Raw]) -> dict[Node, int]:
+def _looked(there: Sequence[Node], sources: Sequence[DataSource], raw: Sequence[Raw]) -> dict[Node, int]:
     """PCs to the bytes that they lack.
 
     Raises:
         UserError: PCs that can't have them.
     """
-    answers = broadcast.answers(broadcast.begin(there, _look, supplies, raw), None)
-    if supplies:
+    answers = broadcast.answers(broadcast.begin(there, _look, sources, raw), None)
+    if sources:
         _refuse({node: each.fault for node, each in answers.items() if each.is_there})
     said = {node: each.said for node, each in answers.items() if not each.fault}
     _refuse({node: fault for node, (_, fault) in said.items()})
     return {node: missing for node, (missing, _) in said.items() if missing}
 
 
-def _look(supplies: Sequence[Supply], raw: Sequence[Raw]) -> tuple[int, str]:
+def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or can't train on its own data."""
     from sweeps.common import plugins
     from sweeps.training.data import dataset
@@ -97,20 +97,20 @@ def _look(supplies: Sequence[Supply], raw: Sequence[Raw]) -> tuple[int, str]:
             module = plugins.load(path)
             dataset.describe_data(name, module, module.Params(**fixed))
         missing = 0
-        for supply in supplies:
-            if isinstance(supply, Copied):
-                missing += replicate.missing_bytes(supply.original)
+        for source in sources:
+            if isinstance(source, CopiedData):
+                missing += replicate.missing_bytes(source.original)
             else:
-                supply.here(print)
+                source.here(print)
     except (PCUnfit, UserError) as error:
         return 0, str(error)
     return missing, ""
 
 
-def _start_reader(supplies: Sequence[Supply]) -> Any:
+def _start_reader(sources: Sequence[DataSource]) -> Any:
     import ray
 
-    folders = [supply.original.folder for supply in supplies if isinstance(supply, Copied)]
+    folders = [source.original.folder for source in sources if isinstance(source, CopiedData)]
     actor: Any = ray.remote(Reader)
     return actor.options(
         name=READER,
@@ -122,11 +122,11 @@ def _start_reader(supplies: Sequence[Supply]) -> Any:
     ).remote(folders)
 
 
-def _copy(reader: Any, lacking: Mapping[Node, int], supplies: Sequence[Supply]) -> None:
+def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[DataSource]) -> None:
     """To all PCs that lack something, at the same time."""
     import ray
 
-    asked = broadcast.begin(list(lacking), _bring, supplies)
+    asked = broadcast.begin(list(lacking), _bring, sources)
     began = time.monotonic()
     waiting = list(asked)
     done = 0
@@ -152,13 +152,13 @@ def _copy(reader: Any, lacking: Mapping[Node, int], supplies: Sequence[Supply]) 
         )
 
 
-def _bring(supplies: Sequence[Supply]) -> tuple[int, float, str]:
+def _bring(sources: Sequence[DataSource]) -> tuple[int, float, str]:
     """On a PC: bytes that were copied to it, seconds, and why it can't have the others."""
     began, got = time.monotonic(), 0
     try:
-        for supply in supplies:
-            if isinstance(supply, Copied):
-                got += supply.bring()
+        for source in sources:
+            if isinstance(source, CopiedData):
+                got += source.bring()
     except PCUnfit as error:
         return got, time.monotonic() - began, str(error)
     return got, time.monotonic() - began, ""

@@ -20,7 +20,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps.cluster.membership import Roster
+from sweeps.cluster.membership import Membership
 
 IDLE_S = 1.0
 """That a process may be without a trial: Tune takes one that is kept for the next in its next turn."""
@@ -31,7 +31,7 @@ class Process:
     """One in which trials train, one after the other."""
 
     handle: Any
-    stands: Any
+    location: Any
     """What it answers: Ray's id of its PC, and the placement group that holds its place there."""
     trial: Trial
     away_then: frozenset[str] = frozenset()
@@ -46,9 +46,9 @@ class Process:
 
     def locate(self) -> bool:
         """Hear where it is; False while it has not answered, or where it never will."""
-        if not self.node and ray.wait([self.stands], timeout=0)[0]:
+        if not self.node and ray.wait([self.location], timeout=0)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                self.node, self.group = ray.get(self.stands)
+                self.node, self.group = ray.get(self.location)
                 held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
                 self.nodes = frozenset({self.node, *held.values()})
         return bool(self.node)
@@ -62,10 +62,10 @@ class Process:
 class Mover(Callback):
     """Ends processes that are where they should not be, when the least is lost by it."""
 
-    def __init__(self, roster: Roster, changed: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, membership: Membership, changed: Callable[[Sequence[str]], None]) -> None:
         self.moved: Counter[int] = Counter()
         """Times that a trial was taken off a PC: no failure of its own."""
-        self._roster = roster
+        self._membership = membership
         self._changed = changed
         self._processes: dict[Any, Process] = {}
 
@@ -78,9 +78,9 @@ class Mover(Callback):
         # Tune has no public name for the process of a trial (its own PBT goes by `temporary_state`, too).
         handle: Any = trial.temporary_state.ray_actor
         if (process := self._processes.get(handle)) is None:
-            process = self._processes[handle] = Process(handle, handle.stands.remote(), trial)
+            process = self._processes[handle] = Process(handle, handle.location.remote(), trial)
         process.trial, process.idle_since, process.is_saved = trial, None, False
-        process.away_then = self._roster.away
+        process.away_then = self._membership.away
         if process.nodes & process.away_then:
             self._end(process)
 
@@ -98,19 +98,19 @@ class Mover(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look who leaves, and end what can go now."""
-        if news := self._roster.news():
-            self._processes = {h: p for h, p in self._processes.items() if self._roster.may_have(p.node)}
+        if news := self._membership.news():
+            self._processes = {h: p for h, p in self._processes.items() if self._membership.may_have(p.node)}
             self._changed(news)
-        if not self._roster.away:
+        if not self._membership.away:
             return
         for process in list(self._processes.values()):
-            if process.locate() and process.nodes & self._roster.away and self._may_end(process):
+            if process.locate() and process.nodes & self._membership.away and self._may_end(process):
                 self._end(process)
 
     def is_away(self, trial: Trial) -> bool:
         """Whether the PC that a trial trains on is to be left."""
         process = self._of(trial)
-        return process is not None and process.locate() and bool(process.nodes & self._roster.away)
+        return process is not None and process.locate() and bool(process.nodes & self._membership.away)
 
     def node_of(self, trial: Trial) -> str:
         """Ray's id of the PC that a trial trains on; "" where that is not known."""
@@ -130,7 +130,7 @@ class Mover(Callback):
             now = time.monotonic()
             process.idle_since = process.idle_since or now
             return now > process.idle_since + IDLE_S
-        ends_at = [self._roster.deadlines.get(node, 0) for node in process.nodes]
+        ends_at = [self._membership.deadlines.get(node, 0) for node in process.nodes]
         is_late = any(0 < time_s < time.time() for time_s in ends_at)
         return process.is_saved or is_late or bool(process.nodes & process.away_then)
 

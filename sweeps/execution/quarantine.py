@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from sweeps.cluster.membership import Roster
+from sweeps.cluster.membership import Membership
 from sweeps.execution.migration import Mover
 from sweeps.trial.job import SAVE_FAULT
 
@@ -25,9 +25,13 @@ class Quarantine(Callback):
     """
 
     def __init__(
-        self, roster: Roster, mover: Mover, holds_one: Callable[[str], bool], say: Callable[[int, str], None]
+        self,
+        membership: Membership,
+        mover: Mover,
+        holds_one: Callable[[str], bool],
+        say: Callable[[int, str], None],
     ) -> None:
-        self._roster = roster
+        self._membership = membership
         self._mover = mover
         self._holds_one = holds_one
         self._say = say
@@ -66,7 +70,7 @@ class Quarantine(Callback):
         for each in self._mover.nodes_of(trial):
             self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
-            if len(faults) >= MOST_UNSAVED and not self._roster.is_left_out(other):
+            if len(faults) >= MOST_UNSAVED and not self._membership.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
                 self._goes_without(other, number, f"no checkpoint can be written there: {reason}")
 
@@ -77,7 +81,7 @@ class Quarantine(Callback):
         of a PC.
         """
         node = node or self._mover.node_of(trial)
-        if self._roster.is_left_out(node):
+        if self._membership.is_left_out(node):
             return True  # another trial there has said so
         if self._in_doubt or not self._goes_without(node, trial.config["number"], reason):
             return False
@@ -91,11 +95,11 @@ class Quarantine(Callback):
 
     def _goes_without(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out, where the others have room for a trial, and say so."""
-        if not self._holds_one(node) or (said := self._roster.leave_out(node, reason)) is None:
+        if not self._holds_one(node) or (said := self._membership.leave_out(node, reason)) is None:
             return False
         self._say(number, said)
         return True
 
     def _worked(self, trial: Trial) -> None:
-        if (node := self._mover.node_of(trial)) and node not in self._roster.away:
+        if (node := self._mover.node_of(trial)) and node not in self._membership.away:
             self._in_doubt = ""

@@ -17,7 +17,7 @@ from ray.tune.stopper import CombinedStopper
 
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import placement, session
-from sweeps.cluster.membership import Roster
+from sweeps.cluster.membership import Membership
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.config.sweep_config import SweepConfig
@@ -151,7 +151,7 @@ def _run(plan: Plan, record: Record, offered: session.Cluster, phase: Phase, end
 class Watch:
     """Who looks after the PCs of a cluster."""
 
-    roster: Roster
+    membership: Membership
     mover: Mover
     quarantine: Quarantine
 
@@ -172,7 +172,7 @@ def _counter(
 
     def count() -> None:
         # Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
-        pcs = offered.roster.pcs if offered.roster else offered.pcs
+        pcs = offered.membership.pcs if offered.membership else offered.pcs
         phase.searcher.slots = max(1, placement.most(config, pcs, sharing.gpus if sharing else gpus))
 
     return count
@@ -180,8 +180,8 @@ def _counter(
 
 def _place_of(config: SweepConfig, offered: session.Cluster) -> Callable[[float], PlacementGroupFactory]:
     """Resources of a trial that takes so many GPUs: never on a PC that is to be left."""
-    roster = offered.roster
-    away: Callable[[], Collection[str]] = frozenset if roster is None else lambda: roster.closed
+    membership = offered.membership
+    away: Callable[[], Collection[str]] = frozenset if membership is None else lambda: membership.closed
     return lambda gpus: placement.of_trial(config, gpus, away)
 
 
@@ -189,13 +189,13 @@ def _watch(
     config: SweepConfig, record: Record, offered: session.Cluster, phase: Phase, count: Callable[[], None]
 ) -> Watch | None:
     """None on a PC by itself. Who is left out of the search is left out of the reruns."""
-    roster = offered.roster
-    if roster is None:
+    membership = offered.membership
+    if membership is None:
         return None
     gpus = placement.gpus_per_trial(config, offered.pcs)
 
     def holds_one(without: str) -> bool:
-        return placement.most(config, roster.staying(without), gpus) > 0
+        return placement.most(config, membership.staying(without), gpus) > 0
 
     def say(number: int, text: str) -> None:
         phase.reporter.say(text)
@@ -206,11 +206,11 @@ def _watch(
         for line in news:
             phase.reporter.say(line)
         count()
-        if not placement.most(config, roster.pcs, gpus):
+        if not placement.most(config, membership.pcs, gpus):
             phase.reporter.say("No trial fits on the PCs that are left: the sweep waits for more")
 
-    mover = Mover(roster, changed)
-    return Watch(roster, mover, Quarantine(roster, mover, holds_one, say))
+    mover = Mover(membership, changed)
+    return Watch(membership, mover, Quarantine(membership, mover, holds_one, say))
 
 
 def _tuner(

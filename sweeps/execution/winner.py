@@ -99,7 +99,7 @@ def _test(plan: Plan, offered: session.Cluster, run: TrialRow, weights: Path) ->
     if not placement.holds_a_worker(plan.config, [node.offer for node in offered.nodes()], gpus):
         print("The winner could not be tested: no PC that is left has room for it.", flush=True)
         return {}
-    closed = offered.roster.closed if offered.roster else ()
+    closed = offered.membership.closed if offered.membership else ()
     task = ray.remote(test_winner).options(**placement.of_task(plan.config, gpus, closed))
     try:
         scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))

@@ -38,7 +38,7 @@ TELL_S = 0.5
 Say = Callable[[str], None]
 
 
-class Supply(Protocol):
+class DataSource(Protocol):
     """How a PC comes by a data set."""
 
     def here(self, say: Say) -> Path:
@@ -53,18 +53,18 @@ class Supply(Protocol):
 
 
 @dataclass(frozen=True)
-class Lies:
+class LocalData:
     """On the one PC of a sweep: where it was prepared."""
 
     folder: Path
 
     def here(self, say: Say) -> Path:
-        """As Supply has it."""
+        """As DataSource has it."""
         return self.folder
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedData:
     """In a folder that all PCs see."""
 
     original: Original
@@ -72,7 +72,7 @@ class Shared:
     """That of the driver."""
 
     def here(self, say: Say) -> Path:
-        """As Supply has it."""
+        """As DataSource has it."""
         from sweeps.training.data import replicate
 
         if not replicate.is_shared(self.original):
@@ -83,7 +83,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopiedData:
     """On the disk of each PC."""
 
     original: Original
@@ -91,7 +91,7 @@ class Copied:
     """That of the driver."""
 
     def here(self, say: Say) -> Path:
-        """As Supply has it."""
+        """As DataSource has it."""
         from sweeps.training.data import replicate
 
         if (folder := replicate.find(self.original)) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.storage.base import Storage
-from sweeps.storage.data_source import Say, Supply
+from sweeps.storage.data_source import DataSource, Say
 from sweeps.training.config import FitConfig
 
 SAVE_FAULT = "save_fault"
@@ -31,7 +31,7 @@ class Job:
     """Times that a trial which raised is tried again."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
-    prepared: Mapping[tuple[str, tuple[ParamValue, ...]], Supply] = field(default_factory=dict)
+    prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)
     """Trainable and values of its PREPARE_PARAMS to how a PC comes by the prepared data."""
 
     def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
@@ -40,5 +40,5 @@ class Job:
         values = tuple(
             getattr(params, hyperparameter) for hyperparameter in getattr(module, "PREPARE_PARAMS", ())
         )
-        supply = self.prepared.get((trainable, values))
-        return None if supply is None else supply.here(say)
+        source = self.prepared.get((trainable, values))
+        return None if source is None else source.here(say)

@@ -33,7 +33,7 @@ from sweeps.training import checkpoint_store
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job
 from sweeps.trial.module_cache import Warm
-from sweeps.trial.worker_group import Others
+from sweeps.trial.worker_group import WorkerGroup
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
@@ -57,7 +57,7 @@ class SweepTrial(tune.Trainable):
         """Begin the first trial of this process; `job` is shared by all trials."""
         self._job: Job = shared["job"]
         self._warm = Warm(self._job.trainables)
-        self._others = Others(self._job)
+        self._group = WorkerGroup(self._job)
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
         self._next_config: dict[str, Any] | None = config
@@ -96,7 +96,7 @@ class SweepTrial(tune.Trainable):
                 from sweeps.training.profiling import memory  # PyTorch: not in the driver
 
                 self._failures += 1
-                failure = self._others.why(failed(error), error)
+                failure = self._group.why(failed(error), error)
                 failure["is_out_of_memory"] = memory.is_out_of_memory(error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
@@ -114,7 +114,7 @@ class SweepTrial(tune.Trainable):
         try:
             self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
         except (StorageError, PCUnfit) as error:  # the one before it stands: the training is worth more
-            self._save_error = error if self._others.is_out_of_step else None
+            self._save_error = error if self._group.is_out_of_step else None
             fault = unfit(error)
             self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
@@ -126,7 +126,7 @@ class SweepTrial(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing to do: a trial that begins looks for its checkpoints itself."""
 
-    def stands(self) -> tuple[str, PlacementGroup | None]:
+    def location(self) -> tuple[str, PlacementGroup | None]:
         """Ray's id of the PC that this process is on, and what holds its place there."""
         return ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
 
@@ -172,20 +172,20 @@ class SweepTrial(tune.Trainable):
             start = f"after epoch {checkpoint_store.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
         data = self._job.data_of(self._trainable, module, params, self._notices.append)
-        gang = self._others.meet(self._config, checkpoint)
+        gang = self._group.meet(self._config, checkpoint)
         self._fit = fit = self._warm.fit(
             module, params, self._fit_config, checkpoint, prepared=data, gang=gang
         )
-        if others := self._others.are_ready():
+        if others := self._group.are_ready():
             self._place = {**self._place, "others": others}
         step = greenlet.getcurrent().parent
         known = fit.last_epoch
         if known is None or (step.switch(known) and not fit.has_ended):
-            self._others.train(fit, lambda epoch: bool(step.switch(epoch)))
+            self._group.train(fit, lambda epoch: bool(step.switch(epoch)))
 
     def _fill(self, folder: Path) -> None:
         assert self._fit is not None, "Tune saves after a step"
-        self._others.save(self._fit, folder)
+        self._group.save(self._fit, folder)
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # EarlyStopping, say
@@ -241,7 +241,7 @@ class SweepTrial(tune.Trainable):
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None
-        self._others.part()
+        self._group.part()
         self._warm.free()
 
 

@@ -52,7 +52,7 @@ CHECKPOINT_WEIGHTS = 4
 """Times the weights, about, in a checkpoint: the last and the best ones, two moments of Adam."""
 
 
-class Others:
+class WorkerGroup:
     """The other workers of a trial, as the first one sees them; none where a trial has one worker.
 
     Args:

@@ -111,9 +111,9 @@ with connect(config) as offered:
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]
     wrong = sum(node in away for node in stand)
     print("ready", len(ready), "waiting", len(waiting), "away", wrong, flush=True)
-    while not (news := offered.roster.news()):
+    while not (news := offered.membership.news()):
         time.sleep(0.2)
-    print(*news, offered.roster.pcs)
+    print(*news, offered.membership.pcs)
 """
 
 

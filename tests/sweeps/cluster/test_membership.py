@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.membership import LOOK_EVERY_S, Roster
+from sweeps.cluster.membership import LOOK_EVERY_S, Membership
 from sweeps.cluster.nodes import HEAD, PC, Node
 from sweeps.common.errors import UserError
 from sweeps.pcs.drain import choose
@@ -27,7 +27,7 @@ class Cluster:
         self.leaving: dict[str, float] = {}
         self.now = 0.0
         self.faults: dict[str, str | None] = {}
-        self.roster = Roster(
+        self.membership = Membership(
             self.nodes,
             lambda: self.nodes,
             None,
@@ -38,22 +38,22 @@ class Cluster:
 
     def look(self) -> list[str]:
         self.now += LOOK_EVERY_S
-        return self.roster.news()
+        return self.membership.news()
 
 
 def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     cluster = Cluster()
     assert not cluster.look()
-    assert cluster.roster.pcs == [PC(2, 1)] * 3
+    assert cluster.membership.pcs == [PC(2, 1)] * 3
     cluster.nodes.append(node(3))
-    assert not cluster.roster.news(), "it was just asked"
+    assert not cluster.membership.news(), "it was just asked"
     assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
-    assert len(cluster.roster.pcs) == 4
+    assert len(cluster.membership.pcs) == 4
     cluster.leaving = {"id1": 17.0, "id2": 17.0}
     assert cluster.look() == [
         f"pc{number} (10.0.0.{number}) is to leave: its trials go on elsewhere" for number in (1, 2)
     ]
-    assert (len(cluster.roster.pcs), len(cluster.roster.staying())) == (2, 4)
+    assert (len(cluster.membership.pcs), len(cluster.membership.staying())) == (2, 4)
     del cluster.nodes[1], cluster.nodes[2]
     cluster.leaving = {}
     assert cluster.look() == [
@@ -61,21 +61,23 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
         "pc2 (10.0.0.2) stays",
         "pc3 (10.0.0.3) is gone",
     ]
-    assert (len(cluster.roster.pcs), cluster.roster.away) == (2, frozenset())
+    assert (len(cluster.membership.pcs), cluster.membership.away) == (2, frozenset())
 
 
 def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     cluster = Cluster()
-    assert cluster.roster.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
-    assert cluster.roster.away == {"id2"}
+    assert (
+        cluster.membership.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
+    )
+    assert cluster.membership.away == {"id2"}
     cluster.nodes[2] = node(2, id="new")
     assert cluster.look() == [
         "pc2 (10.0.0.2) is gone",
         "pc2 (10.0.0.2) has joined, and gets no trials in this run: no room",
     ]
-    assert cluster.roster.away == {"new"}
-    assert cluster.roster.is_left_out("new")
-    assert len(cluster.roster.staying()) == 2
+    assert cluster.membership.away == {"new"}
+    assert cluster.membership.is_left_out("new")
+    assert len(cluster.membership.staying()) == 2
 
 
 def test_a_pc_that_joins_gets_trials_when_it_is_known_that_it_can_train() -> None:
@@ -85,12 +87,12 @@ def test_a_pc_that_joins_gets_trials_when_it_is_known_that_it_can_train() -> Non
     assert cluster.look() == [
         "pc4 (10.0.0.4) has joined, and gets no trials in this run: its card is too small"
     ]
-    assert (cluster.roster.closed, cluster.roster.away) == ({"id3", "id4"}, {"id4"})
+    assert (cluster.membership.closed, cluster.membership.away) == ({"id3", "id4"}, {"id4"})
     assert not cluster.look()
     cluster.faults["id3"] = ""
     assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
-    assert cluster.roster.closed == {"id4"}
-    assert len(cluster.roster.pcs) == 4
+    assert cluster.membership.closed == {"id4"}
+    assert len(cluster.membership.pcs) == 4
 
 
 def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
@@ -98,14 +100,14 @@ def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
     cluster.faults = {"new": None}
     cluster.nodes[2] = node(2, id="new")
     assert cluster.look() == ["pc2 (10.0.0.2) is gone", "pc2 (10.0.0.2) has joined"]
-    assert not cluster.roster.closed
+    assert not cluster.membership.closed
 
 
 def test_a_pc_that_joins_while_the_others_are_asked_passes_the_gate_too() -> None:
     there = [node(0, is_head=True)]
-    roster = Roster(there, lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small")
-    assert roster.closed == {"id1"}
-    assert roster.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
+    membership = Membership(there, lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small")
+    assert membership.closed == {"id1"}
+    assert membership.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
 
 
 def test_a_pc_that_ends_while_the_cluster_is_asked_has_left() -> None:
@@ -117,10 +119,10 @@ def test_a_pc_that_ends_while_the_cluster_is_asked_has_left() -> None:
 
 
 def test_the_head_is_never_left_out_nor_who_is_not_known() -> None:
-    roster = Cluster().roster
-    assert roster.leave_out("id0", "no room") is None
-    assert roster.leave_out("", "no room") is None
-    assert not roster.away
+    membership = Cluster().membership
+    assert membership.leave_out("id0", "no room") is None
+    assert membership.leave_out("", "no room") is None
+    assert not membership.away
 
 
 @pytest.mark.parametrize(("given", "found"), [("pc1", "id1"), ("10.0.0.2", "id2"), (None, "id2")])

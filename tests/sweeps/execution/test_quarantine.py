@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.membership import Roster
+from sweeps.cluster.membership import Membership
 from sweeps.execution.quarantine import Quarantine
 from sweeps.trial.job import SAVE_FAULT
 from tests.sweeps.cluster.test_membership import node
@@ -35,12 +35,12 @@ class Judged:
     def __init__(self, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
         self.said: list[str] = []
         pcs = [node(number, is_head=number == 0) for number in range(4)]
-        self.roster = Roster(pcs, lambda: pcs, leaving=dict)
+        self.membership = Membership(pcs, lambda: pcs, leaving=dict)
         where: Any = Where()
         self.quarantine = Quarantine(
-            self.roster,
+            self.membership,
             where,
-            lambda but: any(f"id{number}" not in {but, *self.roster.away} for number in fitting),
+            lambda but: any(f"id{number}" not in {but, *self.membership.away} for number in fitting),
             lambda number, text: self.said.append(f"{number}: {text}"),
         )
 
@@ -67,26 +67,26 @@ def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason() -> None:
     assert judged.meets(1)
     assert judged.meets(11), "another trial there"
     assert judged.said == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
-    assert judged.roster.away == {"id1"}
+    assert judged.membership.away == {"id1"}
 
 
 def test_of_several_workers_the_pc_is_left_out_that_can_not_train() -> None:
     """A trial with its first worker on pc1, another on pc2."""
     judged = Judged()
     assert judged.meets(1, node="id2")
-    assert judged.roster.away == {"id2"}
+    assert judged.membership.away == {"id2"}
     judged = Judged()
     for _ in range(2):
         judged.saves(1, FULL, node="id2")
         judged.saves(3)
-    assert judged.roster.away == {"id2"}
+    assert judged.membership.away == {"id2"}
 
 
 def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep() -> None:
     judged = Judged()
     assert judged.meets(1)
     assert not judged.meets(2)
-    assert judged.roster.away == {"id1"}
+    assert judged.membership.away == {"id1"}
 
 
 @pytest.mark.parametrize("works", ["begins", "saves"])
@@ -95,7 +95,7 @@ def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str) -> No
     assert judged.meets(1)
     getattr(judged, works)(3)
     assert judged.meets(2)
-    assert judged.roster.away == {"id1", "id2"}
+    assert judged.membership.away == {"id1", "id2"}
 
 
 def test_what_the_pc_that_is_left_out_still_does_proves_nothing() -> None:
@@ -113,18 +113,18 @@ def test_the_head_and_the_last_pc_are_never_left_out() -> None:
     for _ in range(3):
         judged.saves(1, FULL)
         judged.saves(2)
-    assert not judged.roster.away, "without it no trial has room"
+    assert not judged.membership.away, "without it no trial has room"
 
 
 def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:
     judged = Judged()
     judged.saves(1, FULL)
     judged.saves(2)
-    assert not judged.roster.away, "once is no proof"
+    assert not judged.membership.away, "once is no proof"
     judged.saves(1, FULL)
-    assert not judged.roster.away, "nobody else has written one since"
+    assert not judged.membership.away, "nobody else has written one since"
     judged.saves(2)
-    assert judged.roster.away == {"id1"}
+    assert judged.membership.away == {"id1"}
     assert judged.said == [
         f"1: pc1 (10.0.0.1) trains no more in this run: no checkpoint can be written there: {FULL}"
     ]
@@ -135,4 +135,4 @@ def test_a_pc_that_writes_again_is_as_good_as_any() -> None:
     for fault in (FULL, "", FULL):
         judged.saves(1, fault)
         judged.saves(2)
-    assert not judged.roster.away
+    assert not judged.membership.away

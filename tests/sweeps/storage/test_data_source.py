@@ -165,11 +165,11 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 
 CUT_OFF = """
 import ray
-from sweeps.storage.data_source import READER, Copied, Reader
+from sweeps.storage.data_source import READER, CopiedData, Reader
 from sweeps.training.config import PCUnfit
 from sweeps.training.data.replicate import File, Original
 file = File("train-0.parquet", 5, "0", (0, 0, 0, 0))
-with_one = Copied(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
+with_one = CopiedData(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 for has_reader in (False, True):
     if has_reader:
