@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import _measure
 from benchmarks._measure import Goal
+from sweeps.common.errors import reason_of
 
 EPOCHS = {"digits_mlp": 60, "fashion_cnn": 4, "fashion_vit": 4}
 """Trainable to epochs of a run, one more than count."""
@@ -181,7 +182,7 @@ def _run(model: str, arm: str, repeat: int, epochs: int, skipped: dict[str, str]
     except Exception as error:
         if arm != "compiled":
             raise
-        skipped[arm] = f"{type(error).__name__}: {str(error).splitlines()[0]}"  # no compiler, mostly
+        skipped[arm] = reason_of(error)  # no compiler, mostly
         return []
     seconds, cpu_seconds = zip(*clock.epochs(), strict=True)
     run = {

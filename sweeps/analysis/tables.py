@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sweeps.common import atomic_io
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
@@ -94,11 +95,10 @@ def epochs_table(record: Record) -> pa.Table:
 
 
 def write_tables(record: Record, folder: Path) -> None:
-    """Both tables as Parquet, written beside and renamed."""
+    """Write both tables as Parquet."""
     for name, table in ((TRIALS_FILE, trials_table(record)), (EPOCHS_FILE, epochs_table(record))):
-        partial = folder / f".{name}.part"
-        pq.write_table(table, partial)
-        partial.replace(folder / name)
+        with atomic_io.atomic_write(folder / name) as part:
+            pq.write_table(table, part)
 
 
 def _trial_row(

@@ -5,19 +5,53 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sweeps.common.errors import causes
 
 
 def write(path: Path, text: str) -> None:
-    """Write a small file beside and rename it: it is never half."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    sync(part)
-    part.replace(path)
-    sync(path.parent)
+    """Write a small file as a whole."""
+    with atomic_write(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def atomic_write(target: Path, part: Path | None = None) -> Iterator[Path]:
+    """Make a file or a folder beside `target`; it takes that name when it is complete and on the disk.
+
+    Args:
+        target: a file that may exist, or a folder that does not, or is empty.
+        part: where to make it; by default `part_of(target)`.
+
+    Yields:
+        A path at which no folder exists. What is made there is removed if the block raises.
+    """
+    part = part or part_of(target)
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    try:
+        yield part
+        put(part, target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):  # it was a folder, or nothing was made
+            part.unlink()
+        raise
+
+
+def part_of(target: Path) -> Path:
+    """The path beside `target` at which it is made."""
+    return target.with_name(f".{target.name}.part")
+
+
+def put(part: Path, target: Path) -> None:
+    """Rename a complete file or folder to its final name, after its content is on the disk."""
+    for path in (*part.rglob("*"), part):
+        sync(path)
+    part.replace(target)
+    sync(target.parent)
 
 
 def append(file: Path, text: str) -> None:
@@ -40,7 +74,7 @@ def place_fault(folder: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Down to the disk: a rename may outlive a power cut that the content did not."""
+    """Flush a file or folder to the disk: without it a rename may survive a power cut, and the content not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

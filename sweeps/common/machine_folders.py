@@ -12,6 +12,11 @@ OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DI
 """Flags that are of a machine, and in no file of settings: each goes into the environment."""
 
 
+def cache_dir() -> Path:
+    """The folder of this user's caches of this program, `~/.cache/sweeps` by default (XDG)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps"
+
+
 def use_machine(values: Any) -> None:
     """Let all find these folders, in this process and in those that it starts."""
     use_folder(DATA_DIR_VARIABLE, values.data_dir)

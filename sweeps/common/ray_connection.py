@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
@@ -92,18 +94,10 @@ def refuse_outside(address: str | None, or_else: str = "") -> None:
     Raises:
         UserError: no Ray runs on this PC.
     """
-    processes = Path("/proc")
-    if address is None or "://" in address or not processes.is_dir():
+    if address is None or "://" in address:
         return
-    if not any(_name(process) == "raylet" for process in processes.glob("[0-9]*")):
+    if not any(process.info["name"] == "raylet" for process in psutil.process_iter(["name"])):
         raise UserError(
             f"--address {address}: this PC is not one of that cluster, no Ray runs on it: type the command "
             f"on one of its PCs, or let this one join (ray start --address={address}){or_else}"
         )
-
-
-def _name(process: Path) -> str:
-    try:
-        return (process / "comm").read_text().strip()
-    except OSError:  # it has ended
-        return ""

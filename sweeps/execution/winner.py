@@ -110,15 +110,11 @@ def _test(plan: Plan, offered: session.Cluster, run: TrialRow, weights: Path) ->
 
 
 def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
-    """`best/`, written beside and renamed."""
-    partial = plan.folder / f".{FOLDER}.part"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    shutil.copy(checkpoint / "weights.pt", partial / "weights.pt")
+    """Write the folder `best`."""
     workers = plan.config.workers_per_trial  # again on one PC, where no one has to start them
     fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
-    (partial / sweep_folder.PARAMS_FILE).write_text(best_folder.params_text(plan, record, run, fit))
-    for path in (*partial.iterdir(), partial):
-        atomic_io.sync(path)
-    shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
-    partial.rename(plan.folder / FOLDER)
+    with atomic_io.atomic_write(plan.folder / FOLDER) as part:
+        part.mkdir()
+        shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
+        (part / sweep_folder.PARAMS_FILE).write_text(best_folder.params_text(plan, record, run, fit))
+        shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)

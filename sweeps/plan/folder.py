@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from sweeps.common.atomic_io import sync, write
+from sweeps.common.atomic_io import atomic_write, write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
 from sweeps.config.sweep_config import to_yaml
@@ -56,10 +56,8 @@ def opened(plan: Plan) -> Iterator[Record]:
 def _create(plan: Plan) -> None:
     """The whole folder appears at once, under its name."""
     config = plan.config
-    part = plan.folder.with_name(f".{plan.folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of a driver that died here
-    part.mkdir(parents=True)
-    try:
+    with atomic_write(plan.folder) as part:
+        part.mkdir(parents=True)
         about: dict[str, Any] = {
             "sweep": config.name,
             "trainable": config.trainable,
@@ -73,9 +71,3 @@ def _create(plan: Plan) -> None:
         write(part / CONFIG_FILE, to_yaml(config))
         earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
         Record.create(part, str(config.name), str(config.mode), about, earlier)
-        sync(part)
-        part.rename(plan.folder)
-        sync(plan.folder.parent)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise

@@ -6,7 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sweeps.common.atomic_io import atomic_write as atomic_write
     from sweeps.common.errors import CannotTrain as CannotTrain
+    from sweeps.common.machine_folders import cache_dir as cache_dir
     from sweeps.common.machine_folders import data_dir as data_dir
     from sweeps.common.seeding import seed_of_run as seed_of_run
     from sweeps.training.data.datamodule import Columns as Columns
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from sweeps.training.data.shards import Rows as Rows
 
 _HOMES = {
+    "atomic_write": "sweeps.common.atomic_io",
+    "cache_dir": "sweeps.common.machine_folders",
     "CannotTrain": "sweeps.common.errors",
     "Columns": "sweeps.training.data.datamodule",
     "ParquetDataModule": "sweeps.training.data.datamodule",

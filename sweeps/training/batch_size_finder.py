@@ -19,7 +19,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from sweeps.common import atomic_io, plugins
 from sweeps.common.cli.command import TRAINABLE
-from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.training import run_settings, subprocess_run
 from sweeps.training.config import Trainable
@@ -82,7 +82,7 @@ def in_a_line(error: Exception) -> str:
     A worker other than the first speaks for itself: Lightning kills the first one when it has ended.
     """
     if launch.is_first():
-        return next(iter(str(error).splitlines()), OUT_OF_MEMORY)
+        return first_line(error)
     number = getattr(rank_zero_only, "rank", 0)
     return f"worker {number} is {OUT_OF_MEMORY}: try --find-batch-size"
 

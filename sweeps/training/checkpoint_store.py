@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.atomic_io import sync
+from sweeps.common.atomic_io import atomic_write
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
@@ -79,28 +79,18 @@ def write(
     sweep = folder.parents[1]
     if not sweep.is_dir():
         raise FileNotFoundError(f"{sweep} is not there on {platform.node()}: all PCs must see that folder")
-    part = folder / f".epoch_{epoch:04d}.{platform.node()}.{os.getpid()}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
+    target = folder / f"epoch_{epoch:04d}"
     try:
-        fill(part)
-        seal(part, of)
-        for path in (*part.rglob("*"), part):
-            sync(path)
-        target = folder / f"epoch_{epoch:04d}"
-        for path in all_of(folder):
-            if epoch_of(path) >= epoch:  # broken, as this trial went on from before it
-                remove(path)
-        try:
-            part.rename(target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            shutil.rmtree(part)  # a process that was given up has just written the same
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    sync(folder)
+        with atomic_write(target, folder / f".{target.name}.{platform.node()}.{os.getpid()}") as part:
+            part.mkdir(parents=True)
+            fill(part)
+            seal(part, of)
+            for path in all_of(folder):
+                if epoch_of(path) >= epoch:  # damaged, because this trial resumed from an earlier one
+                    remove(path)
+    except OSError as error:  # ENOTEMPTY: a process that was given up has just written the same
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
     keep_newest(folder, KEPT)
     return target
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -18,10 +17,11 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
+from sweeps.common.machine_folders import cache_dir
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-COMPILED = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "compiled"
-"""Of the user, and there after a restart, as PyTorch's own place in /tmp is not."""
+COMPILED = "compiled"
+"""In the user's cache: it is there after a restart, unlike PyTorch's default in /tmp."""
 WITH = ("single", "ddp", "deepspeed_stage_1", "deepspeed_stage_2", "deepspeed_stage_2_offload")
 """Strategies that leave the weights of a module where its compiled code expects them."""
 
@@ -47,7 +47,7 @@ def check(strategy: str) -> None:
 
 def compile_model(model: pl.LightningModule) -> None:
     """Compile what the model computes, in place: its weights keep their names."""
-    os.environ.setdefault(CACHE_VARIABLE, str(COMPILED))
+    os.environ.setdefault(CACHE_VARIABLE, str(cache_dir() / COMPILED))
     # Of more than eight shapes PyTorch would compile no more in this process, and say nothing; what the
     # trials before have compiled is in the cache, a second away.
     torch.compiler.reset()

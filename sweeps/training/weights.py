@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,18 +16,10 @@ from sweeps.common.params_file import WEIGHTS_FILE
 
 def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
     """Leave the weights of the best epoch, and params.yaml beside them, in a new folder that is whole."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with atomic_io.atomic_write(folder) as part:
         part.mkdir()
         torch.save(best, part / WEIGHTS_FILE)
-        atomic_io.sync(part / WEIGHTS_FILE)
-        atomic_io.write(part / params_file.FILE, about)
-        part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    atomic_io.sync(folder.parent)
+        (part / params_file.FILE).write_text(about, encoding="utf-8")
 
 
 def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:

@@ -25,6 +25,7 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sweeps.common.errors import first_line
 from sweeps.training import checkpoint_store
 from sweeps.trial.failures import ElsewhereUnfit, WorkerFailed, error_of
 from sweeps.trial.member import Member, Said, files_in
@@ -289,7 +290,7 @@ def _said(ref: Any) -> Said:
     try:
         said: Said = ray.get(ref)
     except RayActorError as error:
-        give_up(f"a worker is lost: {str(error).splitlines()[0]}")
+        give_up(f"a worker is lost: {first_line(error)}")
         raise
     return said
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.training import atomic_write
 from trainables._faces.boxes import in_package
 from trainables._faces.preparation import CLIPS, pixels_of
 
@@ -116,17 +117,14 @@ def _seen(source: Sequence[Frame], part: Part, number: int) -> list[Frame]:
 
 
 def _write(path: Path, frames: Sequence[Frame]) -> None:
-    """Beside its place and then into it: a clip is whole or not there."""
     import av
 
-    partial = path.with_suffix(".part")
-    with av.open(str(partial), "w", format="mp4") as container:
+    with atomic_write(path) as part, av.open(str(part), "w", format="mp4") as container:
         video = container.add_stream("libx264", rate=FRAMES_PER_S, options=ENCODER)
         video.width, video.height, video.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for frame in frames:
             container.mux(video.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(video.encode())
-    partial.rename(path)
 
 
 if __name__ == "__main__":

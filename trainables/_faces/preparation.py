@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sweeps.training import data_dir
+from sweeps.training import cache_dir, data_dir
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,7 +24,7 @@ PREPARE_PARAMS = ("detector", "crop_pixels", "frames_per_s")
 """Hyperparameters of Params that the rows depend on."""
 SPLITS = ("train", "val", "test")
 VIDEOS = (".mp4", ".mov", ".mkv", ".webm", ".avi", ".m4v")
-CLIPS = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "faces"
+CLIPS = cache_dir() / "faces"
 MARGIN = 0.3
 """By how much the crop is larger than the face: by as much as its larger side, half of it on each side."""
 HULL_POINTS = 64

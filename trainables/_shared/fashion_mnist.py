@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.training import atomic_write, cache_dir
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 VARIABLE = "SWEEPS_DATA_DIR"
 PACKAGE = "dataset-fashion-mnist"
 PACKAGE_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-DOWNLOAD_FOLDER = CACHE / "sweeps" / "fashion-mnist"
+DOWNLOAD_FOLDER = cache_dir() / "fashion-mnist"
 """Of the user, not beside this file: that may be an installed package, or a copy that Ray brought here."""
 UPSTREAM = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 PIXELS = 28
@@ -150,9 +151,8 @@ def _download() -> Path:
                 content = source.read()
         except (urllib.error.URLError, OSError) as error:
             raise FileNotFoundError(_ways(f"could not be downloaded ({error})")) from None
-        partial = target.with_suffix(".part")
-        partial.write_bytes(content)
-        partial.replace(target)
+        with atomic_write(target) as part:
+            part.write_bytes(content)
     return DOWNLOAD_FOLDER
 
 

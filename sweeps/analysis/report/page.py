@@ -74,17 +74,13 @@ class Section:
 
 
 def write(sweep: Sweep, output: Path | None = None) -> Path:
-    """Write the page, beside and renamed; where it is.
+    """Write the page; its path.
 
     Raises:
         OSError: it can't be written.
     """
     path = output or sweep.folder / FILE
-    try:
-        atomic_io.write(path, page(sweep))
-    except OSError:
-        path.with_name(f".{path.name}.part").unlink(missing_ok=True)  # it took the disk's last space
-        raise
+    atomic_io.write(path, page(sweep))
     return path
 
 

@@ -7,13 +7,14 @@ without its manifest is none.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+
+import filelock
 
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import CannotPrepare, UserError
@@ -124,19 +125,20 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
 
 @contextlib.contextmanager
 def alone(data_set: DataSet) -> Iterator[None]:
-    """This process alone prepares by this recipe on this PC; another one that does is waited for."""
+    """Wait until no other process of this PC prepares by this recipe; a killed one holds no lock."""
+    lock = filelock.FileLock(data_set.lock_file)
     try:
         dataset.root().mkdir(parents=True, exist_ok=True)
-        lock = data_set.lock_file.open("w")
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        print(f"Another process prepares {data_set.name}: waiting for it ...", flush=True)
+        lock.acquire()
     except OSError as error:
         raise UserError(f"--prepared-dir {dataset.root()}: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"Another process prepares {data_set.name}: waiting for it ...", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[str, Column], dict[Item, str]]:

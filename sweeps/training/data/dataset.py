@@ -169,9 +169,8 @@ class DataSet:
 
 def root() -> Path:
     """The folder of all prepared data of this user, or of this machine."""
-    if named := os.environ.get(PREPARED_DIR_VARIABLE):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps" / "prepared"
+    named = os.environ.get(PREPARED_DIR_VARIABLE)
+    return Path(named) if named else machine_folders.cache_dir() / "prepared"
 
 
 def describe_data(name: str, trainable: Any, params: Any) -> str:

@@ -167,7 +167,7 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generat
         # A task for each file: one that ends its process takes no other file with it.
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             worker,
-            fn_kwargs={"module": data_set.module, "knobs": dict(data_set.hyperparameters)},
+            fn_kwargs={"module": data_set.module, "hyperparameters": dict(data_set.hyperparameters)},
             batch_size=1,
             batch_format="numpy",
             num_cpus=1,

@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweeps.common.atomic_io import write
+from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain
 
 MANIFEST = "manifest.json"
@@ -92,7 +91,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Make the data set whole: from now on it is one."""
         content = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1)
-        write(folder / MANIFEST, content)
+        atomic_io.write(folder / MANIFEST, content)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -170,33 +169,30 @@ def columns_in(schema: pa.Schema) -> dict[str, Column]:
 def write_shard(
     folder: Path, file: str, rows: Rows, columns: Mapping[str, Column], group_rows: int = GROUP_ROWS
 ) -> Shard:
-    """Write rows as one shard, beside its place and then into it.
+    """Write rows as one shard.
 
     Raises:
         ValueError: a row is not what the columns say.
     """
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
     table = to_table(rows, columns)
     widest = max(column.row_bytes for column in columns.values())
     group_rows = min(group_rows, PAGE_ROWS, max(1, PAGE_BYTES // widest))
-    pq.write_table(
-        table,
-        beside,
-        row_group_size=group_rows,
-        write_batch_size=group_rows,
-        data_page_size=2 * PAGE_BYTES,
-        compression="none",
-        use_dictionary=False,
-        write_statistics=False,
-    )
-    with beside.open("rb") as written:
-        os.fsync(written.fileno())
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-    size_bytes = beside.stat().st_size
-    beside.rename(path)
-    return Shard(file, table.num_rows, size_bytes, digest)
+    with atomic_io.atomic_write(path) as part:
+        pq.write_table(
+            table,
+            part,
+            row_group_size=group_rows,
+            write_batch_size=group_rows,
+            data_page_size=2 * PAGE_BYTES,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+        )
+        with part.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+    return Shard(file, table.num_rows, path.stat().st_size, digest)
 
 
 def to_table(rows: Rows, columns: Mapping[str, Column]) -> pa.Table:

@@ -64,9 +64,9 @@ class PartWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._beside = path, path.with_name(f".{path.name}.part")
+        self._path, self._part = path, atomic_io.part_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._beside.open("wb")
+        self._file = self._part.open("wb")
         self._writer: Any = None
         self.rows = self.blocks = 0
 
@@ -83,13 +83,12 @@ class PartWriter:
         """It is whole: put it into its place."""
         self._writer.close()
         self._file.close()
-        atomic_io.sync(self._beside)
-        self._beside.replace(self._path)
+        atomic_io.put(self._part, self._path)
 
     def discard(self) -> None:
         """Leave nothing of it."""
         self._file.close()
-        self._beside.unlink(missing_ok=True)
+        self._part.unlink(missing_ok=True)
 
 
 def columns_of(part: Path) -> dict[str, Column]:

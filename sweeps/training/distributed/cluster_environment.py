@@ -17,7 +17,7 @@ import psutil
 import torch
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
-from sweeps.common.errors import CannotTrain
+from sweeps.common.errors import CannotTrain, first_line
 
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
 REACHES_S = 30
@@ -75,7 +75,7 @@ class Gang(ClusterEnvironment):
             raise CannotTrain(
                 f"a worker on {socket.gethostname()} can't reach the first one at {seat.address}:{seat.port} "
                 f"within {REACHES_S} s (a firewall between the PCs? workers talk over ports that are free): "
-                f"{str(error).splitlines()[0]}"
+                f"{first_line(error)}"
             ) from None
         store.set_timeout(timedelta(seconds=MEETS_S))
         return cls(seat, store)

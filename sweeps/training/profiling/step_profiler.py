@@ -8,14 +8,12 @@ backward show where the host waits, and how busy the GPU was comes from NVML.
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from lightning.pytorch.profilers import Profiler
 from torch.profiler import record_function
@@ -32,7 +30,6 @@ _ENDINGS = {
 }
 _OWN = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
 """Who brackets a part; a module's own hook of that name lies inside, and would count twice."""
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LOOK_EVERY_S = 4.0
 """At NVML's samples, of which it keeps those of the last 14 s or so."""
 
@@ -84,7 +81,7 @@ class Meter:
 
     def __init__(self, threads: int) -> None:
         self.step_times = StepTimes()
-        self._threads = threads
+        self._threads, self._process = threads, psutil.Process()
         self._gpu = _Gpu() if torch.cuda.is_available() else None
         self._began, self._cpu_s = 0.0, 0.0
 
@@ -105,7 +102,7 @@ class Meter:
         parts = self.step_times.take()
         costs = {f"{part}_pct": 100 * spent / seconds for part, spent in parts.items()}
         costs["cpu_busy_pct"] = 100 * (time.process_time() - self._cpu_s) / (seconds * self._threads)
-        costs["memory_gb"] = _own_bytes() / 1e9
+        costs["memory_gb"] = _own_bytes(self._process) / 1e9
         if self._gpu is not None:
             costs |= self._gpu.end()
         return seconds, {name: round(value, 3) for name, value in costs.items()}
@@ -193,10 +190,6 @@ def _part(action: str) -> str | None:
     return _ENDINGS.get(name) if action.startswith(_OWN) else None
 
 
-def _own_bytes() -> int:
-    try:
-        with Path("/proc/self/statm").open() as file:
-            resident, shared = (int(pages) for pages in file.read().split()[1:3])
-            return (resident - shared) * _PAGE_BYTES  # mapped files are the system's, not this process's
-    except OSError:  # no Linux: its peak
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _own_bytes(process: psutil.Process) -> int:
+    memory = process.memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))  # mapped files are the system's, not this process's

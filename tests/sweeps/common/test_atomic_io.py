@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from sweeps.common import atomic_io
 
 
@@ -39,3 +41,35 @@ def test_a_file_is_no_place(tmp_path: Path) -> None:
         f"{tmp_path / 'file'} is no folder that can be written to"
     )
     assert atomic_io.place_fault(tmp_path / "not" / "yet") == ""
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_fails_half_way_leaves_the_old_file_and_nothing_beside(tmp_path: Path, is_folder: bool) -> None:
+    target = tmp_path / "it"
+    if not is_folder:
+        target.write_text("old")
+
+    def interrupted() -> None:
+        with atomic_io.atomic_write(target) as part:
+            if is_folder:
+                part.mkdir()
+            (part / "a" if is_folder else part).write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [path.name for path in tmp_path.iterdir()] == ([] if is_folder else ["it"])
+    assert is_folder or target.read_text() == "old"
+
+
+def test_a_folder_appears_whole_also_after_a_process_that_was_killed_there(tmp_path: Path) -> None:
+    target = tmp_path / "it"
+    left = atomic_io.part_of(target)
+    left.mkdir()
+    (left / "of_the_killed").touch()
+    with atomic_io.atomic_write(target) as part:
+        part.mkdir()
+        (part / "a").write_text("new")
+        assert not target.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["it"]
+    assert [path.name for path in target.iterdir()] == ["a"]
