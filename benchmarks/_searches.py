@@ -152,8 +152,11 @@ def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]
     from sweeps.cluster import session
     from sweeps.cluster.nodes import PC
     from sweeps.execution import tuner as execution_tuner
+    from sweeps.execution.driver import Driver
 
-    end = execution_tuner.fit(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    driver = Driver.of(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    execution_tuner.fit(driver)
+    end = driver.end
     if end.outcome != "finished":
         raise RuntimeError(f"{asked}: {end.outcome} {end.error}")
     place = curves.load().place

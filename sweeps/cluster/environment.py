@@ -26,9 +26,9 @@ Has = Mapping[str, str]
 """What a PC runs trials with: Python, packages, DRIVER, each with its version; HARDWARE; a wrong CLOCK."""
 
 
-def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
+def note(folder: Path, cluster: Cluster, *, in_cluster: bool) -> None:
     """Add this run to the environment.txt of a sweep; where PCs of a cluster differ, say so."""
-    pcs = of_every_pc(offered.nodes()) if in_cluster else {}
+    pcs = of_every_pc(cluster.nodes()) if in_cluster else {}
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score otherwise there:", flush=True)
         print("".join(f"             {line}\n" for line in different), flush=True)
@@ -36,7 +36,7 @@ def note(folder: Path, offered: Cluster, *, in_cluster: bool) -> None:
         if has and CLOCK in has:
             print(f"warning    the clock of {pc} is {has[CLOCK]}: timedatectl set-ntp true\n", flush=True)
     with (folder / "environment.txt").open("a", encoding="utf-8") as file:
-        file.write(describe(offered) + "".join(_line(pc, has) for pc, has in pcs.items()) + "\n")
+        file.write(describe(cluster) + "".join(_line(pc, has) for pc, has in pcs.items()) + "\n")
 
 
 def of_every_pc(there: Sequence[Node]) -> dict[str, Has | None]:
@@ -101,7 +101,7 @@ def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
-def describe(offered: Cluster) -> str:
+def describe(cluster: Cluster) -> str:
     """Time, command, versions, commit and hardware of a run, a line each."""
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
@@ -110,7 +110,7 @@ def describe(offered: Cluster) -> str:
         ("commit", _commit()),
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {os.cpu_count()} CPUs, {_memory_gb():.1f} GiB"),
-        ("cluster", offered.size),
+        ("cluster", cluster.size),
         *[("gpu", f"{card.words}, driver {card.driver}") for card in cluster_gpus.of_this_pc()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)

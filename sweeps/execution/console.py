@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune import CLIReporter
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import duration, short
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan.plan import Plan
+from sweeps.execution.driver import Driver
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, Waits
-from sweeps.storage.disk_guard import Disk
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
 
@@ -30,14 +28,11 @@ _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged"
 class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
 
-    def __init__(self, plan: Plan, record: Record, disk: Disk, console: Console | None = None) -> None:
-        self._config = plan.config
-        self._expected_epochs = plan.expected_epochs
-        self._waits = plan.waits(record)
-        self._record = record
-        self._disk = disk
-        # A file has no width: room for every column, and no line cut short.
-        self.console = console or Console(width=None if sys.stdout.isatty() else 160)
+    def __init__(self, driver: Driver) -> None:
+        self._config, self._record, self._disk = driver.config, driver.record, driver.disk
+        self._expected_epochs = driver.plan.expected_epochs
+        self._waits = driver.plan.waits(driver.record)
+        self.console = driver.console
         self._live: Live | None = None
         super().__init__(max_report_frequency=1 if self.console.is_terminal else 15)
 
@@ -49,11 +44,6 @@ class SweepReporter(CLIReporter):
         """Redraw, or print where there is nothing to redraw; a closed pipe or terminal ends no sweep."""
         with contextlib.suppress(OSError):
             self._show(done)
-
-    def say(self, text: str) -> None:
-        """A line that stays, above the table."""
-        with contextlib.suppress(OSError):
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, done: bool) -> None:
         status = f"{self._summary()}; {self._disk.in_words}"

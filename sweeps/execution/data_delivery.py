@@ -41,7 +41,7 @@ def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], DataSource
 
 
 @contextlib.contextmanager
-def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
+def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
     """Prepare what is not prepared yet, and make it whole on each PC on which trials may stand; then hand it
     out to those that join.
 
@@ -54,7 +54,7 @@ def prepared(plan: Plan, offered: Cluster) -> Iterator[None]:
         yield
         return
     sources = list(of_trials(plan).values())
-    there = [node for node in offered.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
+    there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.name, model.module.__name__, dict(model.space.fixed))
         for model in plan.models

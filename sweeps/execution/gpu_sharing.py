@@ -1,17 +1,17 @@
 """How many trials share a GPU where that is measured: `--trials-per-gpu auto`.
 
 The first trials have a GPU each. Once as many as there are GPUs have trained an epoch, the memory that they
-took says how many share one. Those of the first that train on then make room: they write a checkpoint at the
-end of their next epoch, and begin again from it in a share. A trial that runs out of memory in a share begins
-again with a GPU of its own: its hyperparameters may make it larger than any before. What was measured is in the record,
-so a sweep that goes on does not measure anew.
+took says how many share one. Those of the first that still train then make room: they write a checkpoint at
+the end of their next epoch, and are requeued with a share. A trial that runs out of memory in a share is
+requeued with a GPU of its own: its hyperparameters may make it larger than any before. What was measured is in
+the record, so a resumed sweep does not measure again.
 """
 
 from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ray.tune import Callback, PlacementGroupFactory, Stopper
@@ -19,8 +19,7 @@ from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.formatting import GB, count, size
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.record import Record
+from sweeps.execution.driver import Driver
 
 HEADROOM = 1.2
 """An allocator holds more of the card than the tensors of the peak: it rounds up, and keeps what is freed."""
@@ -30,37 +29,19 @@ ALONE = "ran out of memory where several share a GPU: it began again with one of
 """The notice of a trial that is left alone from then on, also where the sweep is resumed."""
 _HERE: weakref.WeakValueDictionary[int, Sharing] = weakref.WeakValueDictionary()
 
-PlaceOf = Callable[[float], PlacementGroupFactory]
-"""GPUs of a trial to the resources that it is placed by."""
-
 
 class Sharing(Callback, Stopper):
     """Gives each trial its share of a GPU; takes back what is too much once that is known.
 
-    Args:
-        config: of the sweep.
-        record: of what was measured before.
-        card_bytes: memory of the smallest GPU.
-        first: trials to measure.
-        place_of: resources of a trial that takes so many GPUs.
-        say: hears how many share a GPU, each time that this changes.
+    As many trials as the cluster has GPUs are measured; the smallest GPU says how many fit.
     """
 
-    def __init__(
-        self,
-        config: SweepConfig,
-        record: Record,
-        card_bytes: float,
-        first: int,
-        place_of: PlaceOf,
-        say: Callable[[str], None],
-    ) -> None:
-        self.changed: Callable[[], None] = lambda: None
-        """Called when the number of trials that share a GPU has changed."""
-        self._config, self._record, self._say = config, record, say
-        self._card_bytes = card_bytes
-        self._first = min(first, config.num_trials or first)
-        self._place_of = functools.cache(place_of)
+    def __init__(self, driver: Driver) -> None:
+        self._driver, record = driver, driver.record
+        self._card_bytes = driver.cluster.card_bytes
+        gpus = sum(pc.gpus for pc in driver.cluster.pcs)
+        self._first = min(gpus, driver.config.num_trials or gpus)
+        self._resources = functools.cache(driver.resources)
         self._peaks_gb: dict[int, float] = {}
         self._given: dict[int, float] = {}
         self._makes_room: set[int] = set()
@@ -80,7 +61,7 @@ class Sharing(Callback, Stopper):
         """How many of the largest that was measured a GPU holds; 1 while too few were."""
         if len(self._peaks_gb) < self._first:
             return 1
-        declared_gb = self._config.gpu_memory_gb_per_trial or 0.0
+        declared_gb = self._driver.config.gpu_memory_gb_per_trial or 0.0
         each_gb = max(HEADROOM * max(self._peaks_gb.values()) + CONTEXT_GB, declared_gb)
         return max(1, int(self._card_bytes / GB / each_gb))
 
@@ -93,7 +74,7 @@ class Sharing(Callback, Stopper):
         """The resources of a trial that begins now, as `tune.with_resources` asks for them."""
         number = config["number"]
         self._given[number] = 1.0 if number in self._alone else self.gpus
-        return self._place_of(self._given[number])
+        return self._resources(self._given[number])
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether a trial is to make room at this epoch's end: it has more of a GPU than it needs."""
@@ -121,11 +102,10 @@ class Sharing(Callback, Stopper):
         self._told = now
         peak_gb = max(self._peaks_gb.values())
         took = f"trials took up to {size(peak_gb * GB)} of the {size(self._card_bytes)} of a GPU"
-        self._say(f"{took}: {count(now, 'trial')} on each from now on")
-        self.changed()
+        self._driver.say(f"{took}: {count(now, 'trial')} on each from now on")
 
-    def begins_again(self, trial: Trial) -> bool:
-        """Whether a trial that Tune has ended is to begin once more, with another share of a GPU."""
+    def is_to_requeue(self, trial: Trial) -> bool:
+        """Whether a trial that Tune has ended is to be restarted with another share of a GPU."""
         number, result = trial.config["number"], trial.last_result
         if number in self._makes_room:
             self._makes_room.discard(number)
@@ -133,8 +113,8 @@ class Sharing(Callback, Stopper):
         if not result.get("is_out_of_memory") or self._given[number] == 1:
             return False
         self._alone.add(number)
-        self._say(f"Trial {number}: {ALONE}")
-        self._record.notice(number, ALONE)
+        self._driver.say(f"Trial {number}: {ALONE}")
+        self._driver.record.notice(number, ALONE)
         return True
 
     def _measure(self, number: int, costs: Mapping[str, float]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
+from sweeps.execution.driver import Driver
 
 IDLE_S = 1.0
 """That a process may be without a trial: Tune takes one that is kept for the next in its next turn."""
@@ -62,11 +64,10 @@ class Process:
 class Mover(Callback):
     """Ends processes that are where they should not be, when the least is lost by it."""
 
-    def __init__(self, membership: Membership, changed: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, driver: Driver, membership: Membership) -> None:
         self.moved: Counter[int] = Counter()
         """Times that a trial was taken off a PC: no failure of its own."""
-        self._membership = membership
-        self._changed = changed
+        self._driver, self._membership = driver, membership
         self._processes: dict[Any, Process] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,7 +101,7 @@ class Mover(Callback):
         """Look who leaves, and end what can go now."""
         if news := self._membership.news():
             self._processes = {h: p for h, p in self._processes.items() if self._membership.may_have(p.node)}
-            self._changed(news)
+            self._tell(news)
         if not self._membership.away:
             return
         for process in list(self._processes.values()):
@@ -121,6 +122,12 @@ class Mover(Callback):
         """Of all PCs that it trains on."""
         process = self._of(trial)
         return process.nodes if process is not None and process.locate() else frozenset()
+
+    def _tell(self, news: Sequence[str]) -> None:
+        for line in news:
+            self._driver.say(line)
+        if not placement.most(self._driver.config, self._membership.pcs, self._driver.gpus_per_trial):
+            self._driver.say("No trial fits on the PCs that are left: the sweep waits for more PCs.")
 
     def _of(self, trial: Trial) -> Process | None:
         return self._processes.get(trial.temporary_state.ray_actor)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
+from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
+from sweeps.execution.driver import Driver
 from sweeps.execution.migration import Mover
 from sweeps.trial.job import SAVE_FAULT
 
@@ -24,17 +25,8 @@ class Quarantine(Callback):
     found its checkpoints and data, or wrote a checkpoint.
     """
 
-    def __init__(
-        self,
-        membership: Membership,
-        mover: Mover,
-        holds_one: Callable[[str], bool],
-        say: Callable[[int, str], None],
-    ) -> None:
-        self._membership = membership
-        self._mover = mover
-        self._holds_one = holds_one
-        self._say = say
+    def __init__(self, driver: Driver, membership: Membership, mover: Mover) -> None:
+        self._driver, self._membership, self.mover = driver, membership, mover
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """Ray's id of a PC to its trials without a checkpoint, and why, since the last one that it wrote."""
@@ -59,7 +51,7 @@ class Quarantine(Callback):
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Who writes a checkpoint works; who did not, again and again, while that one did, can't."""
-        saved, node = trial.latest_checkpoint_result, self._mover.node_of(trial)
+        saved, node = trial.latest_checkpoint_result, self.mover.node_of(trial)
         if saved is None or not node:
             return
         if fault := saved.metrics.get(SAVE_FAULT):
@@ -67,7 +59,7 @@ class Quarantine(Callback):
                 self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
             return
         self._worked(trial)
-        for each in self._mover.nodes_of(trial):
+        for each in self.mover.nodes_of(trial):
             self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
             if len(faults) >= MOST_UNSAVED and not self._membership.is_left_out(other):
@@ -80,7 +72,7 @@ class Quarantine(Callback):
         False: the sweep is to end, for that PC is the head, or the only one that is left, or the fault is not
         of a PC.
         """
-        node = node or self._mover.node_of(trial)
+        node = node or self.mover.node_of(trial)
         if self._membership.is_left_out(node):
             return True  # another trial there has said so
         if self._in_doubt or not self._goes_without(node, trial.config["number"], reason):
@@ -91,15 +83,19 @@ class Quarantine(Callback):
     @property
     def moved(self) -> Counter[int]:
         """Times that a trial was taken off a PC: no failure of its own."""
-        return self._mover.moved
+        return self.mover.moved
 
     def _goes_without(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out, where the others have room for a trial, and say so."""
-        if not self._holds_one(node) or (said := self._membership.leave_out(node, reason)) is None:
+        staying = self._membership.staying(node)
+        if not placement.most(self._driver.config, staying, self._driver.gpus_per_trial):
             return False
-        self._say(number, said)
+        if (said := self._membership.leave_out(node, reason)) is None:
+            return False
+        self._driver.say(said)
+        self._driver.record.notice(number, said)
         return True
 
     def _worked(self, trial: Trial) -> None:
-        if (node := self._mover.node_of(trial)) and node not in self._membership.away:
+        if (node := self.mover.node_of(trial)) and node not in self._membership.away:
             self._in_doubt = ""

@@ -1,16 +1,16 @@
 """What the driver writes while trials run: the record, the logs of failures, the tables.
 
-It also says which checkpoints are written and which may go.
+It also says which checkpoints are written and removed, and which trials are requeued.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 from ray import cloudpickle
 from ray.exceptions import RayActorError
@@ -20,83 +20,59 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.common.formatting import count
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.stopping import End
+from sweeps.execution.driver import Driver
+from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
-from sweeps.record.record import Record
 from sweeps.record.trials import Status
+from sweeps.search.base_searcher import RecordSearcher
 from sweeps.storage import retention
-from sweeps.storage.base import DISK_IS_FULL, Storage, StorageError
-from sweeps.storage.disk_guard import Disk
+from sweeps.storage.base import DISK_IS_FULL, StorageError
 from sweeps.trial.job import SAVE_FAULT
 
 TABLES_EVERY_S = 60
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
 They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
-EndsAt = Callable[[SweepConfig, Record, int, int], bool]
-"""A scheduler's: whether the trial of a number, which reported this epoch, was stopped there."""
 
 
-class PCs(Protocol):
-    """What the keeper asks of those who look after the PCs of a cluster."""
+class Recorder(Callback):
+    """The record's one writer while trials run; keeps the checkpoints that may be needed.
 
-    @property
-    def moved(self) -> Counter[int]:
-        """Times that a trial was taken off a PC."""
-
-    def leave_out(self, trial: Trial, reason: str, node: str) -> bool:
-        """Place nothing more on a PC of a trial; False: the sweep is to end."""
-
-
-class Shares(Protocol):
-    """What the keeper asks of those who give each trial its share of a GPU."""
-
-    def begins_again(self, trial: Trial) -> bool:
-        """Whether a trial that Tune has ended is to begin once more, with another share."""
-
-
-class RecordKeeper(Callback):
-    """The record's one writer while trials run; keeps the checkpoints that someone may need."""
+    Args:
+        driver: of the sweep.
+        searcher: hands a trial out once more, where it is requeued.
+        scheduler: says whether a paused trial was stopped.
+        quarantine: of the PCs of a cluster; None on a PC by itself.
+        sharing: of the GPUs, where it is measured how many trials share one.
+    """
 
     def __init__(
         self,
-        config: SweepConfig,
-        record: Record,
-        folder: Path,
-        storage: Storage,
-        end: End,
-        disk: Disk,
-        say: Callable[[str], None],
-        ends_at: EndsAt | None = None,
-        begin_again: Callable[[int], bool] | None = None,
-        pcs: PCs | None = None,
-        shares: Shares | None = None,
+        driver: Driver,
+        searcher: RecordSearcher,
+        scheduler: ModuleType,
+        quarantine: Quarantine | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
-        self.end = end
-        self._ends_at = ends_at
-        self._begin_again = begin_again
-        self._pcs = pcs
-        self._shares = shares
+        self._driver, self._plan, self._record = driver, driver.plan, driver.record
+        self._searcher, self._scheduler = searcher, scheduler
+        self._quarantine, self._sharing = quarantine, sharing
         self._lost_processes: Counter[int] = Counter()
-        self._config = config
-        self._record = record
-        self._folder = folder
-        self._storage = storage
-        self._disk = disk
-        self._say = say
         self._save_faults: dict[int, dict[str, Any]] = {}
         self._tables_written = time.monotonic()
-        self._turn = contextlib.ExitStack()
+        self._turn = ExitStack()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles all that it is given; a copy has no terminal to speak to."""
         return Callback, ()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Hold everything while the disk is about to be full. What is written in a turn of Tune's loop
-        reaches the disk at its end, at once: a trial's last epoch, its end and the next trial's start."""
-        self._disk.wait(self._say, self.end.stop_all)
+        """Wait while the disk is about to be full; count the trials that fit now. What is written in a turn
+        of Tune's loop reaches the disk at its end, at once: a trial's last epoch, its end, the next start."""
+        self._driver.disk.wait(self._driver.say, self._driver.end.stop_all)
+        sharing = self._sharing
+        self._searcher.slots = self._driver.slots(sharing.gpus if sharing else self._driver.gpus_per_trial)
         self._turn.enter_context(self._record.together())
 
     def on_trial_result(
@@ -107,7 +83,7 @@ class RecordKeeper(Callback):
         with self._record.together():
             self._record.place(number, result["place"])
             for notice in result.pop("notices", []):
-                self._say(f"Trial {number}: {notice}")
+                self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)
             if "epoch" in result:
                 epoch, score, metrics = result["epoch"], result["score"], result["metrics"]
@@ -120,7 +96,7 @@ class RecordKeeper(Callback):
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Learn how much space a checkpoint takes, or why it could not be written."""
         number, saved = trial.config["number"], trial.latest_checkpoint_result
-        self._disk.measure(number)
+        self._driver.disk.measure(number)
         if saved is not None and (fault := saved.metrics.get(SAVE_FAULT)):
             self._save_faults[number] = fault
 
@@ -129,37 +105,7 @@ class RecordKeeper(Callback):
         try:
             self._write_end(trial)
         except (RecordLost, OSError) as error:
-            self.end.stop("lost", str(error))
-
-    def _write_end(self, trial: Trial) -> None:
-        number, result = trial.config["number"], trial.last_result
-        if "unfit" in result:  # not ended: it begins once more, on another PC or in a resume
-            at = result["at"]
-            if not self._goes_on_elsewhere(trial, result["unfit"], at["node"]):
-                self.end.stop("lost", f"trial {number} can't go on on {at['pc']}: {result['unfit']}")
-            return
-        if not result.get("done") and not self._was_left_behind(number):
-            return
-        if self._shares is not None and self._shares.begins_again(trial) and self._begins_again(number):
-            return
-        reached_end = result.get("epoch") == self._config.max_epochs
-        status: Status = result.get("status") or ("finished" if reached_end else "pruned")
-        reason = result.get("reason", "")
-        if status in ("finished", "pruned") and self._lacks_weights(number):
-            fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
-            if fault["is_of_storage"]:
-                # Not ended: it begins once more, from the checkpoint that it has.
-                if not self._goes_on_elsewhere(trial, fault["reason"], fault.get("node", "")):
-                    why = f"the weights of trial {number} can't be written: {fault['reason']}"
-                    self.end.stop("lost", why)
-                return
-            status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
-        log = self._write_log(number, result.pop("traceback", None))
-        before = retention.kept(self._config, self._record, self._storage)
-        self._record.end(number, status, reason, log)
-        self._drop_checkpoints({number, *before})
-        if result.get("is_user_error") and not self._anything_trained():
-            self.end.stop("error", result["reason"])
+            self._driver.end.stop("lost", str(error))
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A process that can't even start will not start the next time either: end the sweep."""
@@ -167,19 +113,20 @@ class RecordKeeper(Callback):
         can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
         if not can_start and not self._anything_trained():
             cause = str(error).strip().splitlines()[-1]
-            self.end.stop("error", f"no trial can start on a worker: {cause} (installed on every PC?)")
+            why = f"no trial can start on a worker: {cause} (is it installed on every PC?)"
+            self._driver.end.stop("error", why)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Its process was lost once too often, or Tune could not go on with it.
+        """Requeue a trial whose process was lost, unless that was once too often.
 
-        Tune gives a paused trial up when the process that it was to go on in is found dead: that one is
-        begun once more, as by a resume.
+        Tune retries most of these itself. It gives a paused trial up when the process that it was to go on
+        in is found dead.
         """
         number, error = trial.config["number"], str(_error_of(trial)).strip()
         self._lost_processes[number] += trial.run_metadata.num_failures
-        lost = self._lost_processes[number] - (self._pcs.moved[number] if self._pcs else 0)
+        lost = self._lost_processes[number] - (self._quarantine.moved[number] if self._quarantine else 0)
         is_lost = isinstance(_error_of(trial), RayActorError) and lost <= MOST_LOST_PROCESSES
-        if is_lost and self._begins_again(number):
+        if is_lost and self._searcher.requeue(number):
             return
         reason = f"its process was lost {count(lost, 'time')}, at last: {error.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, error))
@@ -189,36 +136,63 @@ class RecordKeeper(Callback):
         """Sync the record; write the tables every minute."""
         self._turn.close()
         if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
-            write_tables(self._record, self._folder)
+            write_tables(self._record, self._plan.folder)
             self._tables_written = time.monotonic()
 
     def close(self) -> None:
         """End a turn that was not ended."""
         self._turn.close()
 
-    def _goes_on_elsewhere(self, trial: Trial, reason: str, node: str) -> bool:
-        """Leave out the PC on which a trial can't go on, and begin it again; False: the sweep is to end."""
-        if self._pcs is None or not self._pcs.leave_out(trial, reason, node):
-            return False
-        return self._begins_again(trial.config["number"])
+    def _write_end(self, trial: Trial) -> None:
+        """Write how a trial ended, or requeue it."""
+        number, result = trial.config["number"], trial.last_result
+        if "unfit" in result:
+            reason, at = result["unfit"], result["at"]
+            why = f"trial {number} can't go on on {at['pc']}: {reason}"
+            return self._requeue_elsewhere(trial, reason, at["node"], or_else=why)
+        if not result.get("done") and not self._was_left_behind(number):
+            return None
+        if self._sharing and self._sharing.is_to_requeue(trial) and self._searcher.requeue(number):
+            return None
+        reached_end = result.get("epoch") == self._plan.config.max_epochs
+        status: Status = result.get("status") or ("finished" if reached_end else "pruned")
+        reason = result.get("reason", "")
+        if status in ("finished", "pruned") and self._lacks_weights(number):
+            fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
+            if fault["is_of_storage"]:
+                why = f"the weights of trial {number} can't be written: {fault['reason']}"
+                return self._requeue_elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
+            status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
+        log = self._write_log(number, result.pop("traceback", None))
+        before = retention.kept(self._plan.config, self._record, self._plan.storage)
+        self._record.end(number, status, reason, log)
+        self._drop_checkpoints({number, *before})
+        if result.get("is_user_error") and not self._anything_trained():
+            self._driver.end.stop("error", result["reason"])
+        return None
 
-    def _begins_again(self, number: int) -> bool:
-        return self._begin_again is not None and self._begin_again(number)
+    def _requeue_elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
+        """Leave out the PC on which a trial can't go on, and requeue the trial; else end the sweep: the trial
+        is unfinished, and a resume goes on with it."""
+        is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
+        if not is_left_out or not self._searcher.requeue(trial.config["number"]):
+            self._driver.end.stop("lost", or_else)
 
     def _was_left_behind(self, number: int) -> bool:
         """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""
         last = max(self._record.trials[number].epochs, default=0)
-        return self._ends_at is not None and self._ends_at(self._config, self._record, number, last)
+        ends_at = getattr(self._scheduler, "ends_at", None)
+        return ends_at is not None and ends_at(self._plan.config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
         """Whether it is among the best and has no checkpoint of its best epoch."""
         best = self._record.trials[number].best_epoch(self._record.mode)
         if best is None or not self._is_to_stay(number):
             return False
-        return max(self._storage.epochs(number), default=0) < best
+        return max(self._plan.storage.epochs(number), default=0) < best
 
     def _is_to_stay(self, number: int) -> bool:
-        return retention.would_be_kept(self._config, self._record, self._storage, number)
+        return retention.would_be_kept(self._plan.config, self._record, self._plan.storage, number)
 
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
@@ -232,25 +206,26 @@ class RecordKeeper(Callback):
             f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
         )
         try:
-            (self._folder / "logs").mkdir(exist_ok=True)
-            (self._folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
+            (self._plan.folder / "logs").mkdir(exist_ok=True)
+            (self._plan.folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
         except OSError as error:  # Tune would take it for a lost process, and train the trial again
-            self._say(f"The log of trial {number} can't be written: {error}")
+            self._driver.say(f"The log of trial {number} can't be written: {error}")
             return None
         return str(log)
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
         """Of trials that ended: all but the newest one of each whose weights stay."""
+        storage = self._plan.storage
         try:
-            staying = retention.kept(self._config, self._record, self._storage)
+            staying = retention.kept(self._plan.config, self._record, storage)
             for number in numbers:
                 if number not in staying:
-                    self._storage.remove(number)
+                    storage.remove(number)
                     continue
-                for epoch in self._storage.epochs(number)[1:]:
-                    self._storage.remove(number, epoch)
+                for epoch in storage.epochs(number)[1:]:
+                    storage.remove(number, epoch)
         except StorageError as error:  # they take room, and a resume removes them
-            self._say(f"Old checkpoints can't be removed: {error}")
+            self._driver.say(f"Old checkpoints can't be removed: {error}")
 
 
 def _error_of(trial: Trial) -> Exception | None:

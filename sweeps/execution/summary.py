@@ -13,6 +13,7 @@ from sweeps.common.formatting import command, count, place, short
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import CONFIG_FILE
 from sweeps.execution import best_folder
+from sweeps.execution.driver import Driver
 from sweeps.execution.stopping import End
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -23,12 +24,13 @@ from sweeps.record.trials import TrialRow
 INTERRUPTED = 130
 
 
-def say(plan: Plan, record: Record, end: End, test_scores: dict[str, float]) -> int:
+def say(driver: Driver, test_scores: dict[str, float]) -> int:
     """Print what came of the sweep; the exit status.
 
     Raises:
         UserError: training showed that what was asked can't be (a metric that is never logged).
     """
+    plan, record, end = driver.plan, driver.record, driver.end
     if end.outcome == "error":
         raise UserError(end.error)
     best = record.best()

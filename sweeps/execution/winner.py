@@ -12,13 +12,14 @@ import ray
 from ray.exceptions import RayError
 
 from sweeps.analysis import best_model
-from sweeps.cluster import placement, session
+from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.config import sweep_folder
 from sweeps.config.sweep_folder import FOLDER
 from sweeps.execution import best_folder
+from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.stopping import End
-from sweeps.execution.tuner import job_of
+from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
@@ -27,33 +28,36 @@ from sweeps.training import checkpoint_store
 from sweeps.trial.test_score import test_winner
 
 
-def crown(plan: Plan, record: Record, offered: session.Cluster, end: End) -> dict[str, float]:
+def keep(driver: Driver) -> dict[str, float]:
     """Write `best/`; score the winner, and only the winner, on the test rows.
 
     Returns:
         The test metrics; {} when the winner is not known yet (the sweep was interrupted, or it is to be
         confirmed), when there is none, or when its model has no `test_step`.
     """
+    plan, record, end = driver.plan, driver.record, driver.end
     run = best_model.run_of_winner(record, plan.storage)
     if run is None or end.outcome in ("error", "lost"):
         return {}
     try:
         weights = _weights(plan, record, run)
         if weights is None:
-            print(f"The weights of trial {run.number} are gone: no {FOLDER}/, no test.", flush=True)
+            print(f"The weights of trial {run.number} are gone: {FOLDER}/ is not written.", flush=True)
             return {}
-        scores = _scores(plan, record, offered, run, weights, end)
+        scores = _scores(driver, run, weights)
         atomic_io.write(weights / sweep_folder.METRICS_FILE, best_folder.metrics_text(record, run, scores))
     except OSError as error:
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
+    except KeyboardInterrupt:  # the run has ended, too
+        resume.end_run(record, "interrupted")
+        raise
     return scores
 
 
-def _scores(
-    plan: Plan, record: Record, offered: session.Cluster, run: TrialRow, weights: Path, end: End
-) -> dict[str, float]:
+def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows; those that are known, where it has been scored before."""
+    record, end = driver.record, driver.end
     known = next((test for test in record.tests if test["trial"] == run.number), None)
     if known is not None:  # before the sweep was resumed
         _note_test(record, known, end)
@@ -61,7 +65,7 @@ def _scores(
     is_settled = end.outcome != "interrupted" and not record.is_to_be_confirmed
     if not is_settled or run.trainable in record.about.get("without_test", []):
         return {}
-    scores = _test(plan, offered, run, weights)
+    scores = _test(driver, run, weights)
     if scores:
         _note_test(record, {"trial": run.number, **scores}, end)
     return scores
@@ -91,18 +95,18 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     return None
 
 
-def _test(plan: Plan, offered: session.Cluster, run: TrialRow, weights: Path) -> dict[str, float]:
+def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """In a process of its own: what a user's test does to it is not done to this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()
-    gpus = placement.gpus_per_trial(plan.config, offered.pcs)
-    if not placement.holds_a_worker(plan.config, [node.offer for node in offered.nodes()], gpus):
+    config, cluster, gpus = driver.config, driver.cluster, driver.gpus_per_trial
+    if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
         print("The winner could not be tested: no PC that is left has room for it.", flush=True)
         return {}
-    closed = offered.membership.closed if offered.membership else ()
-    task = ray.remote(test_winner).options(**placement.of_task(plan.config, gpus, closed))
+    closed = cluster.membership.closed if cluster.membership else ()
+    task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(plan), run.point, run.seed, content))
+        scores: dict[str, float] = ray.get(task.remote(job_of(driver.plan), run.point, run.seed, content))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}

@@ -36,8 +36,8 @@ class RecordSearcher(Searcher):
     the results that come in meanwhile."""
     waits: Waits | None = None
     """Of a scheduler that pauses: a trial that waits for others leaves its slot."""
-    may_begin_again: bool = False
-    """Whether a trial may have to, because of its PC or its GPU, also when no new one is to come."""
+    may_requeue: bool = False
+    """Whether a trial may be requeued, because of its PC or its GPU, also when no new one is to come."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class RecordSearcher(Searcher):
         if (begun := self._begin_new()) is not None:
             return _config(self._record, begun.number)
         # Tune ends idle processes once it is told; of those that paused trials left, none is too many.
-        self._has_finished = not ((self.waits or self.may_begin_again) and self._live)
+        self._has_finished = not ((self.waits or self.may_requeue) and self._live)
         return Searcher.FINISHED if self._has_finished else None
 
     def _begin_new(self) -> TrialRow | None:
@@ -86,8 +86,8 @@ class RecordSearcher(Searcher):
         for point in self._propose(number):
             yield point, ""
 
-    def begin_again(self, number: int) -> bool:
-        """Hand out once more a trial that Tune has given up; False when Tune asks no more."""
+    def requeue(self, number: int) -> bool:
+        """Restart a trial that Tune has ended: hand it out once more; False when Tune asks no more."""
         if not self._has_finished:
             self._to_begin.append(number)
         return not self._has_finished

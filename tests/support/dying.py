@@ -18,7 +18,7 @@ ray_environment.prepare_environment()
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
-from sweeps.execution.recorder import RecordKeeper  # noqa: E402
+from sweeps.execution.recorder import Recorder  # noqa: E402
 from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 
@@ -56,11 +56,11 @@ POINTS: dict[str, Callable[[], None]] = {
     "a run is noted, its trials are not in order": lambda: before(resume, "_write_ends"),
     "an epoch is recorded": lambda: after(Record, "report"),
     "the last epoch is recorded, its weights are asked for": lambda: after(
-        RecordKeeper, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
+        Recorder, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
     ),
-    "the weights are saved, the end is not recorded": lambda: before(RecordKeeper, "on_trial_complete"),
+    "the weights are saved, the end is not recorded": lambda: before(Recorder, "on_trial_complete"),
     "half of the end is recorded": lambda: before(JournalStorage, "set_trial_state_values"),
-    "the end is recorded, the checkpoints are not dropped": lambda: before(RecordKeeper, "_drop_checkpoints"),
+    "the end is recorded, the checkpoints are not dropped": lambda: before(Recorder, "_drop_checkpoints"),
     "the old best/ is gone, the new one is not there": lambda: before(
         Path, "rename", lambda path, *_: path.name == ".best.part"
     ),

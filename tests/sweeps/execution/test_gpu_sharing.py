@@ -18,28 +18,29 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.tune import PlacementGroupFactory
 
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.execution.driver import Driver
 from sweeps.execution.gpu_sharing import ALONE, Sharing
 from sweeps.record.record import Record
 from tests.conftest import ROOT, propose
+from tests.support.drivers import driver_of, said
 from tests.support.heads import OPEN, head
 from tests.sweeps.cluster.test_gpus import write
 
 CARD_BYTES = 8e9
 
 
-def sharing(
-    record: Record, first: int = 1, given: Sequence[str] = (), said: list[str] | None = None
-) -> Sharing:
+def driver(record: Record, first: int = 1, given: Sequence[str] = ()) -> Driver:
     config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
+    return driver_of(record.folder, record, config, Cluster((PC(9, first),), None, card_bytes=CARD_BYTES))
 
-    def place_of(gpus: float) -> PlacementGroupFactory:
-        return PlacementGroupFactory([{"CPU": 1, "GPU": gpus}])
 
-    return Sharing(config, record, CARD_BYTES, first, place_of, [].append if said is None else said.append)
+def sharing(record: Record, first: int = 1, given: Sequence[str] = ()) -> Sharing:
+    return Sharing(driver(record, first, given))
 
 
 @pytest.fixture
@@ -66,8 +67,7 @@ def gpus(shares: Sharing, number: int) -> float:
 
 
 def test_the_first_trials_have_a_gpu_each_and_the_others_what_those_took(record: Record) -> None:
-    said: list[str] = []
-    shares = sharing(record, first=2, said=said)
+    shares = Sharing(telling := driver(record, first=2))
     assert gpus(shares, 0) == gpus(shares, 1) == 1
     report(shares, 0, 1.0)
     assert shares.trials_per_gpu == 1, "one of two has been measured"
@@ -76,7 +76,7 @@ def test_the_first_trials_have_a_gpu_each_and_the_others_what_those_took(record:
     assert gpus(shares, 2) == 4
     report(shares, 2, 1.5)
     assert gpus(shares, 3) == 3, "what is measured later counts, too"
-    assert said == [
+    assert said(telling) == [
         "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on",
         "trials took up to 1.5 GB of the 8 GB of a GPU: 3 trials on each from now on",
     ]
@@ -103,12 +103,12 @@ def test_one_that_has_a_gpu_for_itself_makes_room_with_a_checkpoint(record: Reco
     second = report(shares, 0, 1.0, epoch=2)
     assert second["stops"]
     assert second["should_checkpoint"]
-    assert shares.begins_again(trial(0, done=True))
+    assert shares.is_to_requeue(trial(0, done=True))
     assert gpus(shares, 0) == 4
     third = report(shares, 0, 1.0, epoch=3)
     assert not third["stops"]
     assert "should_checkpoint" not in third
-    assert not shares.begins_again(trial(0, done=True)), "once"
+    assert not shares.is_to_requeue(trial(0, done=True)), "once"
 
 
 def test_one_that_is_done_anyway_need_not(record: Record) -> None:
@@ -118,20 +118,20 @@ def test_one_that_is_done_anyway_need_not(record: Record) -> None:
     assert not report(shares, 0, 1.0, epoch=2, done=True)["stops"]
 
 
-def test_one_that_runs_out_of_memory_in_a_share_begins_again_alone_and_only_once(record: Record) -> None:
+def test_one_that_runs_out_of_memory_in_a_share_is_requeued_alone_and_only_once(record: Record) -> None:
     propose(record, {"width": 1})
     shares = sharing(record)
     assert gpus(shares, 0) == 1
     out = trial(0, done=True, status="failed", is_out_of_memory=True)
-    assert not shares.begins_again(out), "it had a GPU for itself"
+    assert not shares.is_to_requeue(out), "it had a GPU for itself"
     report(shares, 1, 1.0)
     assert gpus(shares, 0) == 4
-    assert not shares.begins_again(trial(0, done=True, status="failed")), "it failed for another reason"
-    assert shares.begins_again(out)
+    assert not shares.is_to_requeue(trial(0, done=True, status="failed")), "it failed for another reason"
+    assert shares.is_to_requeue(out)
     assert gpus(shares, 0) == 1
     assert not report(shares, 0, 6.0)["stops"], "it does not make room"
     assert shares.trials_per_gpu == 4, "it says nothing of those that share"
-    assert not shares.begins_again(out)
+    assert not shares.is_to_requeue(out)
     assert record.trials[0].notices == [ALONE]
 
 

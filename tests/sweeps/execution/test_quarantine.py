@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweeps.cluster.membership import Membership
+from sweeps.cluster.nodes import HEAD
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.quarantine import Quarantine
+from sweeps.record.record import Record
 from sweeps.trial.job import SAVE_FAULT
+from tests.conftest import propose
+from tests.support.drivers import driver_of
 from tests.sweeps.cluster.test_membership import node
 
 FULL = "the disk is full"
@@ -32,17 +39,27 @@ class Where:
 class Judged:
     """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
 
-    def __init__(self, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
-        self.said: list[str] = []
-        pcs = [node(number, is_head=number == 0) for number in range(4)]
+    def __init__(self, folder: Path, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        self.record = Record.create(folder, "s", "max", {"metric": "m"})
+        for number in range(22):
+            propose(self.record, {"lr": number})
+        pcs = [
+            node(
+                number, has={"CPU": 2.0 if number in fitting else 1.0, **({HEAD: 1.0} if not number else {})}
+            )
+            for number in range(4)
+        ]
         self.membership = Membership(pcs, lambda: pcs, leaving=dict)
+        cluster = Cluster(tuple(pc.offer for pc in pcs), None, membership=self.membership)
+        config = SweepConfig(cpus_per_trial=2, gpus_per_trial=0)
         where: Any = Where()
-        self.quarantine = Quarantine(
-            self.membership,
-            where,
-            lambda but: any(f"id{number}" not in {but, *self.membership.away} for number in fitting),
-            lambda number, text: self.said.append(f"{number}: {text}"),
-        )
+        self.driver = driver_of(folder, self.record, config, cluster)
+        self.quarantine = Quarantine(self.driver, self.membership, where)
+
+    @property
+    def noted(self) -> list[str]:
+        """What the record has of trials."""
+        return [f"{each.number}: {notice}" for each in self.record.trials for notice in each.notices]
 
     def meets(self, number: int, node: str = "", reason: str = FULL) -> bool:
         """A fault; whether the sweep goes on."""
@@ -62,53 +79,53 @@ def trial(number: int, saved: Any = None) -> Any:
     return SimpleNamespace(config={"number": number}, latest_checkpoint_result=saved)
 
 
-def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason() -> None:
-    judged = Judged()
+def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason(tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     assert judged.meets(1)
     assert judged.meets(11), "another trial there"
-    assert judged.said == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
+    assert judged.noted == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
     assert judged.membership.away == {"id1"}
 
 
-def test_of_several_workers_the_pc_is_left_out_that_can_not_train() -> None:
+def test_of_several_workers_the_pc_is_left_out_that_can_not_train(tmp_path: Path) -> None:
     """A trial with its first worker on pc1, another on pc2."""
-    judged = Judged()
+    judged = Judged(tmp_path)
     assert judged.meets(1, node="id2")
     assert judged.membership.away == {"id2"}
-    judged = Judged()
+    judged = Judged(tmp_path)
     for _ in range(2):
         judged.saves(1, FULL, node="id2")
         judged.saves(3)
     assert judged.membership.away == {"id2"}
 
 
-def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep() -> None:
-    judged = Judged()
+def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep(tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     assert judged.meets(1)
     assert not judged.meets(2)
     assert judged.membership.away == {"id1"}
 
 
 @pytest.mark.parametrize("works", ["begins", "saves"])
-def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str) -> None:
-    judged = Judged()
+def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str, tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     assert judged.meets(1)
     getattr(judged, works)(3)
     assert judged.meets(2)
     assert judged.membership.away == {"id1", "id2"}
 
 
-def test_what_the_pc_that_is_left_out_still_does_proves_nothing() -> None:
-    judged = Judged()
+def test_what_the_pc_that_is_left_out_still_does_proves_nothing(tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     assert judged.meets(1)
     judged.begins(21)
     judged.saves(21)
     assert not judged.meets(2)
 
 
-def test_the_head_and_the_last_pc_are_never_left_out() -> None:
-    assert not Judged().meets(0)
-    judged = Judged(fitting=(1,))
+def test_the_head_and_the_last_pc_are_never_left_out(tmp_path: Path) -> None:
+    assert not Judged(tmp_path).meets(0)
+    judged = Judged(tmp_path, fitting=(1,))
     assert not judged.meets(1)
     for _ in range(3):
         judged.saves(1, FULL)
@@ -116,8 +133,8 @@ def test_the_head_and_the_last_pc_are_never_left_out() -> None:
     assert not judged.membership.away, "without it no trial has room"
 
 
-def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:
-    judged = Judged()
+def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out(tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     judged.saves(1, FULL)
     judged.saves(2)
     assert not judged.membership.away, "once is no proof"
@@ -125,13 +142,13 @@ def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out() -> None:
     assert not judged.membership.away, "nobody else has written one since"
     judged.saves(2)
     assert judged.membership.away == {"id1"}
-    assert judged.said == [
+    assert judged.noted == [
         f"1: pc1 (10.0.0.1) trains no more in this run: no checkpoint can be written there: {FULL}"
     ]
 
 
-def test_a_pc_that_writes_again_is_as_good_as_any() -> None:
-    judged = Judged()
+def test_a_pc_that_writes_again_is_as_good_as_any(tmp_path: Path) -> None:
+    judged = Judged(tmp_path)
     for fault in (FULL, "", FULL):
         judged.saves(1, fault)
         judged.saves(2)

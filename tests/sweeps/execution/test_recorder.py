@@ -1,4 +1,4 @@
-"""What the keeper of the record does when the weights of a trial could not be saved."""
+"""What the recorder does when the weights of a trial could not be saved."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.recorder import EndsAt, RecordKeeper
-from sweeps.execution.stopping import End
+from sweeps.execution.recorder import Recorder
 from sweeps.execution.tuner import _why_lost
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.schedulers import none
+from sweeps.search.base_searcher import RecordSearcher
 from sweeps.storage.base import DISK_IS_FULL
-from sweeps.storage.disk_guard import Disk
-from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.trial.job import SAVE_FAULT
 from tests.conftest import propose
+from tests.support.drivers import driver_of, said
 
 END = 3
 
 
 class Keeping:
-    """A keeper, and what Tune tells it."""
+    """A recorder, and what Tune tells it."""
 
-    def __init__(self, folder: Path, keep_checkpoints: int = 1, ends_at: EndsAt | None = None) -> None:
+    def __init__(
+        self, folder: Path, keep_checkpoints: int = 1, ends_at: Callable[..., bool] | None = None
+    ) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
-        self.end = End(None)
-        self.said: list[str] = []
         config = SweepConfig(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
-        disk = Disk(folder, 0, 1)
-        self.keeper = RecordKeeper(
-            config, self.record, folder, Folder(folder), self.end, disk, self.said.append, ends_at
-        )
+        self.driver = driver_of(folder, self.record, config)
+        self.end = self.driver.end
+        no_space: Any = None
+        self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
+        scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none
+        self.recorder = Recorder(self.driver, self.searcher, scheduler)
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
@@ -57,15 +59,15 @@ class Keeping:
                 "done": epoch == END,
                 **(more if epoch == END else {}),
             }
-            self.keeper.on_trial_result(epoch, [], trial, trial.last_result)
+            self.recorder.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
             checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
         if asked and fault:
             found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
             trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVE_FAULT: found})
-            self.keeper.on_trial_save(END, [], trial)
-        self.keeper.on_trial_complete(END, [], trial)
+            self.recorder.on_trial_save(END, [], trial)
+        self.recorder.on_trial_complete(END, [], trial)
         return asked
 
     def kept(self) -> list[str]:
@@ -124,7 +126,7 @@ def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping
     keeping.train(0.5, status="failed", reason="ValueError: no", traceback="Traceback ...")
     assert keeping.record.trials[0].status == "failed"
     assert keeping.record.trials[0].log is None
-    assert "The log of trial 0 can't be written" in keeping.said[0]
+    assert "The log of trial 0 can't be written" in said(keeping.driver)[0]
 
 
 def wrapped(cause: BaseException) -> RuntimeError:
@@ -148,7 +150,7 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     checkpoint_store.write(checkpoint_store.folder_of(tmp_path, number), 1, weights)
     paused: Any = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
     monkeypatch.setattr(os, "fsync", refuse)
-    keeping.keeper.on_trial_complete(1, [], paused)
+    keeping.recorder.on_trial_complete(1, [], paused)
     assert keeping.end.outcome == "lost"
     assert "the record can't be written: Input/output error" in keeping.end.error
 
@@ -158,15 +160,15 @@ def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.
     monkeypatch.setattr(os, "fsync", synced.append)
     keeping.train(0.1)
     alone = len(synced)
-    keeping.keeper.on_step_begin(0, [])
+    keeping.recorder.on_step_begin(0, [])
     keeping.train(0.1)
     assert len(synced) == alone
     assert len(Record.read(keeping.folder).trials) == 2, "readers see it before"
-    keeping.keeper.on_step_end(0, [])
+    keeping.recorder.on_step_end(0, [])
     assert len(synced) == alone + 1
-    keeping.keeper.on_step_begin(1, [])
+    keeping.recorder.on_step_begin(1, [])
     keeping.train(0.1)
-    keeping.keeper.close()  # the turn was broken off
+    keeping.recorder.close()  # the turn was broken off
     assert len(synced) == alone + 2
     keeping.train(0.1)
     assert len(synced) == alone + 2 + alone

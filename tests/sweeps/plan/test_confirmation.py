@@ -22,7 +22,6 @@ from optuna.distributions import FloatDistribution
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import summary, winner
-from sweeps.execution.stopping import End
 from sweeps.plan import confirmation, folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
@@ -39,6 +38,7 @@ from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store, params_file
 from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command, propose
+from tests.support.drivers import driver_of
 
 HYPERPARAMETER = {"slope": FloatDistribution(0.1, 1.0)}
 ASKED = {"top": 2, "seeds": 2}
@@ -290,20 +290,19 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
 ) -> None:
     scored = []
 
-    def test(plan: object, offered: object, run: TrialRow, weights: object) -> dict[str, float]:
+    def test(driver: object, run: TrialRow, weights: object) -> dict[str, float]:
         scored.append(run.number)
         return {"test_acc": run.number / 10}
 
     monkeypatch.setattr(winner, "_test", test)
     record = searched(tmp_path, 0.1, 0.9, 0.8)
-    nothing: Any = None
     for number, often in (
         (1, "scored once"),
         (2, "scored 2 times: of trials 1, 2"),
         (1, "scored 2 times: of"),
     ):
         run = record.trials[number]
-        scores = winner._scores(nothing, record, nothing, run, tmp_path, End(None, 0.0))
+        scores = winner._scores(driver_of(tmp_path, record, SweepConfig()), run, tmp_path)
         assert (scores, record.about["test"]) == (
             {"test_acc": number / 10},
             {"trial": number, "test_acc": number / 10},

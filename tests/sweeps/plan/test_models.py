@@ -19,6 +19,8 @@ from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.console import SweepReporter
+from sweeps.execution.driver import Driver
+from sweeps.execution.stopping import End
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -28,6 +30,7 @@ from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point, told
 from sweeps.storage.disk_guard import Disk
+from tests.support.drivers import ALONE
 
 TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
 TOY, STEPS = TOYS
@@ -303,7 +306,8 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    SweepReporter(plan, record, Disk(plan.folder, 0.0, 1), console).report([], True)
+    driver = Driver(plan, record, ALONE, End(None), Disk(plan.folder, 0.0, 1), console)
+    SweepReporter(driver).report([], True)
     text = console.export_text()
     assert "trainable" in text
     assert all(trial.trainable in text for trial in record.trials)

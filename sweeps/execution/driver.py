@@ -1,0 +1,103 @@
+"""What the process that drives a sweep works with, from its first trial to its last."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ray.tune import PlacementGroupFactory
+from rich.console import Console
+
+from sweeps.cluster import placement
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import data_delivery
+from sweeps.execution.stopping import End
+from sweeps.plan.plan import Plan
+from sweeps.record.record import Record
+from sweeps.storage.disk_guard import Disk
+from sweeps.training.config import FitConfig
+from sweeps.trial.job import Job
+
+WIDTH_OF_A_FILE = 160
+"""Columns of a terminal that is none: room for every column, and no line cut short."""
+
+
+def console() -> Console:
+    """Where the sweep shows its progress."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+
+
+@dataclass(frozen=True, eq=False)
+class Driver:
+    """The context of a sweep that runs."""
+
+    plan: Plan
+    record: Record
+    cluster: Cluster
+    end: End
+    """Why and when the sweep ends before its last trial."""
+    disk: Disk
+    console: Console = field(default_factory=console)
+
+    @classmethod
+    def of(cls, plan: Plan, record: Record, cluster: Cluster) -> Driver:
+        """The context of a run of a sweep that begins now."""
+        config = plan.config
+        disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, cluster.pcs))
+        for trial in record.live:
+            disk.measure(trial.number)
+        return cls(plan, record, cluster, End(config.time_budget_hours, record.elapsed_s), disk)
+
+    @property
+    def config(self) -> SweepConfig:
+        return self.plan.config
+
+    def say(self, text: str) -> None:
+        """Print a line that stays, above the table; a closed pipe or terminal ends no sweep."""
+        with contextlib.suppress(OSError):
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @cached_property
+    def gpus_per_trial(self) -> float:
+        """GPUs that a trial takes, where it is not measured how many share one."""
+        return placement.gpus_per_trial(self.config, self.cluster.pcs)
+
+    def slots(self, gpus: float) -> int:
+        """Trials that fit now, each with so many GPUs.
+
+        Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
+        """
+        membership = self.cluster.membership
+        return max(1, placement.most(self.config, membership.pcs if membership else self.cluster.pcs, gpus))
+
+    def resources(self, gpus: float) -> PlacementGroupFactory:
+        """What a trial with so many GPUs takes: never on a PC that must be left."""
+        membership = self.cluster.membership
+        return placement.of_trial(self.config, gpus, frozenset if membership is None else lambda: membership.closed)
+
+
+def job_of(plan: Plan) -> Job:
+    """What every trial of the sweep has in common."""
+    config = plan.config
+    fit = FitConfig(
+        max_epochs=config.max_epochs,
+        metric=str(config.metric),
+        mode=config.mode or "max",
+        precision=config.precision,
+        strategy=config.strategy,
+        num_nodes=config.workers_per_trial,
+        compile=config.compile,
+        seed=config.seed,
+        threads=config.cpus_per_trial,
+    )
+    return Job(
+        trainables={model.name: model.module.__name__ for model in plan.models},
+        storage=plan.storage,
+        fit=fit,
+        max_failures=config.max_failures,
+        checkpoint_epochs=config.checkpoint_epochs,
+        prepared=data_delivery.of_trials(plan),
+    )

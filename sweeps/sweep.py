@@ -1,0 +1,60 @@
+"""The whole sweep: plan, record, cluster, trials, winner, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.analysis import dashboard
+from sweeps.cluster import environment, session
+from sweeps.common import source_files
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import data_delivery, notify, preflight, summary, tuner, winner
+from sweeps.execution.driver import Driver
+from sweeps.loggers._follower import following
+from sweeps.plan import build, describe, folder, resume
+from sweeps.plan.plan import Plan
+from sweeps.record.record import Record
+
+
+def run(config: SweepConfig) -> int:
+    """Plan a sweep, run it and report on it; the exit status."""
+    plan = build.make_plan(config)
+    code = source_files.to_send(model.module for model in plan.models) if config.address else []
+    print(describe.describe(plan), flush=True)
+    if config.dry_run and config.resume is None:
+        return 0
+    with folder.opened(plan) as record:
+        preflight.on_this_pc(plan)
+        if config.resume is not None:
+            state = resume.look(plan, record)
+            print(state.text, flush=True)
+            if state.is_finished or config.dry_run:
+                return 0
+        return _run_trials(plan, record, code)
+
+
+def _run_trials(plan: Plan, record: Record, code: Sequence[Path]) -> int:
+    """Run all that is planned on Ray; the exit status."""
+    config = plan.config
+    print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
+    with (
+        notify.at_the_end(plan, record) as notice,
+        dashboard.beside(plan.folder, config.dashboard),
+        session.connect(config, code) as cluster,
+        following(config.logger_names, plan.folder, record),
+    ):
+        print(cluster.describe(), flush=True)
+        if config.address is not None:
+            preflight.on_every_pc(plan, cluster.nodes())
+        with data_delivery.prepared(plan, cluster):
+            environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+            resume.begin_run(plan, record)
+            notice.begin()
+            driver = Driver.of(plan, record, cluster)
+            tuner.fit(driver)
+            test_scores = winner.keep(driver)
+            resume.end_run(record, driver.end.outcome)
+            notice.status = summary.say(driver, test_scores)
+            notice.outcome = driver.end.outcome
+            return notice.status

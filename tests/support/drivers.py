@@ -1,0 +1,38 @@
+"""The context of a sweep that runs, over a record of a test."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.driver import Driver
+from sweeps.execution.stopping import End
+from sweeps.plan.plan import Plan
+from sweeps.record.record import Record
+from sweeps.schedulers import none
+from sweeps.searchers import random
+from sweeps.storage.disk_guard import Disk
+
+ALONE = Cluster((PC(1, 0),), None)
+
+
+def driver_of(
+    folder: Path, record: Record, config: SweepConfig, cluster: Cluster = ALONE, width: int = 1000
+) -> Driver:
+    """A driver whose words are kept, for `said`."""
+    no_space: Any = None
+    plan = Plan(config, (), random, none, no_space, folder)
+    console = Console(file=io.StringIO(), width=width)
+    return Driver(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
+
+
+def said(driver: Driver) -> list[str]:
+    """The lines that it has said."""
+    assert isinstance(driver.console.file, io.StringIO)
+    return driver.console.file.getvalue().splitlines()
