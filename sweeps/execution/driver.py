@@ -76,7 +76,9 @@ class Driver:
     def resources(self, gpus: float) -> PlacementGroupFactory:
         """What a trial with so many GPUs takes: never on a PC that must be left."""
         membership = self.cluster.membership
-        return placement.of_trial(self.config, gpus, frozenset if membership is None else lambda: membership.closed)
+        return placement.of_trial(
+            self.config, gpus, frozenset if membership is None else lambda: membership.closed
+        )
 
 
 def job_of(plan: Plan) -> Job:

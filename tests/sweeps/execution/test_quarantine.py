@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,7 @@ class Judged:
     """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
 
     def __init__(self, folder: Path, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        folder = Path(tempfile.mkdtemp(dir=folder))
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
         for number in range(22):
             propose(self.record, {"lr": number})

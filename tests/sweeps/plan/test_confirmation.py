@@ -19,6 +19,7 @@ import torch
 import yaml
 from optuna.distributions import FloatDistribution
 
+from sweeps.common import params_file
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import summary, winner
@@ -35,7 +36,7 @@ from sweeps.search.base_searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.storage import retention
 from sweeps.storage.folder import Folder
-from sweeps.training import checkpoint_store, params_file
+from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command, propose
 from tests.support.drivers import driver_of
