@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -30,14 +29,6 @@ at most); code of that size is data."""
 def files(plug_in: ModuleType) -> dict[str, Path]:
     """Name, as `my_project/model.py`, to the file of a plug-in and of what it imports of its project."""
     return _named(_of(plug_in))
-
-
-def checksum(files: Mapping[str, Path]) -> str:
-    """Of what files hold, and of their names."""
-    digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def files_of_training() -> dict[str, Path]:

@@ -21,6 +21,7 @@ from sweeps.common.formatting import command, count, place, size
 from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, ParamValue
 from sweeps.training.config import Trainable
 from sweeps.training.data import raw_files, shards
+from sweeps.training.data.former_names import in_former_names
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Manifest, NotPrepared
 
@@ -241,13 +242,18 @@ def _params(asked: str, module: ModuleType, hyperparameters: Mapping[str, ParamV
 
 
 def _code_of(prepare: Any, module: ModuleType) -> str:
-    """Of the module that defines `prepare` and of what that imports of its project.
+    """Checksum of the module that defines `prepare` and of what that imports of its project.
 
-    This program's own rooms are left out: what they would change about rows is `shards.FORMAT`.
+    This program's own modules are left out: what they would change about rows is `shards.FORMAT`.
     """
     home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
     files = source_files.files(home if getattr(home, "__file__", None) else module)
-    return source_files.checksum({n: path for n, path in files.items() if not n.startswith("sweeps/")})
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        if not name.startswith("sweeps/"):
+            content = hashlib.sha256(in_former_names(path.read_bytes())).hexdigest()
+            digest.update(f"{name} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def _digest(content: Any) -> str:
