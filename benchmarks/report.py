@@ -25,7 +25,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from benchmarks import _measure
 from benchmarks._measure import Goal
 from sweeps.record.record import Record
-from sweeps.space.point import Point, Told
+from sweeps.space.point import OptunaPoint, Point
 
 RANGES: dict[str, BaseDistribution] = {
     "lr": FloatDistribution(1e-4, 1.0, log=True),
@@ -86,7 +86,7 @@ def write(folder: Path, trials: int, lasts: Sequence[int]) -> None:
     with record.together():
         for number in range(trials):
             params = {name: _draw(source, of) for name, of in RANGES.items()}
-            trial = record.begin(Point("toy", params), Told(params, RANGES), 0)
+            trial = record.begin(Point("toy", params), OptunaPoint(params, RANGES), 0)
             record.place(number, {"pc": f"pc{number % 3}", "pid": number % 6, "gpu": ""})
             last = lasts[number % len(lasts)]
             for epoch in range(1, last + 1):

@@ -151,13 +151,13 @@ def driver_costs(trials: int) -> dict[str, Any]:
 
 def _fill(record: Any, trials: int, space: Any) -> float:
     """Trials as a sweep records them; ms of each."""
-    from sweeps.space.point import Point, told
+    from sweeps.space.point import Point, optuna_point
 
     began = time.perf_counter()
     for number in range(trials):
         x = (number * 0.6180339887) % 1  # spread evenly, none twice
         point = Point(TRAINABLE, {"x": x})
-        record.begin(point, told(space, point), 0)
+        record.begin(point, optuna_point(space, point), 0)
         record.place(number, {"pc": "pc", "pid": number % WORKERS, "gpu": ""})
         for epoch in range(1, 2 + (number % 3 == 0)):
             record.report(number, epoch, x, {"score": x}, 0.01)

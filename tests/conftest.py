@@ -18,7 +18,7 @@ from optuna.distributions import BaseDistribution
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.point import Point, Told
+from sweeps.space.point import OptunaPoint, Point
 from tests import ROOT as ROOT
 from tests.support import lab
 from tests.support.lab import Lab
@@ -35,8 +35,8 @@ def propose(
     **more: Any,
 ) -> TrialRow:
     """Begin a trial by hand; `more` is the rest of its Point."""
-    told = Told({name: params[name] for name in words or {}}, words or {})
-    return record.begin(Point(**{"trainable": "", **more}, params=params), told, seed)
+    optuna = OptunaPoint({name: params[name] for name in words or {}}, words or {})
+    return record.begin(Point(**{"trainable": "", **more}, params=params), optuna, seed)
 
 
 def skip_without_mlflow() -> None:

@@ -57,9 +57,9 @@ class DeadRegion:
 
     def holds(self, trial: TrialRow) -> bool:
         """Whether a trial lies in it."""
-        if self.hyperparameter not in trial.told.params:
+        if self.hyperparameter not in trial.optuna.params:
             return False
-        value: Any = trial.told.params[self.hyperparameter]
+        value: Any = trial.optuna.params[self.hyperparameter]
         if self.side is None:
             return bool(value == self.limit)
         return bool(value > self.limit if self.side == "high" else value < self.limit)
@@ -123,8 +123,8 @@ def _dead_of(
     """Of these trials; `good`: the ids of those that are."""
     found = []
     for hyperparameter, of_hyperparameter in words.items():
-        having = [trial for trial in trials if hyperparameter in trial.told.params]
-        rows = [(trial.told.params[hyperparameter], is_bad(trial), id(trial) in good) for trial in having]
+        having = [trial for trial in trials if hyperparameter in trial.optuna.params]
+        rows = [(trial.optuna.params[hyperparameter], is_bad(trial), id(trial) in good) for trial in having]
         old = range_of(of_hyperparameter)
         if old is not None:
             found += _dead_ends(hyperparameter, old, rows, sure)

@@ -267,7 +267,7 @@ def tried(trials: Sequence[TrialRow]) -> Tried:
     params = {trial.number: _named(trial) for trial in trials}
     told: dict[str, list[BaseDistribution]] = {}
     for trial in trials:
-        for name, distribution in trial.told.distributions.items():
+        for name, distribution in trial.optuna.distributions.items():
             if distribution not in (known := told.setdefault(name, [])):
                 known.append(distribution)
     values: dict[str, dict[ParamValue, None]] = {}
@@ -290,7 +290,7 @@ def tried(trials: Sequence[TrialRow]) -> Tried:
 
 def _named(trial: TrialRow) -> dict[str, ParamValue]:
     """Its swept hyperparameters as the space names them (of several trainables: `fashion_cnn.lr`)."""
-    named = dict(trial.told.params)
+    named = dict(trial.optuna.params)
     prefix = f"{trial.trainable}." if "trainable" in named and "trainable" not in trial.params else ""
     return named | {
         f"{prefix}{name}": value

@@ -82,7 +82,7 @@ def words_of(trials: Sequence[TrialRow]) -> dict[str, list[BaseDistribution]]:
     """Hyperparameter, as Optuna has it, to the distributions that it was drawn from."""
     found: dict[str, dict[BaseDistribution, None]] = {}
     for trial in trials:
-        for name, word in trial.told.distributions.items():
+        for name, word in trial.optuna.distributions.items():
             if name != "trainable":  # which of several: no hyperparameter
                 found.setdefault(name, {})[word] = None
     return {name: list(words) for name, words in found.items()}
@@ -112,12 +112,12 @@ def edges(
     found = []
     sure = BY_CHANCE / max(1, len(SIDES) * len(words))  # Bonferroni: of many ends, one has them by chance
     for hyperparameter, of_hyperparameter in words.items():
-        if len(best) < LEAST_BEST or any(hyperparameter not in trial.told.params for trial in best):
+        if len(best) < LEAST_BEST or any(hyperparameter not in trial.optuna.params for trial in best):
             continue
-        values = [trial.told.params[hyperparameter] for trial in best]
+        values = [trial.optuna.params[hyperparameter] for trial in best]
         old, choices = range_of(of_hyperparameter), choices_of(of_hyperparameter)
         all_values = [
-            trial.told.params[hyperparameter] for trial in trials if hyperparameter in trial.told.params
+            trial.optuna.params[hyperparameter] for trial in trials if hyperparameter in trial.optuna.params
         ]
         if old is not None and old.high > old.low:
             shares, all_shares = ([old.share(float(v)) for v in each] for each in (values, all_values))

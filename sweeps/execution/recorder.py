@@ -25,7 +25,7 @@ from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import Status
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.base import DISK_IS_FULL, StorageError
 from sweeps.trial.job import SAVE_FAULT

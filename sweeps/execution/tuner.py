@@ -30,7 +30,7 @@ from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.schedulers import none
 from sweeps.search import rerun_searcher
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.base import StorageError
 from sweeps.trial.trainable import SweepTrial
 

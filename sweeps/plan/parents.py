@@ -27,7 +27,7 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, TrialRow
 from sweeps.space.conditional import ConditionalSpace
-from sweeps.space.point import Point, told
+from sweeps.space.point import Point, optuna_point
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan
@@ -216,7 +216,7 @@ def _point(model: Model, trial: TrialRow) -> Point | None:
 
 def _is_point(plan: Plan, point: Point) -> bool:
     try:
-        told(plan.space, point)
+        optuna_point(plan.space, point)
     except (LookupError, ValueError):
         return False
     return True

@@ -34,7 +34,7 @@ from sweeps.record.trials import (
     row_of,
     template_of,
 )
-from sweeps.space.point import Point, Told
+from sweeps.space.point import OptunaPoint, Point
 
 # It warns where TPE draws a hyperparameter by itself, as it is meant to where the range of one depends on another.
 optuna.logging.set_verbosity(logging.ERROR)
@@ -160,7 +160,7 @@ class Record(Standing):
         self._run_began = time.monotonic()
 
     def begin(
-        self, point: Point, words: Told, seed: int, confirms: int | None = None, origin: str = ""
+        self, point: Point, words: OptunaPoint, seed: int, confirms: int | None = None, origin: str = ""
     ) -> TrialRow:
         """Write that a trial was proposed; its number is the next one.
 

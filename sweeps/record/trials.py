@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeps.space.point import Point, Told
+from sweeps.space.point import OptunaPoint, Point
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -50,7 +50,7 @@ class TrialRow:
     """Hyperparameters that stood still; with the swept ones, all that the trial trains with."""
     trainable: str = ""
     """What it trained, as it was named to the sweep."""
-    told: Told = field(default_factory=Told)
+    optuna: OptunaPoint = field(default_factory=OptunaPoint)
     """What was tried as Optuna has it, ranges too: hyperparameters by the names that the space asks for."""
     confirms: int | None = None
     """Number of the trial that it reruns with another seed; None: it is one of the search."""
@@ -102,7 +102,7 @@ def template_of(trial: TrialRow) -> FrozenTrial:
         **({} if trial.confirms is None else {"confirms": trial.confirms}),
         **({"origin": trial.origin} if trial.origin else {}),
     }
-    params, distributions = dict(trial.told.params), dict(trial.told.distributions)
+    params, distributions = dict(trial.optuna.params), dict(trial.optuna.distributions)
     return create_trial(
         state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
     )
@@ -118,7 +118,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         trainable=attributes.get("trainable", trainable),
         seed=attributes["seed"],
         confirms=attributes.get("confirms"),
-        told=Told(frozen.params, frozen.distributions),
+        optuna=OptunaPoint(frozen.params, frozen.distributions),
         start=_seconds(frozen.datetime_start) or 0.0,
         end=_seconds(frozen.datetime_complete),
         status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",

@@ -17,7 +17,7 @@ from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.base_scheduler import FirstIn
+from sweeps.search.fifo_scheduler import FifoScheduler
 from sweeps.search.rungs import goes_on, rungs
 
 
@@ -81,7 +81,7 @@ def _quantile(in_order: list[float], share: float) -> float:
     return low + part * (high - low)
 
 
-class Asha(FirstIn):
+class Asha(FifoScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:

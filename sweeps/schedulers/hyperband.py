@@ -19,7 +19,7 @@ from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import brackets
-from sweeps.search.base_scheduler import FirstIn, live
+from sweeps.search.fifo_scheduler import FifoScheduler, live
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -56,7 +56,7 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
 expected_epochs = brackets.expected_epochs
 
 
-class Hyperband(FirstIn):
+class Hyperband(FifoScheduler):
     """Pauses a trial at a rung until all of its bracket are there, then runs the best ones on."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:

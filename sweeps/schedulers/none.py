@@ -7,12 +7,12 @@ from ray.tune.schedulers import TrialScheduler
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.base_scheduler import FirstIn
+from sweeps.search.fifo_scheduler import FifoScheduler
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
     """First in, first out."""
-    return FirstIn()
+    return FifoScheduler()
 
 
 def describe(config: SweepConfig) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sweeps.record.record import Record
-from sweeps.space.point import Point, Refused, Space
+from sweeps.space.point import InvalidPoint, Point, Space
 
 DRAWS = 200
 """Draws before a space counts as exhausted."""
@@ -16,7 +16,7 @@ DRAWS = 200
 def draws(space: Space, seed: int, number: int) -> Iterator[Point]:
     """Candidates for the trial of a number: random draws, then the rest of a small space."""
     for attempt in range(DRAWS):
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(InvalidPoint):
             yield space.draw((seed, number, attempt))
     if space.size() <= DRAWS * DRAWS:
         yield from space.grid()

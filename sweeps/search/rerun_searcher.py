@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.point import Space
 
 
@@ -27,4 +27,4 @@ class RerunSearcher(RecordSearcher):
             return None
         number, seed = self._to_come.pop(0)
         trial = self._record.trials[number]
-        return self._record.begin(trial.point, trial.told, seed, confirms=number)
+        return self._record.begin(trial.point, trial.optuna, seed, confirms=number)

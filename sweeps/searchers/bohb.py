@@ -30,8 +30,8 @@ from ray.tune.search.sample import Categorical, Integer
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.base_searcher import RecordSearcher
 from sweeps.search.candidates import draws, model_fidelity
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
 from sweeps.space.flat import FlatSpace, seeded_globals
 from sweeps.space.point import Point, Space

@@ -7,7 +7,7 @@ import random
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.point import Space
 from sweeps.space.tune_domains import Form
 

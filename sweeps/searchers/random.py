@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.base_searcher import RecordSearcher
 from sweeps.search.candidates import draws
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.point import Space
 from sweeps.space.tune_domains import Form
 

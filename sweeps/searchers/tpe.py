@@ -27,10 +27,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.base_searcher import RecordSearcher
 from sweeps.search.candidates import draws, model_fidelity
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
-from sweeps.space.point import Point, Refused, Space, Told, told
+from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space, optuna_point
 from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
@@ -43,7 +43,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """TPE that models what the record holds."""
     enough = space.dimensions + 2
     fidelities = [config.max_epochs, *reversed(rungs(config))]
-    replayed: list[Told | None] = []  # of each trial in turn: what was tried never changes
+    replayed: list[OptunaPoint | None] = []  # of each trial in turn: what was tried never changes
 
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
@@ -58,15 +58,15 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     return RecordSearcher(record, space, propose, config)
 
 
-def _replay(space: Space, trial: TrialRow) -> Told | None:
+def _replay(space: Space, trial: TrialRow) -> OptunaPoint | None:
     """A trial's point as Optuna is told of it; None when it is not of this space, which was changed under
     the sweep: a hyperparameter is missing, or not one of the values."""
     with contextlib.suppress(LookupError, ValueError):
-        return told(space, trial.point)
+        return optuna_point(space, trial.point)
     return None
 
 
-def as_told(trial: TrialRow, fidelity: int, words: Told) -> FrozenTrial:
+def as_told(trial: TrialRow, fidelity: int, words: OptunaPoint) -> FrozenTrial:
     """A trial as the model of one fidelity sees it."""
     row = trial.epochs.get(fidelity)
     state, value, below = TrialState.RUNNING, None, {}
@@ -103,5 +103,5 @@ def _draws(space: Space, past: list[FrozenTrial], mode: str, seeds: tuple[int, .
     study = optuna.create_study(sampler=sampler, direction="maximize" if mode == "max" else "minimize")
     study.add_trials(past)
     for _ in range(DRAWS):
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(InvalidPoint):
             yield space.suggest(study.ask())

@@ -24,7 +24,7 @@ from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space.flat import SWEPT_AND_FIXED
-from sweeps.space.point import Point, Refused, Suggests
+from sweeps.space.point import InvalidPoint, Point, Suggests
 from sweeps.space.tune_domains import Form
 
 SAMPLES = 200
@@ -69,7 +69,7 @@ class Suggestions:
                 value = getattr(self._trial, kind)(name, *arguments, **more)
         except (ValueError, TypeError) as error:
             shown = ", ".join(map(repr, [name, *arguments]))
-            raise Refused({name: f"{name}: {kind}({shown}): {error}"}) from None
+            raise InvalidPoint({name: f"{name}: {kind}({shown}): {error}"}) from None
         self.params[name] = value
         choices = tuple(arguments[0]) if kind == "suggest_categorical" else ()
         self.kinds[name] = kind.removeprefix("suggest_"), bool(more.get("log")), choices
@@ -109,7 +109,7 @@ class ConditionalSpace:
         """One random point; the same seeds draw the same point.
 
         Raises:
-            Refused: what `suggest` made of the values is none.
+            InvalidPoint: what `suggest` made of the values is none.
         """
         return self.suggest(random_trial(seeds))
 
@@ -124,19 +124,19 @@ class ConditionalSpace:
         """The point that `suggest` makes of what a trial suggests.
 
         Raises:
-            Refused: it is none, and why.
+            InvalidPoint: it is none, and why.
         """
         asked = Suggestions(trial)
         try:
             returned = self.define(asked)
-        except Refused:
+        except InvalidPoint:
             raise
         except (Exception, SystemExit) as error:  # it is the user's code
             line = _line(error)
-            raise Refused({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
+            raise InvalidPoint({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
         if returned is not None:
             text = f"suggest returned {returned!r}; a hyperparameter is what trial.suggest_... is asked for, or --params"
-            raise Refused({"returned": text})
+            raise InvalidPoint({"returned": text})
         return self._point(asked)
 
     def names(self, point: Point) -> dict[str, ParamValue]:
@@ -164,14 +164,14 @@ class ConditionalSpace:
             elif name in self.seen and asked.kinds[name] != _kind(self.seen[name].distributions[0]):
                 faults[name] = f"{name}: asked for in another way than in the samples before the start"
         if faults:
-            raise Refused(faults)
+            raise InvalidPoint(faults)
         params = {name: cast(value, hints[name]) for name, value in values.items()}
         fixed = {name: value for name, value in self.fixed.items() if name not in params}
         try:
             self.params_class(**fixed, **params)
         except (ValueError, TypeError) as error:
             shown = ", ".join(f"{name}={value}" for name, value in params.items())
-            raise Refused({"Params": f"suggest gave {shown}: {error}"}) from None
+            raise InvalidPoint({"Params": f"suggest gave {shown}: {error}"}) from None
         return Point(self.trainable, params, fixed)
 
 
@@ -225,7 +225,7 @@ def _try_out(space: ConditionalSpace) -> tuple[list[Point], dict[str, Seen]]:
         trial = random_trial((0, number))
         try:
             point = space.suggest(trial)
-        except Refused as refused:
+        except InvalidPoint as refused:
             faults = {**refused.faults, **faults}  # the first of a kind stands
             continue
         points.append(point)
@@ -254,7 +254,7 @@ def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial)
         again = dict(space.suggest(replay).params)
         if again == first:  # the values; and the ranges that they are from?
             first, again = dict(asked.distributions), dict(replay.distributions)
-    except Refused as refused:
+    except InvalidPoint as refused:
         again = {"error": str(refused)}
     if again == first:
         return ""

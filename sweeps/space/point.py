@@ -36,7 +36,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Told:
+class OptunaPoint:
     """A point in Optuna's words; a hyperparameter that Optuna has no word for is left out."""
 
     params: Mapping[str, ParamValue] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Space(Protocol):
         """One random point; the same seeds draw the same point.
 
         Raises:
-            Refused: the values that were drawn are none.
+            InvalidPoint: the values that were drawn are none.
         """
 
     def grid(self) -> Iterator[Point]:
@@ -83,7 +83,7 @@ class Space(Protocol):
         """The point of the values that a trial suggests.
 
         Raises:
-            Refused: these values are none.
+            InvalidPoint: these values are none.
         """
 
     def names(self, point: Point) -> dict[str, ParamValue]:
@@ -94,7 +94,7 @@ class Space(Protocol):
         """
 
 
-class Refused(ValueError):
+class InvalidPoint(ValueError):
     """Values that are no point of a space: what is at fault, to why."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
@@ -102,7 +102,7 @@ class Refused(ValueError):
         self.faults = faults
 
 
-def told(space: Space, point: Point) -> Told:
+def optuna_point(space: Space, point: Point) -> OptunaPoint:
     """A point as Optuna is told of it: its values, asked for again.
 
     Raises:
@@ -116,8 +116,8 @@ def told(space: Space, point: Point) -> Told:
         warnings.simplefilter("ignore")  # of a value out of range: `create_trial` refuses it
         space.suggest(again)
     if again.params.keys() != names.keys():
-        raise Refused(
+        raise InvalidPoint(
             {name: f"{name}: no hyperparameter of this point" for name in names.keys() - again.params.keys()}
         )
     create_trial(state=TrialState.RUNNING, params=again.params, distributions=again.distributions)
-    return Told(again.params, again.distributions)
+    return OptunaPoint(again.params, again.distributions)

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import _measure, curves, curves_space, replay, replay_space, search
 from benchmarks.curves import Epoch
 from sweeps.record.record import Record
-from sweeps.space.point import Point, Told
+from sweeps.space.point import OptunaPoint, Point
 from sweeps.training.config import FitConfig
 
 PLACE, OTHER = (0, 1, 0, 3, 2), (1, 0, 1, 0, 5)
@@ -77,7 +77,7 @@ def a_sweep(folder: Path, seed: int, ends: dict[str, int]) -> str:
     folder.mkdir()
     record = Record.create(folder, "curves", "max", {"metric": "val_acc"})
     for number, (status, epochs) in enumerate(ends.items()):
-        record.begin(Point("fashion_cnn", {"lr": (number + 1) / 10}), Told(), seed)
+        record.begin(Point("fashion_cnn", {"lr": (number + 1) / 10}), OptunaPoint(), seed)
         for epoch in range(1, epochs + 1):
             score = math.nan if status == "diverged" and epoch == epochs else epoch / 10 + seed
             record.report(number, epoch, score, {"val_acc": score, "val_loss": 1.0}, 0.5)

@@ -55,7 +55,7 @@ def rerun(record: Record, number: int, score: float, status: Status = "finished"
     """A trial again with its next new seed, an epoch long; the number of the rerun."""
     original = record.trials[number]
     seed = seeds(0, 1 + len(record.reruns.of(number)))[-1]
-    again = record.begin(original.point, original.told, seed, confirms=number)
+    again = record.begin(original.point, original.optuna, seed, confirms=number)
     record.report(again.number, 1, score, {"acc": score}, 1.0, COSTS)
     if status != "unfinished":
         record.end(again.number, status)
@@ -139,7 +139,7 @@ def conditional(record: Record) -> None:
 
 def several(record: Record) -> None:
     """Two trainables, whose hyperparameters are called alike, told apart as the record tells Optuna."""
-    from sweeps.space.point import Point, Told
+    from sweeps.space.point import OptunaPoint, Point
 
     names = CategoricalDistribution(["cnn", "mlp"])
     record.note("trainable", ["cnn", "mlp"])
@@ -147,7 +147,7 @@ def several(record: Record) -> None:
         model, params = ("cnn" if number % 2 else "mlp"), drawn(number)
         words = {f"{model}.{name}": value for name, value in params.items()}
         ranges = {f"{model}.{name}": RANGES[name] for name in params}
-        told = Told({"trainable": model, **words}, {"trainable": names, **ranges})
+        told = OptunaPoint({"trainable": model, **words}, {"trainable": names, **ranges})
         record.begin(Point(model, params), told, 0)
         for epoch in (1, 2, 3):
             record.report(number, epoch, _score(params, epoch), {"acc": 0.5}, 1.0)

@@ -124,7 +124,7 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
     record = make(tmp_path, [[0.1], [0.9]])
     record.note("confirm", {"top": 1, "seeds": 2})
     for seed, score in ((5, 0.6), (6, 0.7)):
-        rerun = record.begin(record.trials[1].point, record.trials[1].told, seed, confirms=1)
+        rerun = record.begin(record.trials[1].point, record.trials[1].optuna, seed, confirms=1)
         record.report(rerun.number, 1, score, {"val_acc": score}, 1.0)
         record.end(rerun.number, "finished")
     rows = analysis_sweep.compare([tmp_path])

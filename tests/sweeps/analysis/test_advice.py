@@ -23,7 +23,7 @@ from sweeps.analysis.top_trials import edges, ranked, words_of
 from sweeps.record.record import Record
 from sweeps.record.trials import Status, TrialRow
 from sweeps.space.numeric_range import Range, are_ordered, range_of
-from sweeps.space.point import Told
+from sweeps.space.point import OptunaPoint
 from tests.conftest import propose
 from tests.support import kinds
 from tests.support.kinds import rerun
@@ -92,7 +92,7 @@ def test_of_the_many_ends_of_six_hyperparameters_none_has_the_best_by_chance(tri
     for seed in range(40):
         source = random.Random(seed)
         rows = [
-            TrialRow(number, params, 0, 0.0, told=Told(params, ranges), status="finished")
+            TrialRow(number, params, 0, 0.0, optuna=OptunaPoint(params, ranges), status="finished")
             for number in range(trials)
             for params in [{name: source.random() for name in ranges}]
         ]
@@ -132,7 +132,9 @@ def test_of_many_hyperparameters_none_is_cut_by_chance(reasons: Sequence[str]) -
             params = {name: source.random() for name in ranges}
             status: Status = "failed" if source.random() < 0.25 else "finished"
             reason = source.choice(reasons) if status == "failed" else ""
-            row = TrialRow(number, params, 0, 0.0, told=Told(params, ranges), status=status, reason=reason)
+            row = TrialRow(
+                number, params, 0, 0.0, optuna=OptunaPoint(params, ranges), status=status, reason=reason
+            )
             trials.append(row)
         good = [trial for trial in trials if trial.status == "finished"][:50]
         found += bool(dead_regions(trials, good, words_of(trials)))
@@ -448,13 +450,13 @@ def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
 
 def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
     from sweeps.record.trials import EpochRow, TrialRow
-    from sweeps.space.point import Told
+    from sweeps.space.point import OptunaPoint
 
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     for number in range(10_000):  # in memory: writing them is another test's
         lr = 0.001 * 1000 ** ((number * 7919 % 10_000) / 9_999)
-        told = Told({"lr": lr, "x": (number % 97) / 97}, {"lr": LR, "x": FloatDistribution(0, 1)})
-        row = TrialRow(number, told.params, 0, 0.0, told=told, status="finished")
+        told = OptunaPoint({"lr": lr, "x": (number % 97) / 97}, {"lr": LR, "x": FloatDistribution(0, 1)})
+        row = TrialRow(number, told.params, 0, 0.0, optuna=told, status="finished")
         row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
         record._list(row)
         record._rank_epoch(row, 1)

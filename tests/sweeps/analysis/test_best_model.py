@@ -104,7 +104,7 @@ def test_of_a_confirmed_trial_all_is_of_the_run_whose_weights_it_has(crowned: st
     record.note("confirm", {"top": 1, "seeds": 2})
     record.end(1, "failed")
     for seed, score in ((11, 0.3), (12, 0.25)):
-        run = record.begin(record.trials[0].point, record.trials[0].told, seed, confirms=0)
+        run = record.begin(record.trials[0].point, record.trials[0].optuna, seed, confirms=0)
         record.report(run.number, 1, score, {digits.METRIC: score}, 1.0)
         record.end(run.number, "finished")
     checkpoint_store.folder_of(sweep, 0).rename(checkpoint_store.folder_of(sweep, 2))

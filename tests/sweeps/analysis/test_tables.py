@@ -36,7 +36,7 @@ def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
 def test_an_anchor_says_which_trial_it_runs_again(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     first = propose(record, {"lr": 0.1})
-    record.begin(first.point, first.told, 5, origin="trial 3 of wide")
+    record.begin(first.point, first.optuna, 5, origin="trial 3 of wide")
     assert tables.trials_table(record)["origin"].to_pylist() == ["", "trial 3 of wide"]
 
 

@@ -32,7 +32,7 @@ from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.record.reruns import seeds
 from sweeps.record.trials import Status, TrialRow
 from sweeps.search import brackets, rerun_searcher
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.storage import retention
 from sweeps.storage.folder import Folder
@@ -67,7 +67,7 @@ def add(record: Record, score: float) -> TrialRow:
 
 def rerun(record: Record, number: int, seed: int, score: float, status: Status = "finished") -> TrialRow:
     trial = record.trials[number]
-    again = record.begin(trial.point, trial.told, seed, confirms=number)
+    again = record.begin(trial.point, trial.optuna, seed, confirms=number)
     record.report(again.number, 1, score, {"score": score}, 1.0)
     if status != "unfinished":
         record.end(again.number, status)

@@ -28,7 +28,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
-from sweeps.space.point import Point, told
+from sweeps.space.point import Point, optuna_point
 from sweeps.storage.disk_guard import Disk
 from tests.support.drivers import ALONE
 
@@ -199,7 +199,7 @@ def test_a_grid_of_several_is_the_grids_one_after_another(tmp_path: Path) -> Non
 
 
 def test_optuna_is_told_the_model_and_its_hyperparameters_by_names_of_their_own(tmp_path: Path) -> None:
-    words = told(several(tmp_path), Point(STEPS, {"speed": 0.5}))
+    words = optuna_point(several(tmp_path), Point(STEPS, {"speed": 0.5}))
     assert words.params == {"trainable": STEPS, f"{STEPS}.speed": 0.5}
     assert words.distributions == {
         "trainable": CategoricalDistribution(TOYS),
@@ -212,7 +212,7 @@ def test_optuna_is_told_the_model_and_its_hyperparameters_by_names_of_their_own(
 )
 def test_a_point_of_another_model_or_out_of_its_range_is_none(point: Point, tmp_path: Path) -> None:
     with pytest.raises((LookupError, ValueError), match=r"\w"):
-        told(several(tmp_path), point)
+        optuna_point(several(tmp_path), point)
 
 
 # Searchers and the record.
@@ -333,7 +333,7 @@ def test_a_record_of_when_there_was_one_model_is_read(tmp_path: Path) -> None:
     """Format 1 names it once."""
     record = Record.create(tmp_path, "s", "max", {"metric": "m", "trainable": "net"})
     for format_1 in (True, False):
-        record.begin(Point("net", {"lr": 0.1}), told(_lr(), Point("net", {"lr": 0.1})), 0)
+        record.begin(Point("net", {"lr": 0.1}), optuna_point(_lr(), Point("net", {"lr": 0.1})), 0)
         if format_1:
             journal = tmp_path / "record.journal"
             journal.write_text(journal.read_text().replace('"trainable":"net","params"', '"params"'))

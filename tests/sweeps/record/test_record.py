@@ -484,10 +484,10 @@ def test_lines_that_are_missing_are_noticed(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from sweeps.space.point import Point, Told
+from sweeps.space.point import Point, OptunaPoint
 from sweeps.record.record import Record
 record = Record.create(Path(sys.argv[1]), "s", "max", {})
-record.begin(Point("net", {"lr": 0.1}), Told(), 0)
+record.begin(Point("net", {"lr": 0.1}), OptunaPoint(), 0)
 epoch = 0
 while True:
     epoch += 1

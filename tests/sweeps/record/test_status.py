@@ -50,7 +50,7 @@ def in_confirmation(folder: Path, **about: Any) -> Record:
         add(record, drawn(number), 3)
     for number, seed in record.reruns_to_come()[:2]:
         trial = record.trials[number]
-        record.begin(trial.point, trial.told, seed, confirms=number)
+        record.begin(trial.point, trial.optuna, seed, confirms=number)
     return record
 
 

@@ -24,11 +24,11 @@ from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.search import candidates
-from sweeps.search.base_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import tpe
 from sweeps.space import tune_domains
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.point import told as words_of
+from sweeps.space.point import optuna_point as words_of
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")

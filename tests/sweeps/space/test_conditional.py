@@ -25,7 +25,7 @@ from sweeps.record.record import Record
 from sweeps.search import candidates
 from sweeps.search.candidates import draws
 from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.space.point import Point, Refused, Space, told
+from sweeps.space.point import InvalidPoint, Point, Space, optuna_point
 from tests.conftest import propose
 
 TAKING = [
@@ -119,7 +119,7 @@ def test_the_plan_has_the_range_that_was_seen_and_how_often() -> None:
 def test_optuna_is_told_the_range_that_a_point_had() -> None:
     space = checked()
     params = {"lr": 0.1, "layers": 3, "width_2": 6, "width_3": 10}
-    words = told(space, Point("net", params))
+    words = optuna_point(space, Point("net", params))
     assert words.params == params
     assert words.distributions["width_3"] == IntDistribution(6, 12, step=2)
 
@@ -138,7 +138,7 @@ def test_optuna_is_told_the_range_that_a_point_had() -> None:
 )
 def test_what_suggest_would_not_give_is_no_point(params: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        told(checked(), Point("net", params))
+        optuna_point(checked(), Point("net", params))
 
 
 counter = itertools.count()
@@ -329,14 +329,14 @@ def test_choices_that_change_after_the_samples_are_no_point(monkeypatch: pytest.
     drawn = [(0, number, 0) for number in range(SAMPLES)]
     refused = [seeds for seeds in drawn if _refuses(space, seeds)]
     assert 0 < len(refused) < SAMPLES / 10
-    with pytest.raises(Refused, match="kind: asked for in another way than in the samples"):
+    with pytest.raises(InvalidPoint, match="kind: asked for in another way than in the samples"):
         space.draw(refused[0])
 
 
 def _refuses(space: Space, seeds: tuple[int, ...]) -> bool:
     try:
         space.draw(seeds)
-    except Refused:
+    except InvalidPoint:
         return True
     return False
 
@@ -380,7 +380,7 @@ def test_a_searcher_proposes_points_of_the_space_none_twice_and_goes_on_from_its
     shutil.copytree(tmp_path / "whole", tmp_path / "copy")
     whole = play(searcher, record, 10)
     for trial in record.trials:
-        assert told(space, trial.point).params == trial.params
+        assert optuna_point(space, trial.point).params == trial.params
     assert len({trial.point.key for trial in record.trials}) == 30
     again = Record.reopen(tmp_path / "copy")
     assert play(searcher_of(name, again), again, 10) == whole

@@ -15,7 +15,7 @@ from ray.tune.search.sample import Float
 from sweeps.common.errors import UserError
 from sweeps.space import tune_domains
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.point import told
+from sweeps.space.point import optuna_point
 
 ALL_FORMS: frozenset[tune_domains.Form] = frozenset(
     {"grid_search", "sample_from", "normal", "finite", "continuous"}
@@ -128,7 +128,7 @@ def test_a_sample_from_reads_another_hyperparameter_wherever_it_stands(reads: Ca
 def test_a_normal_domain_is_drawn_and_has_no_word_in_optuna() -> None:
     space = checked({"lr": tune.randn(5.0, 0.1), "width": tune.randint(1, 9)})
     assert all(4 < float(drawn(space, 0, number)["lr"]) < 6 for number in range(50))
-    assert list(told(space, space.draw((0, 0))).distributions) == ["width"]
+    assert list(optuna_point(space, space.draw((0, 0))).distributions) == ["width"]
 
 
 def test_the_grid_is_every_point_once_the_last_hyperparameter_changing_fastest() -> None:

@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, Waits
-from sweeps.space.point import Point, Space, told
+from sweeps.space.point import Point, Space, optuna_point
 
 Propose = Callable[[int], Iterator[Point]]
 """How many trials were proposed before to candidates, best first; the first that is new is taken."""
@@ -72,7 +72,7 @@ class RecordSearcher(Searcher):
             if point.key not in self._seen and (origin or point.whole not in self._known):
                 self._seen.add(point.key)
                 with contextlib.suppress(LookupError, ValueError):  # what only now shows to be no point
-                    words = told(self._space, point)
+                    words = optuna_point(self._space, point)
                     return self._record.begin(point, words, self._config.seed, origin=origin)
         if nth < self._most:  # the space has no more
             self._most = nth

@@ -9,7 +9,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 
-class FirstIn(FIFOScheduler):
+class FifoScheduler(FIFOScheduler):
     """Tune's first-in, first-out scheduler, looking at trials that have not ended alone: Tune's own looks
     at all of them in each turn of its loop, which is most of its time with 10,000."""
 
