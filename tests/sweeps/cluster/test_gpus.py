@@ -98,10 +98,11 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 
 PLACES = """
 import ray, time
-from sweeps.cluster.session import gpus as cards, flags, placement
+from sweeps.cluster import placement
+from sweeps.config import cli
 from sweeps.cluster.session import connect
 from ray.util import placement_group_table
-config = flags.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
+config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
 with connect(config) as offered:
     print(offered.describe())
     away = {node.id for node in offered.too_small}

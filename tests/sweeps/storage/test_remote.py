@@ -219,7 +219,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(serv
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
-        "import os\nfrom sweeps.storage.backend import door_of\nfrom sweeps.storage.remote import Remote\n"
+        "import os\nfrom sweeps.storage.open import door_of\nfrom sweeps.storage.remote import Remote\n"
         f"store = Remote(door_of({server.url!r}), 'NAME')\n"
         "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
         f"store.write(3, 2, fill, {MINE!r})\n"
