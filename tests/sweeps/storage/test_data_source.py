@@ -166,7 +166,7 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 CUT_OFF = """
 import ray
 from sweeps.storage.data_source import READER, CopiedData, Reader
-from sweeps.training.config import PCUnfit
+from sweeps.common.errors import PCUnfit
 from sweeps.training.data.replicate import File, Original
 file = File("train-0.parquet", 5, "0", (0, 0, 0, 0))
 with_one = CopiedData(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
