@@ -68,7 +68,7 @@ $(FACES): faces.lock $(DONE)
 
 # The pages of docs/ as a site, in site/index.html. A dead link ends it with an error.
 docs: $(DOCS)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The docs: site/index.html"
 
 $(DOCS): docs.lock $(DONE)

@@ -101,7 +101,7 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
 
 
 @pytest.mark.slow
-def test_the_words_of_the_readme_lead_from_four_machines_to_a_sweep_on_all_of_them(
+def test_the_words_of_the_docs_lead_from_four_machines_to_a_sweep_on_all_of_them(
     lab_of: Callable[..., Lab],
 ) -> None:
     """As they stand there, but for the addresses, the user and what the cluster file is called."""
@@ -113,9 +113,9 @@ def test_the_words_of_the_readme_lead_from_four_machines_to_a_sweep_on_all_of_th
     laptop.path("~/.ray/auth_token").unlink()
     laptop.run("sh", "-c", "ssh-keygen -y -f ~/.ssh/id_ed25519 > ~/.ssh/id_ed25519.pub")
 
-    readme = (ROOT / "README.md").read_text()
-    chapter = readme[readme.index("## Your PCs") :].replace("192.168.1.", lab.NET).replace("me@", "root@")
-    _, keys, cluster, sweep = re.findall(r"```\n(.*?)```", chapter, re.S)[:4]
+    page = (ROOT / "docs" / "cluster.md").read_text().replace("192.168.1.", lab.NET).replace("me@", "root@")
+    page = re.sub(r"^sweeps ", ".venv/bin/python -m sweeps ", page, flags=re.M)
+    _, keys, cluster, sweep = re.findall(r"```bash\n(.*?)```", page, re.S)[:4]
     check, up, _, down = cluster.replace("pcs check", f"pcs check {CLUSTER_FILE}").splitlines()
     run, status = sweep.replace("/home/me", str(lab.HOME)).splitlines()
 

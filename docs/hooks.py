@@ -1,0 +1,79 @@
+"""What the pages show of the program itself, made for each build: help texts and a picture of the rooms.
+
+A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->` or `<!-- rooms: table -->` where it belongs.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from html import escape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = re.compile(r"^<!-- (help|rooms): ([\w ]+) -->$", flags=re.M)
+WIDTH, HEIGHT, GAP = 760, 34, 8
+"""Of the picture and of a room in it, in pixels."""
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by MkDocs for each page."""
+    return MARK.sub(lambda mark: help_of(mark[2]) if mark[1] == "help" else rooms(mark[2]), markdown)
+
+
+def help_of(command: str) -> str:
+    """The help of a subcommand, as a terminal of 100 columns shows it."""
+    words = [sys.executable, "-m", f"sweeps.{command.split()[0]}", *command.split()[1:], "--help"]
+    done = subprocess.run(
+        words, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=True
+    )
+    return f"```text\n{done.stdout.strip()}\n```"
+
+
+def rooms(what: str) -> str:
+    """The rooms of `sweeps/`, lowest last, as pyproject.toml has them."""
+    return rooms_picture() if what == "picture" else rooms_table()
+
+
+def layers() -> list[list[str]]:
+    """The rooms, layer by layer, from the commands down."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (contract["layers"] for contract in contracts if contract["id"] == "rooms")
+    return [[room.strip(" ()") for room in layer.replace(":", "|").split("|")] for layer in found]
+
+
+def rooms_picture() -> str:
+    """A drawing of the layers, each above those that it may import."""
+    boxes = []
+    rows = layers()
+    for row, names in enumerate(rows):
+        width = (WIDTH - GAP * (len(names) - 1)) / len(names)
+        for column, name in enumerate(names):
+            x, y = column * (width + GAP), row * (HEIGHT + GAP)
+            boxes.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{HEIGHT}" rx="6" '
+                'fill="#3f51b5" fill-opacity="0.12" stroke="#3f51b5"/>'
+                f'<text x="{x + width / 2:.1f}" y="{y + HEIGHT / 2 + 5}" text-anchor="middle" '
+                f'font-size="13" fill="currentColor">{escape(name)}</text>'
+            )
+    height = len(rows) * (HEIGHT + GAP) - GAP
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="100%" role="img" '
+        f'aria-label="The rooms of sweeps, from the commands at the top to common">{"".join(boxes)}</svg>'
+    )
+
+
+def rooms_table() -> str:
+    """What each room is for, in the words of its own first line."""
+    rows = ["| room | what it is for |", "|---|---|"]
+    for name in [name for names in layers() for name in names]:
+        module = ROOT / "sweeps" / name
+        file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+        first = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+        rows.append(f"| `{name}` | {first.replace('|', '&#124;')} |")
+    return "\n".join(rows)

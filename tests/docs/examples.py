@@ -1,0 +1,59 @@
+"""The files that the docs show, written as a reader would, and what the site makes of a page."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from tests import ROOT
+from tests.docs.pages import BY_NAME
+
+PACKAGE = "my_project"
+MODEL = """
+METRIC, MODE = "val_acc", "max"
+
+
+def build_model(params): ...
+"""
+"""What data.md says stands beside the lines that it shows."""
+
+
+def block_with(page: str, words: str) -> str:
+    """The first block of Python on a page that has these words."""
+    return next(block for block in BY_NAME[page].blocks("python") if words in block)
+
+
+def write(folder: Path) -> None:
+    """The models, spaces and raw files of the docs."""
+    package = folder / PACKAGE
+    package.mkdir(exist_ok=True)
+    (folder / "digits.py").write_text(block_with("README", "METRIC"))
+    (package / "cnn.py").write_text(block_with("models-and-spaces", "METRIC"))
+    (package / "space.py").write_text(block_with("models-and-spaces", "SPACE ="))
+    (package / "layers.py").write_text(block_with("models-and-spaces", "def suggest"))
+    (package / "_clips.py").write_text(block_with("data", "def raw_items"))
+    (package / "clips.py").write_text(block_with("data", "PREPARE_PARAMS =") + MODEL)
+    for split in ("train", "val", "test"):
+        (folder / "clips" / split).mkdir(parents=True, exist_ok=True)
+        frames = np.random.default_rng(0).integers(0, 256, (100, 96, 96, 3), dtype=np.uint8)
+        np.savez(folder / "clips" / split / "a.npz", frames=frames, label=1)
+
+
+def forget() -> None:
+    """Let another test import the package anew."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+
+
+def hooks() -> ModuleType:
+    """`docs/hooks.py`, which MkDocs finds by its path."""
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,70 @@
+"""The README and the pages of docs/, taken apart: their blocks of code, their commands, their sentences."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tests import ROOT
+
+SETTINGS = re.compile(r"^(?:[A-Z_]+=\S+ +)*")
+"""Variables that are set in front of a command."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One file of Markdown."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    def blocks(self, language: str) -> list[str]:
+        """What stands in fences of a language."""
+        return re.findall(rf"^```{language}\n(.*?)^```", self.text, flags=re.M | re.S)
+
+    @property
+    def commands(self) -> list[str]:
+        """The lines of all blocks of `bash`, without what is a comment."""
+        lines = "".join(self.blocks("bash")).replace("\\\n", " ").splitlines()
+        return [re.sub(r"\s+#\s.*", "", line).strip() for line in lines]
+
+    def sentences(self, with_tables: bool = True) -> list[str]:
+        """Those of paragraphs, items and cells of tables; a piece of code counts as one word."""
+        text = re.sub(r"^```.*?^```", "", self.text, flags=re.M | re.S)
+        text = re.sub(r"<!--.*?-->|!\[[^]]*\]\([^)]*\)", "", text, flags=re.S)
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+        text = re.sub(r"`[^`]*`", "code", text)
+        text = re.sub(r"^#.*|^\|[-|]+\|$", "", text, flags=re.M)
+        text = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "\n\n", text, flags=re.M)  # an item begins anew
+        text = re.sub(r"\|" if with_tables else r"^\|.*", "\n\n", text, flags=re.M)  # and so does a cell
+        pieces = [" ".join(piece.split()) for piece in re.split(r"\n\s*\n", text)]
+        ends = re.compile(r"(?<=[.!?])[*)]*\s+(?=[A-Z*(\"`c0-9])")
+        found = [sentence.strip() for piece in pieces for sentence in ends.split(piece)]
+        return [sentence for sentence in found if len(sentence.split()) > 2]
+
+
+PAGES = [Page(ROOT / "README.md"), *map(Page, sorted((ROOT / "docs").glob("*.md")))]
+BY_NAME = {page.path.stem: page for page in PAGES}
+COMMANDS = [(page.name, command) for page in PAGES for command in page.commands]
+
+
+def of(*programs: str) -> list[str]:
+    """The commands on all pages that begin with these words, each once."""
+    words = " ".join(programs).split()
+    found = (SETTINGS.sub("", command) for _, command in COMMANDS)
+    return list(dict.fromkeys(command for command in found if command.split()[: len(words)] == words))
+
+
+def arguments_of(*programs: str) -> list[str]:
+    """What comes behind these words in each of the commands."""
+    begin = len(" ".join(programs))
+    return [command[begin:].strip() for command in of(*programs)]

@@ -1,0 +1,289 @@
+"""Each command in the README and the docs is one that this program takes, and each flag there exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps import dashboard, ladder, prepare, report, results
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.pcs import check, down, drain, status
+from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
+from sweeps.plan import folder as plan_folder
+from sweeps.plan import resume
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.training import run_settings
+from sweeps.training.data import dataset
+from tests.conftest import ROOT, skip_without_mlflow
+from tests.docs import examples
+from tests.docs.pages import BY_NAME, COMMANDS, PAGES, Page, arguments_of, of
+from tests.support.searched import peak, searched
+
+OF_THE_SYSTEM = {
+    *("cd", "apt-get", "sudo", "test", "for", "ssh", "ssh-copy-id", "done", "rsync"),
+    *("squeue", "tail", "pip", ".venv/bin/jupyter", ".venv/bin/python"),
+}
+"""Programs of others in the docs. (The lines of cluster.md are run by tests/deploy/test_ray_cluster.py.)"""
+CHECKED = set("make sweeps torchrun sbatch podman docker ray .venv/bin/ray".split())
+FLAGS_OF_OTHERS = {
+    *(
+        "--autoscaling-config",
+        "--build-arg",
+        "--dashboard-host",
+        "--device",
+        "--follow",
+        "--gpus",
+        "--init",
+        "--ipc",
+    ),
+    *(
+        "--logdir",
+        "--memory",
+        "--me",
+        "--network",
+        "--nodes",
+        "--nproc-per-node",
+        "--rm",
+        "--signal",
+        "--time",
+    ),
+    *(
+        "--backend-store-uri",
+        "--block",
+        "--address",
+        "--node-manager-port",
+        "--object-manager-port",
+        "--generate",
+    ),
+    *("--object-store-memory", "--by-tune", "--strict"),
+}
+"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, MkDocs, the benchmarks."""
+
+FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
+
+
+def until_files_are_taken() -> None:
+    if not (ROOT / "sweeps" / "__main__.py").is_file():
+        pytest.skip("--trainable takes no path of a file yet")
+
+
+def test_each_command_is_of_a_program_that_is_known() -> None:
+    unknown = []
+    for page, command in COMMANDS:
+        words = re.sub(r"^(?:[A-Z_]+=\S+ +)*", "", command).split()
+        if words and words[0] not in OF_THE_SYSTEM | CHECKED:
+            unknown.append((page, command))
+    assert unknown == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_its_blocks_are_words_that_a_shell_takes(page: Page) -> None:
+    for block in page.blocks("bash"):
+        checked = subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True)
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("command", [words for words in arguments_of("sweeps run") if words])
+def test_a_sweep_of_the_docs_makes_a_plan(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = shlex.split(command.split(" > ")[0])
+    if "my_project" in command or "digits.py" in tokens:
+        until_files_are_taken()
+        examples.write(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.chdir(tmp_path)
+    if "--config" in tokens:
+        (tmp_path / "sweep.yaml").write_text("trainable: digits_mlp\nnum_trials: 3\n")
+        tokens[tokens.index("--config") + 1] = str(tmp_path / "sweep.yaml")
+    if {"--help", "--print-config"} & set(tokens):
+        with pytest.raises(SystemExit) as end:
+            cli.parse(tokens)
+        assert not end.value.code
+        assert capsys.readouterr().out
+        return
+    if "mlflow" in tokens:
+        skip_without_mlflow()
+    if "--submit" in tokens:  # what the head is asked for
+        tokens = [token for token in tokens if token not in ("--submit", "--resume", "results/NAME")]
+    if "--resume" in tokens:
+        begun = SweepConfig(trainable="digits_mlp", name="begun", results_dir=str(tmp_path))
+        with plan_folder.opened(make_plan(begun)):
+            pass  # the driver died before the first trial
+        tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
+        plan = make_plan(cli.parse(tokens))
+        with plan_folder.opened(plan) as record:
+            assert "begun: 0 trials ended" in resume.look(plan, record).text
+        return
+    for place, token in enumerate(tokens):
+        if "--refine" in tokens and token.startswith("results/"):
+            searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
+            tokens[place] = str(tmp_path / Path(token).name)
+    assert "trials" in describe(make_plan(cli.parse([*tokens, "--results-dir", str(tmp_path)])))
+
+
+@pytest.mark.parametrize("arguments", arguments_of("make sweep"))
+def test_a_sweep_by_make_is_one(arguments: str, tmp_path: Path) -> None:
+    given = re.search(r'ARGS="(.*)"', arguments)
+    flags = shlex.split(given[1]) if given else []
+    plan = make_plan(cli.parse(["--trainable", "fashion_cnn", *flags, "--results-dir", str(tmp_path)]))
+    assert "trials" in describe(plan)
+
+
+@pytest.mark.parametrize("command", of("sbatch"))
+def test_a_job_of_slurm_is_one(command: str) -> None:
+    options, script, flags = re.fullmatch(r"sbatch (.*?)(deploy/\S+)(.*)", command).groups()  # type: ignore[union-attr]
+    assert all(option.startswith("--") for option in options.split())
+    assert (ROOT / script).is_file()
+    if "--resume" not in flags:
+        cli.parse(shlex.split(flags))
+
+
+@pytest.mark.parametrize("line", FITS)
+def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "params.yaml").write_text("params: {lr: 0.02}")
+    arguments = shlex.split(line.replace("results/NAME/best", str(tmp_path)))
+    if "digits.py" in arguments:
+        until_files_are_taken()
+        examples.write(tmp_path)
+        monkeypatch.chdir(tmp_path)
+    if "--help" in arguments:
+        with pytest.raises(SystemExit) as end:
+            run_settings.parse(arguments)
+        assert not end.value.code
+    elif "--resume" in arguments:
+        with pytest.raises(UserError, match="no run of"):  # there is none: nothing else is wrong with it
+            run_settings.parse(arguments)
+    else:
+        run, _, resumes = run_settings.parse([*arguments, "--results-dir", str(tmp_path)])
+        assert not resumes
+        assert run.params.get("lr", 0.02) in (0.02, 0.1, 0.3)
+
+
+@pytest.fixture
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The project whose data is prepared, with a raw file for each split; the folder of those."""
+    examples.write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWEEPS_DATA_DIR", str(tmp_path / "clips"))
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "prepared"))
+    yield tmp_path / "clips"
+    examples.forget()
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in arguments_of("sweeps prepare") if "NAME" not in line.split()]
+)
+def test_a_preparation_of_the_docs_is_one(line: str, clips: Path, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
+    asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
+    assert asked.hyperparameters.get("pixels", 64) in (32, 64)
+    data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
+    assert [item.split for item in data_set.items] == ["train", "val", "test"]
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps ladder"))
+def test_a_ladder_of_the_docs_is_one(line: str) -> None:
+    assert ladder.parse(shlex.split(line)).trainable in line
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps results"))
+def test_a_comparison_of_the_docs_is_one(line: str) -> None:
+    folders, _ = results.parse(shlex.split(line))
+    assert folders == [Path("results/*")]  # which the shell makes folders of
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps report"))
+def test_a_report_of_the_docs_is_one(line: str) -> None:
+    folder, output = report.parse(shlex.split(line))
+    assert folder == Path("results/NAME")
+    assert (output is not None) == ("--output" in line)
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps dashboard"))
+def test_a_dashboard_of_the_docs_is_one(line: str, tmp_path: Path) -> None:
+    searched(tmp_path, "NAME", peak(0.03), num_trials=1)
+    assert dashboard.parse(shlex.split(line.replace("results", str(tmp_path))))
+
+
+@pytest.mark.parametrize("words", arguments_of("sweeps pcs"))
+def test_a_command_for_pcs_is_one(words: str, tmp_path: Path) -> None:
+    name, *arguments = shlex.split(words)
+    if name == "status":
+        searched(tmp_path, "NAME", peak(0.03), num_trials=1)
+        address, shown = status.parse([word.replace("results", str(tmp_path)) for word in arguments])
+        assert (address, shown) == ("auto", tmp_path / "NAME")
+    elif name == "drain":
+        assert drain.parse(arguments) == (None, "auto", drain.TIMEOUT_S)
+    elif name == "back":
+        assert not arguments
+    else:
+        file = check.parse(arguments)[0] if name == "check" else down.parse(arguments)
+        assert len(file.pcs) == 4
+
+
+def test_the_docs_show_all_commands_for_pcs() -> None:
+    assert {words.split()[0] for words in arguments_of("sweeps pcs")} == set(COMMANDS_FOR_PCS)
+
+
+@pytest.mark.parametrize("command", [*of(".venv/bin/ray"), *of("ray")])
+def test_a_command_of_ray_is_one(command: str) -> None:
+    from ray.scripts.scripts import cli as of_ray
+
+    assert command.split()[1] in {*of_ray.commands, "job"}
+
+
+@pytest.mark.parametrize("command", [*of("podman build"), *of("docker build")])
+def test_an_image_is_built_from_a_file_that_is_there(command: str) -> None:
+    assert (ROOT / re.search(r"-f (\S+)", command)[1]).is_file()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("command", of("make"))
+def test_make_knows_the_target(command: str) -> None:
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)
+    assert targets
+    assert command.split()[1] in targets[1].split()
+
+
+def test_a_file_of_the_repository_that_is_named_is_there() -> None:
+    """In the text: `sweeps/...`, `tests/...`, `deploy/...` and so on."""
+    folders = "sweeps|tests|trainables|search_spaces|deploy|benchmarks|docs|notebooks"
+    missing = [
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(rf"`((?:{folders})/[\w./-]+)`", page.text)
+        if not (ROOT / name).exists() and not re.search(r"my_model|/cnn\.py", name)
+    ]
+    assert missing == []
+
+
+@pytest.fixture(scope="module")
+def flags() -> set[str]:
+    """All that the commands take."""
+    helps = re.findall(r"^<!-- help: ([\w ]+) -->$", BY_NAME["command-reference"].text, flags=re.M)
+    helps += ["fit fashion_cnn", "fit fashion_vit", "fit faces"]
+    found = " ".join(examples.hooks().help_of(command) for command in helps)
+    return set(re.findall(r"--[a-z][\w-]*", found))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_flag_that_is_named_is_one(page: Page, flags: set[str]) -> None:
+    text = page.text
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"<!--.*?-->", "", text)))
+    assert sorted(named - flags - FLAGS_OF_OTHERS - {"--pixels"}) == []  # of the model of data.md
+
+
+def test_the_command_reference_has_every_command() -> None:
+    shown = set(re.findall(r"^#+ sweeps (.*)$", BY_NAME["command-reference"].text, flags=re.M))
+    helps = set(re.findall(r"^<!-- help: ([\w ]+) -->$", BY_NAME["command-reference"].text, flags=re.M))
+    assert shown == helps
+    assert shown >= {f"pcs {name}" for name in COMMANDS_FOR_PCS}
