@@ -114,7 +114,7 @@ def test_the_words_of_the_docs_lead_from_four_machines_to_a_sweep_on_all_of_them
     laptop.run("sh", "-c", "ssh-keygen -y -f ~/.ssh/id_ed25519 > ~/.ssh/id_ed25519.pub")
 
     page = (ROOT / "docs" / "cluster.md").read_text().replace("192.168.1.", lab.NET).replace("me@", "root@")
-    page = re.sub(r"^sweeps ", ".venv/bin/python -m sweeps ", page, flags=re.M)
+    page = re.sub(r"^sweeps (\w+)", r".venv/bin/python -m sweeps.\1", page, flags=re.M)
     _, keys, cluster, sweep = re.findall(r"```bash\n(.*?)```", page, re.S)[:4]
     check, up, _, down = cluster.replace("pcs check", f"pcs check {CLUSTER_FILE}").splitlines()
     run, status = sweep.replace("/home/me", str(lab.HOME)).splitlines()

@@ -32,40 +32,21 @@ OF_THE_SYSTEM = {
     *("squeue", "tail", "pip", ".venv/bin/jupyter", ".venv/bin/python"),
 }
 """Programs of others in the docs. (The lines of cluster.md are run by tests/deploy/test_ray_cluster.py.)"""
-CHECKED = set("make sweeps torchrun sbatch podman docker ray .venv/bin/ray".split())
+CHECKED = {*("make", "sweeps", "torchrun", "sbatch"), *("podman", "docker", "ray", ".venv/bin/ray")}
 FLAGS_OF_OTHERS = {
+    *("--autoscaling-config", "--build-arg", "--device", "--gpus", "--init", "--ipc", "--network", "--rm"),
     *(
-        "--autoscaling-config",
-        "--build-arg",
         "--dashboard-host",
-        "--device",
         "--follow",
-        "--gpus",
-        "--init",
-        "--ipc",
-    ),
-    *(
-        "--logdir",
-        "--memory",
-        "--me",
-        "--network",
-        "--nodes",
-        "--nproc-per-node",
-        "--rm",
-        "--signal",
-        "--time",
-    ),
-    *(
-        "--backend-store-uri",
+        "--generate",
         "--block",
-        "--address",
         "--node-manager-port",
         "--object-manager-port",
-        "--generate",
     ),
-    *("--object-store-memory", "--by-tune", "--strict"),
+    *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
+    *("--logdir", "--backend-store-uri", "--by-tune"),
 }
-"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, MkDocs, the benchmarks."""
+"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, the benchmarks."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
 
