@@ -113,13 +113,11 @@ def best_of(record: Record) -> Best | None:
     """The best trial that ended well; while none has, the best one of those that train."""
     leader = record.best()
     if leader is None:
-        training = [trial for trial in record.live if trial.best_epoch(record.mode) is not None]
-        sign = 1 if record.mode == "max" else -1
-        leader = max(training, key=lambda trial: sign * (trial.best_score(record.mode) or 0.0), default=None)
+        leader = record.objective.best(record.live, lambda trial: trial.best_score(record.objective))
     if leader is None:
         return None
     run, confirmed = _run_of(record, leader), record.confirmed()[:1]
-    score, epoch = run.best_score(record.mode), run.best_epoch(record.mode)
+    score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     assert score is not None
     assert epoch is not None
     return Best(
@@ -138,14 +136,13 @@ def best_of(record: Record) -> Best | None:
 def _run_of(record: Record, leader: TrialRow) -> TrialRow:
     """Whose weights are the best trial's: those in `best/`, or, until it is made, those that will be."""
     reruns = [run for run in record.reruns.of(leader.number) if run.status == "finished"]
-    scored = [run for run in reruns if run.best_score(record.mode) is not None]
+    scored = [run for run in reruns if run.best_score(record.objective) is not None]
     crowned = run_in(record.folder / FOLDER)
     if (there := next((run for run in (leader, *scored) if run.number == crowned), None)) is not None:
         return there
     if not record.confirmed():
         return leader
-    sign = 1 if record.mode == "max" else -1
-    return max(scored, key=lambda run: sign * (run.best_score(record.mode) or 0.0), default=leader)
+    return record.objective.best(scored, lambda run: run.best_score(record.objective)) or leader
 
 
 def run_in(folder: Path) -> int | None:

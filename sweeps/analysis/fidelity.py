@@ -28,6 +28,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState, create_trial
 
 from sweeps.common.formatting import count
+from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -70,7 +71,7 @@ class Fidelity:
     scores: Mapping[int, float]
     """Trial number to score."""
     tried: Tried
-    mode: str
+    objective: Objective
     trials: int
     """How many there are in all."""
 
@@ -82,8 +83,8 @@ class Fidelity:
     @property
     def best_first(self) -> list[int]:
         """Numbers of the trials."""
-        sign = -1 if self.mode == "max" else 1
-        return sorted(self.scores, key=lambda number: (sign * self.scores[number], number))
+        sign = self.objective.sign
+        return sorted(self.scores, key=lambda number: (-sign * self.scores[number], number))
 
     @property
     def top(self) -> float:
@@ -133,7 +134,7 @@ class Fidelity:
         """
         kept = self.best_first if most is None else _evenly(self.best_first, most)
         trials = [self._trial(number) for number in reversed(kept)]
-        study = optuna.create_study(direction="maximize" if self.mode == "max" else "minimize")
+        study = optuna.create_study(direction=self.objective.direction)
         study.add_trials(trials)
         return study
 
@@ -255,7 +256,7 @@ def _at(record: Record, trainable: str | None, epoch: int) -> Fidelity:
         trials = _trials(record, which or None)
         scores = {t.number: t.epochs[epoch].score for t in trials if epoch in t.epochs}
         finite = {number: score for number, score in scores.items() if math.isfinite(score)}
-        known[which, epoch] = Fidelity(epoch, finite, tried(trials), record.mode, len(trials))
+        known[which, epoch] = Fidelity(epoch, finite, tried(trials), record.objective, len(trials))
     return known[which, epoch]
 
 

@@ -62,7 +62,7 @@ def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
     at_end = {number: score for number, score in record.scores_at(end).items() if number in numbers}
     if not at_end or not asked:
         return []
-    sign = 1.0 if record.mode == "max" else -1.0
+    sign = record.objective.sign
     winner = max(at_end, key=lambda number: sign * at_end[number])
     found = []
     for epoch in rungs(config):

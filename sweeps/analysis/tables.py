@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweeps.common import atomic_io
+from sweeps.common.objective import Objective
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
@@ -33,7 +34,7 @@ def trials_table(record: Record) -> pa.Table:
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)
     hyperparameters = dict.fromkeys([*swept, *(name for trial in record.trials for name in trial.fixed)])
-    rows = [_trial_row(trial, record.mode, hyperparameters, metrics) for trial in record.trials]
+    rows = [_trial_row(trial, record.objective, hyperparameters, metrics) for trial in record.trials]
     types = {name: _type_of(row[f"params_{name}"] for row in rows) for name in hyperparameters}
     for name in (name for name, kind in types.items() if pa.types.is_string(kind)):
         for row in rows:  # of mixed types: 64 and "all"
@@ -102,9 +103,9 @@ def write_tables(record: Record, folder: Path) -> None:
 
 
 def _trial_row(
-    trial: TrialRow, mode: str, hyperparameters: Iterable[str], metrics: Mapping[str, str]
+    trial: TrialRow, objective: Objective, hyperparameters: Iterable[str], metrics: Mapping[str, str]
 ) -> dict[str, Any]:
-    best_epoch = trial.best_epoch(mode)
+    best_epoch = trial.best_epoch(objective)
     best = {} if best_epoch is None else trial.epochs[best_epoch].metrics
     last = trial.epochs[max(trial.epochs)].metrics if trial.epochs else {}
     params = {**trial.fixed, **trial.params}

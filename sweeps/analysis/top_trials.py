@@ -71,7 +71,7 @@ def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> R
     reached = {epoch: len(numbers & record.scores_at(epoch).keys()) for epoch in epochs}
     enough = min(max(wanted, FEW), max(reached.values(), default=0))
     epoch = next((epoch for epoch in epochs if reached[epoch] >= enough > 0), 0)
-    sign = 1.0 if record.mode == "max" else -1.0
+    sign = record.objective.sign
     scores = {n: sign * score for n, score in record.scores_at(epoch).items() if n in numbers}
     order = sorted(scores, key=lambda number: (-scores[number], number))
     rows = tuple(record.trials[number] for number in order)

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 from sweeps.common.errors import UserError
+from sweeps.common.objective import Mode
 from sweeps.common.yaml_values import nearest
 
 
@@ -184,7 +186,7 @@ def _check_trainable(asked: str, module: ModuleType) -> None:
     ]
     if lacking:
         raise UserError(f"{asked}: hyperparameters of Params without a default: {', '.join(lacking)}")
-    if module.MODE not in ("min", "max"):
+    if module.MODE not in get_args(Mode):
         raise UserError(f"{asked}: MODE {module.MODE!r} must be min or max")
     _check_preparation(asked, module)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
+from sweeps.common.objective import Mode, Objective
 from sweeps.common.yaml_values import FLOAT, ParamValue, field_docs
 from sweeps.training.config import Precision, Strategy
 
@@ -51,7 +52,7 @@ class SweepConfig:
     """Trials in all (default: 24; with grid, the whole grid)."""
     metric: str | None = None
     """Metric to judge by (default: METRIC of the trainable)."""
-    mode: Literal["min", "max"] | None = None
+    mode: Mode | None = None
     """Whether a small or a large metric is good (default: MODE of the trainable)."""
     seed: int = 0
     """Seed of the proposals and of every trial."""
@@ -134,6 +135,11 @@ class SweepConfig:
     (default: none)."""
     dry_run: bool = False
     """Print the plan and stop there."""
+
+    @property
+    def objective(self) -> Objective:
+        """What trials are judged by, where the plan has settled it."""
+        return Objective(str(self.metric), self.mode or "max")
 
     @property
     def trainables(self) -> list[str]:

@@ -30,7 +30,7 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
         run: whose weights these are: the winner, or a rerun of it.
         config: how it was trained.
     """
-    score, epoch = run.best_score(record.mode), run.best_epoch(record.mode)
+    score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     head = [
         f"{_called(run)} of sweep {plan.config.name}: {plan.config.metric} {score} in epoch {epoch}",
         f"Train it again: python -m sweeps.fit {shlex.join(again(plan, run))}",
@@ -42,7 +42,7 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
 
 def metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]) -> str:
     """The text of metrics.json: all metrics of the best epoch, the test's, and the spread over seeds."""
-    epoch = run.best_epoch(record.mode)
+    epoch = run.best_epoch(record.objective)
     content: dict[str, Any] = {
         "trial": _of_search(run),
         "run": run.number,
@@ -57,7 +57,7 @@ def metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]
             "std": trial.std,
             "scores": list(trial.scores),
             "failures": trial.failures,
-            "score_in_search": record.trials[trial.number].best_score(record.mode),
+            "score_in_search": record.trials[trial.number].best_score(record.objective),
         }
     return json.dumps(content, indent=2) + "\n"
 

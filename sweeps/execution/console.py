@@ -100,11 +100,11 @@ class SweepReporter(CLIReporter):
 
     def _rows(self, whole: bool) -> list[TrialRow]:
         """Those that train, then the others from best to worst, as many as the screen holds."""
-        sign = -1 if self._config.mode == "max" else 1
+        objective = self._config.objective
 
         def rank(trial: TrialRow) -> tuple[bool, bool, float]:
-            score = trial.best_score(str(self._config.mode))
-            return trial.status != "unfinished", score is None, sign * (score or 0.0)
+            score = trial.best_score(objective)
+            return trial.status != "unfinished", score is None, -objective.sign * (score or 0.0)
 
         trials = sorted(self._trials, key=rank)
         room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
@@ -118,7 +118,7 @@ class SweepReporter(CLIReporter):
             *([trial.trainable] if len(self._config.trainables) > 1 else []),
             str(max(trial.epochs, default=0)),
             short(last),
-            short(trial.best_score(str(self._config.mode))),
+            short(trial.best_score(self._config.objective)),
             *(short(trial.params.get(name)) for name in hyperparameters),
         ]
 
@@ -145,24 +145,16 @@ def _word(trial: TrialRow, waits: Waits | None) -> str:
     return "waiting" if waits is not None and waits(trial) else "training"
 
 
-def _is_better(trial: TrialRow, than: TrialRow | None, mode: str) -> bool:
-    score, other = trial.best_score(mode), None if than is None else than.best_score(mode)
-    if score is None or other is None:
-        return score is not None
-    return score > other if mode == "max" else score < other
-
-
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; `expected_epochs` are those of the plan, for the time that is left."""
     elapsed_s = record.elapsed_s
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     epochs = saved = ended_epochs = 0
-    best: TrialRow | None = None
+    good = (trial for trial in record.searched if trial.status not in ("failed", "diverged"))
+    best = record.objective.best(good, lambda trial: trial.best_score(record.objective))
     for trial in record.searched:
         counts[_word(trial, waits)] += 1
         epochs += len(trial.epochs)
-        if trial.status not in ("failed", "diverged") and _is_better(trial, best, record.mode):
-            best = trial
         if trial.status != "unfinished":
             ended_epochs += len(trial.epochs)
         if trial.status == "pruned":
@@ -177,7 +169,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     found = "none yet"
     if best is not None:
-        score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
+        score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     time_left = "" if left_s is None else f", about {duration(left_s)} left"
     return (
@@ -193,7 +185,7 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
     ended = [rerun for rerun in begun if rerun.status != "unfinished"]
     means = []
     for number, of_trial in reruns.items():
-        scores = [rerun.best_score(record.mode) for rerun in of_trial if rerun.status == "finished"]
+        scores = [rerun.best_score(record.objective) for rerun in of_trial if rerun.status == "finished"]
         if finite := [score for score in scores if score is not None]:
             means.append(f"trial {number} {short(statistics.fmean(finite))} of {len(finite)}")
     epochs = sum(len(rerun.epochs) for rerun in begun)

@@ -186,7 +186,7 @@ class Recorder(Callback):
 
     def _lacks_weights(self, number: int) -> bool:
         """Whether it is among the best and has no checkpoint of its best epoch."""
-        best = self._record.trials[number].best_epoch(self._record.mode)
+        best = self._record.trials[number].best_epoch(self._record.objective)
         if best is None or not self._is_to_stay(number):
             return False
         return max(self._plan.storage.epochs(number), default=0) < best

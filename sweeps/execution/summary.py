@@ -72,7 +72,7 @@ def _report(record: Record) -> None:
 def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:
     best = record.best()
     assert best is not None
-    score, epoch = short(best.best_score(record.mode)), best.best_epoch(record.mode)
+    score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
     model = f" ({best.trainable})" if len(plan.models) > 1 else ""
     print(f"\nBest       trial {best.number}{model}: {plan.config.metric} ", end="")
     if confirmed := record.confirmed():
@@ -105,12 +105,12 @@ def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:
     first = confirmed[0]
     if not first.scores:
         best = record.best()
-        score = "" if best is None else short(best.best_score(record.mode))
+        score = "" if best is None else short(best.best_score(record.objective))
         print(f"{score} in the search; no rerun with another seed ended well")
     else:
         print(f"{_mean(first)} with new seeds")
     for trial in confirmed:
-        searched = short(record.trials[trial.number].best_score(record.mode))
+        searched = short(record.trials[trial.number].best_score(record.objective))
         failures = f", {count(trial.failures, 'rerun')} failed or diverged" if trial.failures else ""
         words = f"{_mean(trial)} ({', '.join(map(short, trial.scores))})" if trial.scores else "no score"
         print(f"Confirmed  trial {trial.number}: {words}{failures}; {searched} in the search")

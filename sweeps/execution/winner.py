@@ -86,7 +86,7 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     """The folder `best/`, made from a trial's checkpoint; None when its weights are nowhere."""
     folder = plan.folder / FOLDER
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
-    if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.mode) or 0):
+    if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
         _set_aside(plan, record, run, newest)
         return folder
     if best_model.run_in(folder) == run.number:

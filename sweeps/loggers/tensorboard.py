@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
 NEEDS = ("tensorboardX", "tensorboardX")
@@ -20,14 +21,14 @@ STATUSES = {"finished": "STATUS_SUCCESS", "pruned": "STATUS_SUCCESS"}
 
 def build(folder: Path, about: Mapping[str, Any]) -> EventFiles:
     """The logger."""
-    return EventFiles(folder / FOLDER, str(about["mode"]))
+    return EventFiles(folder / FOLDER, Objective(about.get("metric", "score"), about["mode"]))
 
 
 class EventFiles:
     """A folder of event files, one a trial."""
 
-    def __init__(self, folder: Path, mode: str) -> None:
-        self._folder, self._mode = folder, mode
+    def __init__(self, folder: Path, objective: Objective) -> None:
+        self._folder, self._objective = folder, objective
         self._epochs: dict[int, int] = {}
         """Trial to its epochs that are in its file."""
 
@@ -36,7 +37,7 @@ class EventFiles:
         path = self._folder / f"trial_{trial.number:04d}" / f"events.out.tfevents.{int(trial.start)}.sweep"
         path.parent.mkdir(parents=True, exist_ok=True)
         known = self._epochs.pop(trial.number, None)  # not known any more, should writing fail
-        new = b"".join(map(_framed, _events(trial, self._mode, known)))
+        new = b"".join(map(_framed, _events(trial, self._objective, known)))
         if known is None and path.exists():
             there = path.read_bytes()
             if new.startswith(there):
@@ -49,7 +50,7 @@ class EventFiles:
             self._epochs[trial.number] = len(trial.epochs)
 
 
-def _events(trial: TrialRow, mode: str, known: int | None) -> Iterator[Any]:
+def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterator[Any]:
     """TensorBoard's events of a trial, without the first epochs where these are known."""
     from tensorboardX.proto.api_pb2 import Status
     from tensorboardX.proto.event_pb2 import Event
@@ -65,8 +66,8 @@ def _events(trial: TrialRow, mode: str, known: int | None) -> Iterator[Any]:
         yield Event(wall_time=trial.start, summary=_hparams("session_start_info", session_start_info=begin))
     best: float | None = None
     for count, (epoch, row) in enumerate(sorted(trial.epochs.items()), start=1):
-        if row.score == row.score:
-            best = row.score if best is None else (max if mode == "max" else min)(best, row.score)
+        if objective.is_better(row.score, best):
+            best = row.score
         if count > (known or 0):
             scalars = {**row.metrics, **({} if best is None else {"best": best})}
             values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]

@@ -57,13 +57,13 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     space = plan_models.whole(found)
     if hasattr(searcher, "check"):
         searcher.check(space)
-    metric, mode = plan_models.metric_and_mode(config, found)
+    objective = plan_models.objective(config, found)
     config = dataclasses.replace(
         config,
         name=config.name or _name(found),
         search_space=one_or_several([model.space_name for model in found]),
-        metric=metric,
-        mode=mode,
+        metric=objective.metric,
+        mode=objective.mode,
         num_trials=_num_trials(config, space),
         storage=url.settled(config.storage),
     )

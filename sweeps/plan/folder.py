@@ -70,4 +70,4 @@ def _create(plan: Plan) -> None:
             about["parents"] = list(plan.lineage.parents)
         write(part / CONFIG_FILE, to_yaml(config))
         earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
-        Record.create(part, str(config.name), str(config.mode), about, earlier)
+        Record.create(part, str(config.name), config.objective.mode, about, earlier)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from sweeps.common.errors import UserError
+from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -76,7 +77,7 @@ def sampled(models: Sequence[Model]) -> dict[str, dict[str, str]]:
     }
 
 
-def metric_and_mode(config: SweepConfig, models: Sequence[Model]) -> tuple[str, Literal["min", "max"]]:
+def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
     """What all models are judged by.
 
     Raises:
@@ -84,10 +85,10 @@ def metric_and_mode(config: SweepConfig, models: Sequence[Model]) -> tuple[str, 
     """
     metric = config.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
     if config.mode is not None:
-        return metric, config.mode
+        return Objective(metric, config.mode)
     if any(metric != model.module.METRIC for model in models):
         raise UserError(f"--metric {metric}: give --mode too: is a small (min) or a large (max) one good?")
-    return metric, "min" if _agreed(models, "MODE", "--mode") == "min" else "max"
+    return Objective(metric, "min" if _agreed(models, "MODE", "--mode") == "min" else "max")
 
 
 def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:

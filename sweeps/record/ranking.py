@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.common.objective import Objective
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.trials import TrialRow
 
@@ -26,14 +27,15 @@ class Standing:
         """Those of them that the search has proposed: all but reruns."""
         self.halvings: dict[tuple[int, int], list[int]] = {}
         """First trial of a bracket and rung to those that went on there: follows from the rest."""
-        self.reruns = Reruns(self.mode)
-        self._leaders = Leaders(self.mode)
+        self.reruns = Reruns(self.objective)
+        self._leaders = Leaders(self.objective)
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
 
     @property
-    def mode(self) -> str:
-        return str(self.about["mode"])
+    def objective(self) -> Objective:
+        """What trials are judged by."""
+        return Objective(self.about.get("metric", "score"), self.about["mode"])
 
     @property
     def tests(self) -> list[Mapping[str, Any]]:
@@ -120,8 +122,8 @@ class Standing:
 class Leaders:
     """Trials that ended well (finished or pruned) and have a finite score; the earlier one wins a tie."""
 
-    def __init__(self, mode: str) -> None:
-        self._mode = mode
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
         self._ranks: list[tuple[float, int]] = []  # the best one last
 
     def add(self, trial: TrialRow) -> None:
@@ -140,5 +142,5 @@ class Leaders:
         return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
     def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
-        score = trial.best_score(self._mode)
-        return None if score is None else (score if self._mode == "max" else -score, -trial.number)
+        score = trial.best_score(self._objective)
+        return None if score is None else (self._objective.sign * score, -trial.number)

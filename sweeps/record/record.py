@@ -20,6 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.common.objective import Mode, Objective
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import Standing
@@ -79,11 +80,11 @@ class Record(Standing):
 
     @classmethod
     def create(
-        cls, folder: Path, name: str, mode: str, about: Mapping[str, Any], earlier: Earlier = NO_EARLIER
+        cls, folder: Path, name: str, mode: Mode, about: Mapping[str, Any], earlier: Earlier = NO_EARLIER
     ) -> Record:
         """A new record in a new folder; `earlier` is what it knows of sweeps that it refines."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
-        direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
+        direction = StudyDirection[Objective("", mode).direction.upper()]
         study_id = storage.create_new_study([direction], name)
         if "metric" in about:  # what `Study.set_metric_names` writes, and warns of: it is experimental
             storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
@@ -225,7 +226,7 @@ class Record(Standing):
         if trial.status != "unfinished":
             return
         # Of a pruned one Optuna's own `tell` keeps the last score: its dashboard plots no trial without one.
-        value = {"finished": trial.best_score(self.mode), "pruned": trial.last_score}.get(status)
+        value = {"finished": trial.best_score(self.objective), "pruned": trial.last_score}.get(status)
         values = None if value is None else [value]
         with self.together():
             self._attribute(number, "status", status)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
 
@@ -42,8 +43,8 @@ class Confirmed:
 class Reruns:
     """The reruns of a record, by the trial that they rerun."""
 
-    def __init__(self, mode: str) -> None:
-        self._mode = mode
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
         self._of: dict[int, list[TrialRow]] = {}
 
     def add(self, rerun: TrialRow) -> None:
@@ -83,13 +84,12 @@ class Reruns:
 
     def _confirmed(self, number: int) -> Confirmed:
         ended = [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
-        scores = [rerun.best_score(self._mode) for rerun in ended if rerun.status == "finished"]
+        scores = [rerun.best_score(self._objective) for rerun in ended if rerun.status == "finished"]
         finite = tuple(score for score in scores if score is not None)
         return Confirmed(number, finite, len(ended) - len(finite))
 
     def _rank(self, trial: Confirmed) -> tuple[bool, int, float, int]:
-        sign = -1.0 if self._mode == "max" else 1.0
-        mean = sign * trial.mean if trial.scores else 0.0
+        mean = -self._objective.sign * trial.mean if trial.scores else 0.0
         return not trial.scores, trial.failures, mean, trial.number
 
 

@@ -82,7 +82,7 @@ def best(record: Record) -> str:
     if confirmed and confirmed[0].scores:
         means = f"mean of {len(confirmed[0].scores)}"
         return f"{metric} {short(confirmed[0].mean)} (trial {leader.number}, {means})"
-    return f"{metric} {short(leader.best_score(record.mode))} (trial {leader.number})"
+    return f"{metric} {short(leader.best_score(record.objective))} (trial {leader.number})"
 
 
 SAMPLED = "sampled_space"

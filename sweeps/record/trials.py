@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweeps.common.objective import Objective
 from sweeps.space.point import OptunaPoint, Point
 
 if TYPE_CHECKING:
@@ -78,15 +79,13 @@ class TrialRow:
         """The score of the last epoch."""
         return self.epochs[max(self.epochs)].score if self.epochs else None
 
-    def best_epoch(self, mode: str) -> int | None:
-        """The epoch with the best finite score."""
-        sign = 1 if mode == "max" else -1
-        finite = [epoch for epoch, row in self.epochs.items() if math.isfinite(row.score)]
-        return max(finite, key=lambda epoch: (sign * self.epochs[epoch].score, -epoch), default=None)
+    def best_epoch(self, objective: Objective) -> int | None:
+        """The first epoch with the best finite score."""
+        return objective.best(sorted(self.epochs), lambda epoch: self.epochs[epoch].score)
 
-    def best_score(self, mode: str) -> float | None:
+    def best_score(self, objective: Objective) -> float | None:
         """The best finite score of any epoch."""
-        epoch = self.best_epoch(mode)
+        epoch = self.best_epoch(objective)
         return None if epoch is None else self.epochs[epoch].score
 
 

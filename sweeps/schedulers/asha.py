@@ -48,7 +48,7 @@ def _stays(config: SweepConfig, record: Record, number: int, epoch: int, score: 
     if number in at_rung:  # trained again after a lost process: judged by what was there the first time
         score = at_rung[number]
         before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-    return goes_on(score, before, config.reduction_factor, record.mode)
+    return goes_on(score, before, config.reduction_factor, record.objective)
 
 
 def expected_epochs(config: SweepConfig) -> int:

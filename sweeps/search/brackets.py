@@ -112,7 +112,7 @@ def _decide(
     """The trials that go on behind a rung; None while some have not come to it."""
     if bracket.first + bracket.size > len(record.searched):
         return None
-    sign = -1.0 if record.mode == "max" else 1.0
+    sign = -record.objective.sign
     entrants = [t.number for t in record.searched[bracket.first : bracket.first + bracket.size]]
     for rung, kept in zip(bracket.rungs, bracket.kept(config.reduction_factor)[1:], strict=True):
         decided = record.halvings.get((bracket.first, rung))

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from sweeps.common.objective import Objective
 from sweeps.config.sweep_config import SweepConfig
 
 
@@ -22,7 +23,7 @@ def rungs(config: SweepConfig) -> list[int]:
     return found
 
 
-def goes_on(score: float, others: Collection[float], reduction_factor: int, mode: str) -> bool:
+def goes_on(score: float, others: Collection[float], reduction_factor: int, objective: Objective) -> bool:
     """Whether a trial at a rung goes on: it is in the best 1/factor of those seen there.
 
     The rule of Ray's AsyncHyperBandScheduler: not worse than the (1 - 1/factor) quantile of the
@@ -30,7 +31,6 @@ def goes_on(score: float, others: Collection[float], reduction_factor: int, mode
     """
     if not others:
         return True
-    sign = 1.0 if mode == "max" else -1.0
     scores = np.fromiter(others, float, len(others))
-    cutoff = np.percentile(sign * scores, (1 - 1 / reduction_factor) * 100)
-    return bool(sign * score >= cutoff)
+    cutoff = np.percentile(objective.sign * scores, (1 - 1 / reduction_factor) * 100)
+    return bool(objective.sign * score >= cutoff)

@@ -73,7 +73,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
     """Params and loss of the trials that reached an epoch, those of earlier sweeps too, and of those that
     diverged (loss: infinite)."""
-    sign = -1.0 if record.mode == "max" else 1.0
+    sign = -record.objective.sign
     scores = record.scores_at(fidelity)
     reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
     earlier = record.earlier.trials

@@ -24,6 +24,7 @@ import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeps.common.objective import Objective
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -52,7 +53,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
             replayed.extend(_replay(space, trial) for trial in known[len(replayed) :])
             both = zip(known, replayed, strict=True)
             past = [as_told(trial, fidelity, words) for trial, words in both if words is not None]
-            yield from _draws(space, past, record.mode, (config.seed, number))
+            yield from _draws(space, past, record.objective, (config.seed, number))
         yield from draws(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config)
@@ -88,7 +89,9 @@ def as_told(trial: TrialRow, fidelity: int, words: OptunaPoint) -> FrozenTrial:
     )
 
 
-def _draws(space: Space, past: list[FrozenTrial], mode: str, seeds: tuple[int, ...]) -> Iterator[Point]:
+def _draws(
+    space: Space, past: list[FrozenTrial], objective: Objective, seeds: tuple[int, ...]
+) -> Iterator[Point]:
     seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     with warnings.catch_warnings():
         # `multivariate` and `constant_liar` are marked experimental; their behaviour is tested here.
@@ -100,7 +103,7 @@ def _draws(space: Space, past: list[FrozenTrial], mode: str, seeds: tuple[int, .
             constant_liar=True,
             n_startup_trials=0,
         )
-    study = optuna.create_study(sampler=sampler, direction="maximize" if mode == "max" else "minimize")
+    study = optuna.create_study(sampler=sampler, direction=objective.direction)
     study.add_trials(past)
     for _ in range(DRAWS):
         with contextlib.suppress(InvalidPoint):

@@ -28,21 +28,17 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
     trial = record.trials[number]
     if trial.confirms is None:
         return record.would_lead(number, config.keep_checkpoints)
-    best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.mode)
-    if best is None or best is trial or score is None:
+    best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.objective)
+    if best is None or best is trial:
         return score is not None
-    other = best.best_score(record.mode)
-    return other is None or (score > other if record.mode == "max" else score < other)
+    return record.objective.is_better(score, best.best_score(record.objective))
 
 
 def best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
     """Of the reruns of a trial that ended well and have their weights on disk, the best one."""
-    best: TrialRow | None = None
-    for rerun in record.reruns.of(number):
-        score = rerun.best_score(record.mode) if rerun.status == "finished" else None
-        if score is None or not storage.epochs(rerun.number):
-            continue
-        other = None if best is None else best.best_score(record.mode)
-        if other is None or (score > other if record.mode == "max" else score < other):
-            best = rerun
-    return best
+    there = [
+        rerun
+        for rerun in record.reruns.of(number)
+        if rerun.status == "finished" and storage.epochs(rerun.number)
+    ]
+    return record.objective.best(there, lambda rerun: rerun.best_score(record.objective))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from sweeps.common.objective import Mode, Objective
+
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
-Mode = Literal["min", "max"]
 Precision = Literal["auto", "32", "16-mixed", "bf16-mixed"]
 Strategy = Literal[
     "auto",
@@ -72,6 +72,11 @@ class FitConfig:
     """PyTorch threads of this process, > 0."""
 
     @property
+    def objective(self) -> Objective:
+        """What the best epoch is best by."""
+        return Objective(self.metric, self.mode)
+
+    @property
     def workers(self) -> int:
         """Processes that train together."""
         return self.devices * self.num_nodes
@@ -84,12 +89,3 @@ class FitConfig:
 
 FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
 """Names that `fit` of a params.yaml may hold."""
-
-
-def is_better(score: float, than: float, mode: str) -> bool:
-    """Whether a finite score beats another; anything finite beats nan."""
-    if not math.isfinite(score):
-        return False
-    if math.isnan(than):
-        return True
-    return score > than if mode == "max" else score < than

@@ -24,7 +24,7 @@ from sweeps.common.formatting import count
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import compile as training_compile
 from sweeps.training import weights as training_weights
-from sweeps.training.config import FitConfig, Trainable, is_better
+from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import Gang
@@ -179,7 +179,7 @@ class Fit:
 
     def keep_if_best(self, score: float) -> None:
         """Hold the weights of the best epoch so far in CPU memory, in fp32; all workers together."""
-        if is_better(score, self.best_score, self.config.mode):
+        if self.config.objective.is_better(score, self.best_score):
             assert self._trainer is not None
             self.best_score, self.best_weights = score, training_weights.whole(self._trainer)
 

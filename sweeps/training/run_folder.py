@@ -24,7 +24,7 @@ from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, place, short, size
 from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
-from sweeps.training.config import FitConfig, is_better
+from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
@@ -121,7 +121,7 @@ class Diary:
 
     def note(self, epoch: Epoch, training: Fit) -> bool:
         """An epoch has ended: write it down, say it, save a checkpoint when one is due."""
-        if is_better(epoch.score, self._best[0], self._config.mode):
+        if self._config.objective.is_better(epoch.score, self._best[0]):
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
@@ -276,7 +276,7 @@ class Diary:
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines[:done] if line]
         for epoch in map(json.loads, kept):
-            if is_better(epoch[self._config.metric], self._best[0], self._config.mode):
+            if self._config.objective.is_better(epoch[self._config.metric], self._best[0]):
                 self._best = epoch[self._config.metric], epoch["epoch"]
         if is_first():
             text = "".join(f"{line}\n" for line in kept)

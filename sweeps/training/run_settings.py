@@ -18,8 +18,9 @@ from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
+from sweeps.common.objective import Mode
 from sweeps.common.yaml_values import ParamValue, field_docs, load_yaml, nearest
-from sweeps.training.config import FIT_SETTINGS, FitConfig, Mode, Precision, Strategy
+from sweeps.training.config import FIT_SETTINGS, FitConfig, Precision, Strategy
 from sweeps.training.distributed import launch
 
 COMMAND = "python -m sweeps.fit"

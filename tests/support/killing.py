@@ -171,5 +171,5 @@ def check_whole(
         before: list[float] = []
         for number, score in record.scores_at(rung).items():
             went_on = len(record.trials[number].epochs) > rung
-            assert went_on == goes_on(score, before, 3, record.mode), f"trial {number} at rung {rung}"
+            assert went_on == goes_on(score, before, 3, record.objective), f"trial {number} at rung {rung}"
             before.append(score)

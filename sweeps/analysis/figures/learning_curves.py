@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
 MOST_CURVES = 200
@@ -37,7 +38,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
             _add_curves(figure, of_status)
     best = sweep.record.best()
     if best is not None:
-        _add_best(figure, best, sweep.record.mode)
+        _add_best(figure, best, sweep.record.objective)
     for epoch in rungs(sweep):
         figure.add_vline(epoch, line={"color": style.GREY, "dash": "dot", "width": 1})
         figure.add_annotation(
@@ -140,9 +141,9 @@ def _at_end(trial: TrialRow, pick: Callable[[float, float], float]) -> float | N
     return pick(max(finite), trial.epochs[max(finite)].score) if finite else None
 
 
-def _add_best(figure: go.Figure, best: TrialRow, mode: str) -> None:
+def _add_best(figure: go.Figure, best: TrialRow, objective: Objective) -> None:
     epochs = sorted(best.epochs)
-    top = best.best_epoch(mode)
+    top = best.best_epoch(objective)
     figure.add_trace(
         go.Scatter(
             x=epochs,

@@ -50,7 +50,7 @@ def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
     ring = {"color": style.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     points = go.Scatter(
         x=[name for name, _ in reruns],
-        y=[rerun.best_score(record.mode) for _, rerun in reruns],
+        y=[rerun.best_score(record.objective) for _, rerun in reruns],
         text=[f"trial {rerun.number}" for _, rerun in reruns],
         name="a rerun",
         marker=ring,
@@ -64,7 +64,7 @@ def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
     )
     search = go.Scatter(
         x=names,
-        y=[record.trials[one.number].best_score(record.mode) for one in shown],
+        y=[record.trials[one.number].best_score(record.objective) for one in shown],
         name="in the search",
         marker={"color": style.ORANGE, "symbol": "star", "size": 11},
     )

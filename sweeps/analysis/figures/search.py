@@ -15,6 +15,7 @@ from sweeps.analysis.fidelity import Fidelity, fidelity, trainables
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
+from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
 NO_SCORE = "No epoch has been reported."
@@ -34,7 +35,7 @@ def history(sweep: Sweep) -> go.Figure:
     """The best score so far, against trials that ended and against epochs spent."""
     title = f"Best {_metric(sweep)} so far"
     ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
-    if not any(trial.best_score(sweep.record.mode) is not None for trial in sweep.record.searched):
+    if not any(trial.best_score(sweep.record.objective) is not None for trial in sweep.record.searched):
         return style.blank(title, NO_SCORE)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     _add_ended(figure, sweep, ended)
@@ -195,8 +196,8 @@ def _ranked(found: Fidelity) -> list[str]:
 
 
 def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> None:
-    mode = sweep.record.mode
-    scored = [(place, t, t.best_score(mode)) for place, t in enumerate(ended, start=1)]
+    objective = sweep.record.objective
+    scored = [(place, t, t.best_score(objective)) for place, t in enumerate(ended, start=1)]
     points = [(place, trial, score) for place, trial, score in scored if score is not None]
     for status, mark in style.MARKS.items():
         of_status = [(place, trial, score) for place, trial, score in points if trial.status == status]
@@ -220,7 +221,7 @@ def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> No
             )
     well = [(place, s) for place, t, s in points if t.status in ("finished", "pruned")]
     if well:
-        places, bests = [place for place, _ in well], _running([score for _, score in well], mode)
+        places, bests = [place for place, _ in well], _running([score for _, score in well], objective)
         figure.add_trace(_steps("best that ended well", places, bests, "solid"), row=1, col=1)
 
 
@@ -231,19 +232,24 @@ def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
         for trial in sweep.record.searched
         for row in trial.epochs.values()
     )
-    sign = 1 if sweep.record.mode == "max" else -1
+    objective = sweep.record.objective
     spent, scores = [], []
     best = math.nan
     for epochs, (_, score) in enumerate(reports, start=1):
-        if math.isfinite(score) and not sign * score <= sign * best:
+        if objective.is_better(score, best):
             best = score
             spent.append(epochs)
             scores.append(best)
     return ([*spent, len(reports)], [*scores, best]) if spent else ([], [])
 
 
-def _running(scores: Sequence[float], mode: str) -> list[float]:
-    return list(itertools.accumulate(scores, max if mode == "max" else min))
+def _running(scores: Sequence[float], objective: Objective) -> list[float]:
+    """The best score up to each one, in turn."""
+
+    def better(best: float, score: float) -> float:
+        return score if objective.is_better(score, best) else best
+
+    return list(itertools.accumulate(scores, better))
 
 
 def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, place, short
+from sweeps.common.objective import Objective
 from sweeps.record import status
 from sweeps.record.reruns import Confirmed
 
@@ -21,7 +22,7 @@ def sureness(sweep: Sweep) -> list[str]:
     elif len(found) == 1:
         said = f"{_only_one(sweep)}, so another one may be as good."
     else:
-        said = _lead(found[0], found[1], sweep.record.mode)
+        said = _lead(found[0], found[1], sweep.record.objective)
     return [f"How sure is that? {said}"]
 
 
@@ -98,9 +99,9 @@ def _on_confirming(sweep: Sweep) -> Iterator[str]:
         yield "When the search is through, the best are to be trained again with new seeds."
 
 
-def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
+def _lead(first: Confirmed, second: Confirmed, objective: Objective) -> str:
     """Whether two confirmed trials differ by more than their seeds do."""
-    lead = (first.mean - second.mean) * (1 if mode == "max" else -1)
+    lead = (first.mean - second.mean) * objective.sign
     if first.failures < second.failures:
         return f"Trial {second.number} comes next: {over_seeds(second)}. One with fewer failures ranks first."
     if short(first.mean) == short(second.mean):
@@ -119,5 +120,5 @@ def _lead(first: Confirmed, second: Confirmed, mode: str) -> str:
 
 def _best_scores(sweep: Sweep) -> Sequence[float]:
     record = sweep.record
-    scores = (record.trials[number].best_score(record.mode) for number in record.leaders(2))
+    scores = (record.trials[number].best_score(record.objective) for number in record.leaders(2))
     return [score for score in scores if score is not None]

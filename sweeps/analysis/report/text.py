@@ -15,6 +15,7 @@ from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, duration, short
+from sweeps.common.objective import Objective
 from sweeps.record import status as record_status
 from sweeps.record.trials import TrialRow
 
@@ -30,7 +31,7 @@ def asked(sweep: Sweep) -> list[str]:
     about, settings = sweep.about, _settings(sweep)
     trainable = about.get("trainable", "?")
     models = " and ".join(trainable) if isinstance(trainable, list) else str(trainable)
-    metric, mode = about.get("metric", "score"), "large" if sweep.record.mode == "max" else "small"
+    metric, mode = about.get("metric", "score"), {"max": "large", "min": "small"}[sweep.record.objective.mode]
     first = [f"It trained {models}, to make {metric} as {mode} as it can."]
     if settings:
         pruned = "none was to be stopped early"
@@ -82,8 +83,8 @@ def found(sweep: Sweep) -> list[str]:
         return [f"No trial has ended well.{most}"]
     metric = sweep.about.get("metric", "score")
     model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
-    score = f"{metric} {short(best.best_score(record.mode))}"
-    epoch = f"in epoch {best.best_epoch(record.mode)} of {len(best.epochs)}"
+    score = f"{metric} {short(best.best_score(record.objective))}"
+    epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
     confirmed = confidence.confirmed(sweep)
     if confirmed:
         words = (
@@ -169,8 +170,8 @@ def troubles(sweep: Sweep) -> list[str]:
 
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of a table of the best trials; those that have no score come last."""
-    mode = sweep.record.mode
-    trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, mode), trial.number))
+    objective = sweep.record.objective
+    trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, objective), trial.number))
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     several = isinstance(sweep.about.get("trainable"), list)
     columns = [
@@ -183,15 +184,15 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     rows = []
     for trial in trials[:most]:
         cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
-        cells += [trial.best_score(mode), trial.best_epoch(mode), len(trial.epochs)]
+        cells += [trial.best_score(objective), trial.best_epoch(objective), len(trial.epochs)]
         rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in hyperparameters)]])
     return columns, rows
 
 
-def _worth(trial: TrialRow, mode: str) -> tuple[int, float]:
-    score = trial.best_score(mode)
+def _worth(trial: TrialRow, objective: Objective) -> tuple[int, float]:
+    score = trial.best_score(objective)
     ended_badly = trial.status in ("failed", "diverged")
-    return (2, 0.0) if score is None else (int(ended_badly), -score if mode == "max" else score)
+    return (2, 0.0) if score is None else (int(ended_badly), -objective.sign * score)
 
 
 def _progress(sweep: Sweep) -> str:

@@ -20,6 +20,7 @@ import yaml
 from optuna.distributions import FloatDistribution
 
 from sweeps.common import params_file
+from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import summary, winner
@@ -424,7 +425,7 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     assert done.returncode == 0
     at, record = results / "sure", Record.read(results / "sure")
     best = record.confirmed()[0]
-    run = max(record.reruns.of(best.number), key=lambda rerun: rerun.best_score("max") or 0.0)
+    run = max(record.reruns.of(best.number), key=lambda rerun: rerun.best_score(Objective("m", "max")) or 0.0)
     about = yaml.safe_load((at / "best" / "params.yaml").read_text())
     assert (about["trial"], about["run"], about["fit"]["seed"]) == (best.number, run.number, run.seed)
     weights = torch.load(at / "best" / "weights.pt", weights_only=True)

@@ -67,7 +67,11 @@ def test_a_new_folder_holds_the_settings_and_the_record(plan: Plan) -> None:
     assert cli.parse(["--config", str(plan.folder / CONFIG_FILE)]) == plan.config
     written = Record.read(plan.folder)
     assert len(written.trials) == 1
-    assert (written.mode, written.about["metric"], written.about["max_epochs"]) == ("max", "score", 27)
+    assert (written.objective.mode, written.about["metric"], written.about["max_epochs"]) == (
+        "max",
+        "score",
+        27,
+    )
     assert written.about["identity"]["settings"]["num_trials"] == 6
 
 

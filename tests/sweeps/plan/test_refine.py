@@ -14,6 +14,7 @@ import yaml
 
 from sweeps import run
 from sweeps.common.errors import UserError
+from sweeps.common.objective import Objective
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
@@ -125,7 +126,7 @@ def test_grid_then_random_or_tpe_around_the_best_finds_better(searcher: str, pla
     before, after = Record.read(place / "grid").best(), sweep.record.best()
     assert before is not None
     assert after is not None
-    assert (after.best_score("max") or 0) > (before.best_score("max") or 0)
+    assert (after.best_score(Objective("m", "max")) or 0) > (before.best_score(Objective("m", "max")) or 0)
 
 
 def test_a_grid_whose_best_point_is_its_last_goes_on_behind_it(place: Path) -> None:

@@ -20,6 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
+from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
@@ -76,7 +77,7 @@ def test_what_is_read_equals_what_was_written(tmp_path: Path) -> None:
     record.note("test", {"acc": 0.5})
     again = Record.read(tmp_path)
     assert again.about == record.about
-    assert again.mode == "max"
+    assert again.objective.mode == "max"
     assert [trial.epochs for trial in again.trials] == [trial.epochs for trial in record.trials]
     assert again.scores_at(2) == record.scores_at(2) == {0: 0.3, 1: 0.6}
     assert [trial.number for trial in again.live] == [trial.number for trial in record.live] == [2]
@@ -106,7 +107,11 @@ def test_a_score_that_is_not_finite_is_kept_and_never_ranked(score: float, tmp_p
         assert repr(trial.epochs[2].score) == repr(score)
         assert repr(trial.epochs[2].metrics["m"]) == repr(score)
         assert math.isnan(trial.epochs[2].metrics["loss"])
-        assert (trial.best_epoch("max"), trial.best_epoch("min"), trial.best_score("max")) == (1, 1, 0.25)
+        assert (
+            trial.best_epoch(Objective("m", "max")),
+            trial.best_epoch(Objective("m", "min")),
+            trial.best_score(Objective("m", "max")),
+        ) == (1, 1, 0.25)
         assert seen.scores_at(2) == {}
 
 
@@ -152,7 +157,7 @@ def test_the_best_trial_is_that_with_the_best_finite_epoch(
     for seen in (record, Record.read(tmp_path)):
         best = seen.best()
         assert best is not None
-        assert (best.number, best.best_epoch(mode)) == (number, epoch)
+        assert (best.number, best.best_epoch(record.objective)) == (number, epoch)
 
 
 def test_trials_may_end_in_any_order_and_the_earliest_still_wins_ties(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.common.objective import Mode, Objective
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import fit_loop
-from sweeps.training.config import FitConfig, Mode, is_better
+from sweeps.training.config import FitConfig
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from trainables import digits_mlp
@@ -282,7 +283,7 @@ def test_a_model_without_a_test_step_has_no_test_score(tmp_path: Path) -> None:
 def test_a_finite_score_beats_a_worse_one_and_nothing_else_beats_any(
     score: float, than: float, mode: Mode, expected: bool
 ) -> None:
-    assert is_better(score, than, mode) is expected
+    assert Objective("m", mode).is_better(score, than) is expected
 
 
 @pytest.mark.parametrize(("devices", "gpus"), [(1, 0), (8, 0), (1, 1), (2, 2), (2, 8)])

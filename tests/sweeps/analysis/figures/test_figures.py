@@ -18,6 +18,7 @@ from sweeps.analysis.figures import costs, style
 from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.lineage import ancestors
 from sweeps.analysis.sweep import Sweep
+from sweeps.common.objective import Objective
 from tests.support import kinds
 from tests.support.kinds import KINDS, add, begun, drawn, rerun
 
@@ -224,7 +225,7 @@ def test_the_best_so_far_never_gets_worse(sweeps: dict[str, Sweep]) -> None:
     assert all(line == sorted(line) for line in lines)
     best = sweeps["pruned"].record.best()
     assert best is not None
-    assert {line[-1] for line in lines} == {best.best_score("max")}
+    assert {line[-1] for line in lines} == {best.best_score(Objective("m", "max"))}
 
 
 def test_a_smaller_loss_is_a_better_one(tmp_path: Path) -> None:
