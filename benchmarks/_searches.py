@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import logging
@@ -122,14 +121,14 @@ def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps.plan import build as planning
 
     searcher, scheduler, grace_epochs = OURS[asked.arm]
-    config = SweepConfig(
+    config = SweepConfig.of(
         trainable="benchmarks.replay", search_space="benchmarks.replay_space", params=asked.replayed,
         searcher=searcher, scheduler=scheduler, num_trials=100, max_epochs=MAX_EPOCHS,
         grace_epochs=grace_epochs, reduction_factor=REDUCTION_FACTOR, seed=asked.repeat,
         max_concurrent=asked.slots, gpus_per_trial=0, results_dir=str(base), name="sweep",
     )  # fmt: skip
     trials = math.ceil(ROOM * asked.budget * 100 / planning.make_plan(config).expected_epochs)
-    return planning.make_plan(dataclasses.replace(config, num_trials=trials))
+    return planning.make_plan(config.changed(num_trials=trials))
 
 
 def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:

@@ -36,18 +36,17 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
         UserError: what is wrong.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    cli_parser.refuse_unknown(tokens, {"--host", "--port"}, COMMAND)
     parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s results/NAME [--port N] [--host HOST]",
         description="Show the trials of a sweep in the browser, while it runs or after.",
     )
-    parser.add_argument("folder", type=str | None, nargs="?", metavar="results/NAME", help="The sweep.")
+    parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
     cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; where that is taken, any).", None)
     cli_parser.add(
         parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0]
     )
-    values = parser.values_of(tokens, {"port": int, "host": str}, "; give one sweep, as results/NAME")
+    values = parser.values_of(tokens, "; give one sweep, as results/NAME")
     if values.folder is None:
         raise UserError("give the folder of a sweep, as results/NAME")
     if values.port is not None and not 0 <= values.port <= 65535:

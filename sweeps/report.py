@@ -56,14 +56,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         usage="%(prog)s results/NAME [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
-    parser.add_argument("folder", type=str, help="Folder of the sweep, as results/NAME.")
+    parser.add_argument("folder", nargs="?", help="Folder of the sweep, as results/NAME.")
     said = f"File to write (default: {FILE} in that folder)."
     cli_parser.add(parser, "output", str | None, said, None, metavar="FILE")
-    if not {"-h", "--help"} & set(tokens):
-        cli_parser.refuse_unknown(tokens, {"--output"}, "python -m sweeps.report")
-        if not tokens or tokens[0].startswith("-"):
-            raise UserError("give the folder of a sweep first: python -m sweeps.report results/NAME")
-    values = parser.values_of(tokens, {"output": str}, "; a report is of one sweep")
+    values = parser.values_of(tokens, "; a report is of one sweep")
+    if values.folder is None:
+        raise UserError("give the folder of a sweep first: python -m sweeps.report results/NAME")
     output = None if values.output is None else Path(values.output).expanduser()
     return Path(values.folder).expanduser(), output
 

@@ -46,7 +46,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    cli_parser.refuse_unknown(tokens, ["--json"], COMMAND)
     parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s [FOLDER ...] [--json]",
@@ -55,7 +54,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
     )
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help=f"Of sweeps (default: {RESULTS}/*).")
     parser.add_argument("--json", action="store_true", help="A list of JSON, with more columns.")
-    asked = parser.values_of(tokens, {})
+    asked = parser.values_of(tokens)
     folders = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
     if not folders:
         raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {COMMAND} results/*")

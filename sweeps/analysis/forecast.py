@@ -56,7 +56,7 @@ def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
         for name in ("max_epochs", "grace_epochs", "reduction_factor")
         if name in settings
     }
-    config = SweepConfig(**asked)
+    config = SweepConfig.of(**asked)
     end = config.max_epochs
     numbers = {trial.number for trial in seen.trials}
     at_end = {number: score for number, score in record.scores_at(end).items() if number in numbers}

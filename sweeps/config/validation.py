@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 import re
 
-from sweeps.config.sweep_config import MINIMUM, MOST, SweepConfig, flag
+from sweeps.config.sweep_config import SweepConfig, flag
 
 
 def check(config: SweepConfig) -> list[str]:
     """The faults of a config by itself, before any plug-in is looked at."""
-    faults = [
-        f"{flag(name)} {value}: must be at least {least:g}"
-        for name, least in MINIMUM.items()
-        if (value := getattr(config, name)) not in (None, "auto") and value < least
-    ]
-    faults += [
-        f"{flag(name)} {value}: must be at most {most:,}"
-        for name, most in MOST.items()
-        if (value := getattr(config, name)) is not None and value > most
-    ]
+    faults = config.out_of_bounds()
     if config.scheduler != "none" and config.grace_epochs > config.max_epochs:
         faults.append(
-            f"--grace-epochs {config.grace_epochs}: the first rung lies behind the end; "
+            f"--grace-epochs {config.grace_epochs}: the first rung lies after the last epoch; "
             f"at most --max-epochs {config.max_epochs}, or --scheduler none"
         )
-    if config.time_budget_hours is not None and not config.time_budget_hours > 0:
-        faults.append(f"--time-budget-hours {config.time_budget_hours:g}: must be above 0")
-    if not 0 < config.refine_keep <= 1:
-        faults.append(f"--refine-keep {config.refine_keep:g}: must be above 0 and at most 1")
-    elif config.refine is None and config.refine_keep != SweepConfig.refine_keep:
+    if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep: only with --refine")
     faults += _faults_of_gpus(config)
     faults += _faults_of_address(config)

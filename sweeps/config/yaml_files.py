@@ -6,19 +6,31 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import yaml
 
+from sweeps.common.cli.parser import Fault, typed
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place, short
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config.sweep_config import MOST, OF_ONE_RUN, SweepConfig, docs, flag
+from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL, no_sweep
 
+PAIRS = ("params", "ranges")
+"""Settings that are `name: value` lines of hyperparameters."""
 
-def read_yaml(path: str, name: str) -> Mapping[str, Any]:
-    """A file of settings, its keys and its params checked."""
+
+def read_yaml(path: str, name: str) -> dict[str, Any]:
+    """The settings in a file, in their types.
+
+    Args:
+        path: of the file.
+        name: flag that named it, for messages.
+
+    Raises:
+        UserError: it is no such file, or settings in it are wrong, a line each.
+    """
     try:
         content = load_yaml(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -28,24 +40,27 @@ def read_yaml(path: str, name: str) -> Mapping[str, Any]:
         raise UserError(f"{name} {path}: not YAML: {error}") from None
     if not isinstance(content, Mapping):
         raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
-    faults = [
-        f"{path}: {key}: no such key.{nearest(str(key), docs())}" for key in content if key not in docs()
-    ]
-    faults += [
-        f"{path}: {key} {content[key]}: must be true or false"
-        for key, kind in get_type_hints(SweepConfig).items()
-        if kind is bool and not isinstance(content.get(key, True), bool)
-    ]
+    settings = SweepConfig.settings()
     # Files of older versions hold `dry_run`.
     of_one_run = OF_ONE_RUN - {"dry_run"}
-    faults += [f"{path}: {key}: of one call: give {flag(key)}" for key in content if key in of_one_run]
-    faults += _faults_of_hyperparameters(path, "params", content.get("params", {}))
-    faults += _faults_of_hyperparameters(path, "ranges", content.get("ranges", {}))
+    faults: list[str] = []
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if key not in settings:
+            faults.append(f"{path}: {key}: no such key.{nearest(str(key), settings)}")
+        elif key in of_one_run:
+            faults.append(f"{path}: {key}: of one call: give {flag(key)}")
+        elif key in PAIRS:
+            faults += _faults_of_hyperparameters(path, key, value)
+            values[key] = value
+        else:
+            values[key] = typed(f"{path}: {key}", settings[key].kind, value)
+            faults += [values[key]] if isinstance(values[key], Fault) else []
     if faults and name == "--resume":
         faults.append("A newer version of this program may have written that: upgrade this one.")
     if faults:
         raise UserError("\n".join(faults))
-    return content
+    return values
 
 
 def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
@@ -59,6 +74,7 @@ def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
     ]
 
 
+SEEDS = 2**32
 NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
 """What the scores and rungs of a record mean: not even --force changes it."""
 
@@ -85,25 +101,25 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         )
 
 
-def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> list[str]:
-    """Flags for what a sweep that refines others has of its own: name, folder, seed; no grid.
+def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> dict[str, Any]:
+    """What a sweep that refines others has of its own: name, folder, seed; no grid.
 
     Args:
         path: sweep.yaml of the first of them.
         contents: settings of all.
-        results_dir: where it shall stand; None is beside the first of them.
+        results_dir: the folder that it shall lie in; None: beside the first of them.
     """
     folder = Path(path).resolve().parent
     where = folder.parent if results_dir is None else Path(results_dir).expanduser()
     stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     number, name = next((n, name) for n, name in names if not (where / name).exists())
-    searcher = ["--searcher=tpe"] if contents[0].get("searcher") == "grid" else []
-    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % (MOST["seed"] + 1)
-    return [f"--name={name}", f"--results-dir={place(where)}", f"--seed={seed}", *searcher]
+    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % SEEDS
+    searcher = {"searcher": "tpe"} if contents[0].get("searcher") == "grid" else {}
+    return {"name": name, "results_dir": str(place(where)), "seed": seed, **searcher}
 
 
-def settings_of(sweep: str, flag: str = "--resume") -> str:
+def settings_of_sweep(sweep: str, flag: str) -> str:
     """The sweep.yaml of a sweep to go on with, or to learn from."""
     folder = Path(sweep).expanduser()
     settings, is_recorded = folder / CONFIG_FILE, (folder / JOURNAL).is_file()

@@ -32,7 +32,7 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
     """
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     head = [
-        f"{_called(run)} of sweep {plan.config.name}: {plan.config.metric} {score} in epoch {epoch}",
+        f"{_called(run)} of sweep {plan.config.name}: {plan.config.objective.metric} {score} in epoch {epoch}",
         f"Train it again: python -m sweeps.fit {shlex.join(again(plan, run))}",
     ]
     params = {**run.fixed, **run.params}

@@ -80,7 +80,7 @@ class SweepReporter(CLIReporter):
         if len(self._config.trainables) > 1:
             table.add_column("trainable")
         table.add_column("epoch", justify="right")
-        table.add_column(str(self._config.metric), justify="right")
+        table.add_column(self._config.objective.metric, justify="right")
         table.add_column("best", justify="right")
         rows = self._rows(whole)
         hyperparameters = list(dict.fromkeys(name for trial in rows for name in trial.params))
@@ -173,7 +173,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         found = f"{score} (trial {best.number}, epoch {epoch})"
     time_left = "" if left_s is None else f", about {duration(left_s)} left"
     return (
-        f"trials {ended}/{config.num_trials} ended ({states}); best {config.metric} {found}\n"
+        f"trials {ended}/{config.num_trials} ended ({states}); best {config.objective.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} gone{time_left}"
     )
 
@@ -198,6 +198,6 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
         time_left = f", about {duration(to_train * seconds / epochs / training)} left"
     return (
         f"reruns {len(ended)}/{len(begun) + len(record.reruns_to_come())} ended; "
-        f"mean {config.metric} {', '.join(means) or 'none yet'}\n"
+        f"mean {config.objective.metric} {', '.join(means) or 'none yet'}\n"
         f"epochs {epochs:,} trained again; {duration(record.elapsed_s)} gone{time_left}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,6 @@ from sweeps.execution.stopping import End
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.storage.disk_guard import Disk
-from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
 
 WIDTH_OF_A_FILE = 160
@@ -84,17 +84,7 @@ class Driver:
 def job_of(plan: Plan) -> Job:
     """What every trial of the sweep has in common."""
     config = plan.config
-    fit = FitConfig(
-        max_epochs=config.max_epochs,
-        metric=str(config.metric),
-        mode=config.mode or "max",
-        precision=config.precision,
-        strategy=config.strategy,
-        num_nodes=config.workers_per_trial,
-        compile=config.compile,
-        seed=config.seed,
-        threads=config.cpus_per_trial,
-    )
+    fit = dataclasses.replace(config.fit, num_nodes=config.workers_per_trial, threads=config.cpus_per_trial)
     return Job(
         trainables={model.name: model.module.__name__ for model in plan.models},
         storage=plan.storage,

@@ -56,7 +56,7 @@ def at_the_end(plan: Plan, record: Record) -> Iterator[Notice]:
 
 def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
     """What the command is told; "" where there is no best trial."""
-    best, metric = record.best(), str(plan.config.metric)
+    best, metric = record.best(), plan.config.objective.metric
     score = None if best is None else best.best_score(record.objective)
     leads = "no trial ended well"
     if best is not None:

@@ -74,7 +74,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     assert best is not None
     score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
     model = f" ({best.trainable})" if len(plan.models) > 1 else ""
-    print(f"\nBest       trial {best.number}{model}: {plan.config.metric} ", end="")
+    print(f"\nBest       trial {best.number}{model}: {plan.config.objective.metric} ", end="")
     if confirmed := record.confirmed():
         _say_confirmed(record, confirmed)
     else:

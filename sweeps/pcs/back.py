@@ -16,10 +16,9 @@ def run(arguments: Sequence[str]) -> int:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs back"
-    cli_parser.refuse_unknown(list(arguments), set(), command)
     parser = cli_parser.Parser(
         prog=command, usage="%(prog)s", description="Let this PC, which was drained, join the cluster again."
     )
-    parser.values_of(list(arguments), {}, "; it is for the PC on which it is typed")
+    parser.values_of(arguments, "; it is for the PC on which it is typed")
     print(rejoin.come_back())
     return 0

@@ -62,7 +62,6 @@ def parse(arguments: Sequence[str]) -> tuple[ClusterFile, str | None]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs check"
-    cli_parser.refuse_unknown(list(arguments), {"--storage"}, command)
     parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}] [--storage FOLDER]",
@@ -72,7 +71,7 @@ def parse(arguments: Sequence[str]) -> tuple[ClusterFile, str | None]:
     cli_parser.add(
         parser, "storage", str | None, "Folder that every PC must see and write to.", None, "FOLDER"
     )
-    values = parser.values_of(list(arguments), {"storage": str}, "; give one cluster file")
+    values = parser.values_of(arguments, "; give one cluster file")
     return cluster_file.read(Path(values.file).expanduser()), values.storage
 
 

@@ -45,14 +45,13 @@ def parse(arguments: Sequence[str]) -> ClusterFile:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs down"
-    cli_parser.refuse_unknown(list(arguments), set(), command)
     parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}]",
         description="End Ray on every PC of a cluster file, and with it all that runs there.",
     )
     parser.add_argument("file", type=str, nargs="?", default=cluster_file.DEFAULT, help="The cluster file.")
-    values = parser.values_of(list(arguments), {}, "; give one cluster file")
+    values = parser.values_of(arguments, "; give one cluster file")
     return cluster_file.read(Path(values.file).expanduser())
 
 

@@ -72,20 +72,16 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs drain"
-    cli_parser.refuse_unknown(list(arguments), {"--address", "--timeout-s"}, command)
     parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
         description="Take a PC out of the cluster: its trials go on elsewhere, and Ray ends there.",
     )
-    parser.add_argument(
-        "pc", type=str | None, nargs="?", metavar="PC", help="Its name or address; none: this PC."
-    )
+    parser.add_argument("pc", nargs="?", metavar="PC", help="Its name or address; none: this PC.")
     help_ = "Seconds for the epoch at hand; then a trial goes on from the checkpoint before."
     cli_parser.add(parser, "timeout_s", float, help_, TIMEOUT_S)
     cli_parser.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
-    types = {"address": str, "timeout_s": float}
-    values = parser.values_of(list(arguments), types, "; give one PC, by its name or address")
+    values = parser.values_of(arguments, "; give one PC, by its name or address")
     if not 0 < values.timeout_s <= MOST_TIMEOUT_S:
         raise UserError(f"--timeout-s {values.timeout_s:g}: must be above 0, and {MOST_TIMEOUT_S} at most")
     return values.pc, values.address, values.timeout_s

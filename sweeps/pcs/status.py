@@ -76,16 +76,15 @@ def parse(arguments: Sequence[str]) -> tuple[str, Path | None]:
         SystemExit: after `--help` (status 0).
     """
     command = "python -m sweeps.pcs status"
-    cli_parser.refuse_unknown(list(arguments), {"--address"}, command)
     parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [results/NAME] [--address HOST:6379]",
         description="Show the PCs of the cluster that runs, what runs where, and why something waits.",
     )
     help_ = "A sweep: its processes are shown by their trials."
-    parser.add_argument("folder", type=str | None, nargs="?", metavar="results/NAME", help=help_)
+    parser.add_argument("folder", nargs="?", metavar="results/NAME", help=help_)
     cli_parser.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
-    values = parser.values_of(list(arguments), {"address": str}, "; give one sweep, as results/NAME")
+    values = parser.values_of(arguments, "; give one sweep, as results/NAME")
     if values.folder is None:
         return values.address, None
     from sweeps.config.sweep_folder import no_sweep

@@ -58,8 +58,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     if hasattr(searcher, "check"):
         searcher.check(space)
     objective = plan_models.objective(config, found)
-    config = dataclasses.replace(
-        config,
+    config = config.changed(
         name=config.name or _name(found),
         search_space=one_or_several([model.space_name for model in found]),
         metric=objective.metric,
@@ -78,7 +77,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
 
 
 def _check_precision(config: SweepConfig) -> None:
-    if config.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
+    if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
         raise UserError(
             "--precision 16-mixed: fp16 is of GPUs, and a trial has none here; a CPU takes 32, bf16-mixed"
         )

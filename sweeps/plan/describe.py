@@ -13,11 +13,11 @@ from sweeps.storage import datasets
 
 def describe(plan: Plan) -> str:
     """The plan in lines of words and numbers with units."""
-    config = plan.config
+    config, judged = plan.config, plan.config.objective
     epochs_to_end = (config.num_trials or 0) * config.max_epochs
     names = ", ".join(config.trainables)
     lines = [
-        ("sweep", f"{config.name}: {names}, {config.metric} ({config.mode}), seed {config.seed}"),
+        ("sweep", f"{config.name}: {names}, {judged.metric} ({judged.mode}), seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         ("searcher", config.searcher),

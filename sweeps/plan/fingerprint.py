@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -68,7 +67,7 @@ def settings(config: SweepConfig) -> dict[str, Any]:
     # Records of older versions do not have it, and were made by one.
     alone = {"workers_per_trial"} if config.workers_per_trial == 1 else set()
     without = OF_ONE_RUN | WITHOUT_EFFECT | alone
-    return {name: value for name, value in dataclasses.asdict(config).items() if name not in without}
+    return {name: value for name, value in config.flat().items() if name not in without}
 
 
 def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) -> list[str]:

@@ -61,7 +61,7 @@ def _create(plan: Plan) -> None:
         about: dict[str, Any] = {
             "sweep": config.name,
             "trainable": config.trainable,
-            "metric": config.metric,
+            "metric": config.objective.metric,
             "seed": config.seed,
             "max_epochs": config.max_epochs,
             "identity": identity(plan),

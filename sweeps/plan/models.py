@@ -83,9 +83,9 @@ def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
     Raises:
         UserError: they do not agree, or only one of the two was given.
     """
-    metric = config.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
-    if config.mode is not None:
-        return Objective(metric, config.mode)
+    metric = config.fit.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
+    if config.fit.mode is not None:
+        return Objective(metric, config.fit.mode)
     if any(metric != model.module.METRIC for model in models):
         raise UserError(f"--metric {metric}: give --mode too: is a small (min) or a large (max) one good?")
     return Objective(metric, "min" if _agreed(models, "MODE", "--mode") == "min" else "max")

@@ -78,7 +78,7 @@ def _faults(parent: Parent, config: SweepConfig) -> Iterator[str]:
     trained = trained if isinstance(trained, list) else [trained]
     if sorted(trained) != sorted(config.trainables):
         yield f"{what}: it trained {', '.join(trained)}, this sweep {', '.join(config.trainables)}"
-    for name, now in (("metric", config.metric), ("mode", config.mode)):
+    for name, now in (("metric", config.fit.metric), ("mode", config.fit.mode)):
         if now is not None and about.get(name) != now:
             yield f"{what}: it was judged by {name} {about.get(name)}, this sweep by {now}"
     if not any(trial.status in ("finished", "pruned") for trial in parent.record.searched):
@@ -164,7 +164,7 @@ def _changed(plan: Plan, parent: Parent) -> list[str]:
 
 def _precision_change(config: SweepConfig, parent: Parent) -> list[str]:
     """`--precision auto` is fp16 on a GPU and fp32 on a CPU; what PCs an address has is not known yet."""
-    if {config.precision, parent.settings.get("precision")} != {"auto"} or config.address is not None:
+    if {config.fit.precision, parent.settings.get("precision")} != {"auto"} or config.address is not None:
         return []
     now = "fp16" if placement.gpus_per_trial(config, [session.this_pc()]) else "fp32"
     places = [trial.place for trial in parent.record.searched if "gpu" in trial.place]

@@ -48,7 +48,7 @@ def look(plan: Plan, record: Record) -> Standing:
     """
     _refuse_unknown_past(plan, record)
     before, config = record.about["identity"]["settings"], plan.config
-    refuse_other(vars(config), before)
+    refuse_other(config.flat(), before)
     _refuse_less(config, before)
     if _is_finished(record, config) and not best_model.is_lost(record, plan.storage):
         return Standing(_finished(plan, record), is_finished=True)
@@ -187,7 +187,7 @@ def _how_it_ended(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, 
     if not last:
         return None
     if not math.isfinite(score := trial.epochs[last].score):
-        return "diverged", why_diverged(str(config.metric), last, score)
+        return "diverged", why_diverged(config.objective.metric, last, score)
     if retention.would_be_kept(config, record, plan.storage, trial.number):
         return None
     if last == config.max_epochs:

@@ -47,13 +47,13 @@ def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) 
         UserError: not even one row fits, or a try failed for another reason.
     """
     if not launch.is_first():
-        return dataclasses.replace(run, micro_batch=int(os.environ[FOUND]), find_batch_size=False)
+        return run.changed(micro_batch=int(os.environ[FOUND]), find_batch_size=False)
     try:
         found = find(run, module, prepared)
     except (MemoryError, CannotTrain) as error:
         raise UserError(f"--find-batch-size: {error}") from None
     os.environ[FOUND] = str(found.rows)
-    return dataclasses.replace(run, micro_batch=found.rows, find_batch_size=False)
+    return run.changed(micro_batch=found.rows, find_batch_size=False)
 
 
 def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
@@ -61,9 +61,9 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
     memory.free()
-    known = f" by micro-batches of {count(run.micro_batch, 'row')}" if run.micro_batch else ""
+    known = f" by micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
     launch.say(f"Out of memory: it does not fit{known}.")
-    workers = run.fit_config(module).workers
+    workers = run.fit.workers
     if workers == 1:
         try:
             rows = find(run, module, prepared).rows
@@ -90,9 +90,9 @@ def in_a_line(error: Exception) -> str:
 def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
     """Flags of a new run that take less memory than this one did."""
     found = ["--find-batch-size"] if workers > 1 else []
-    if strategy.choose_precision(run.precision, device)[0] == "32-true":
+    if strategy.choose_precision(run.fit.precision, device)[0] == "32-true":
         found.append(f"--precision {'bf16' if device.has_bf16 else '16'}-mixed")
-    if "offload" not in run.strategy:
+    if "offload" not in run.fit.strategy:
         found.append("--strategy deepspeed_stage_2_offload, on a GPU")
     return found
 
@@ -105,7 +105,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
         CannotTrain: the batch can't be split.
         UserError: a try failed for another reason.
     """
-    workers = run.fit_config(module).workers
+    workers = run.fit.workers
     whole = gradient_accumulation.of(build_data(module, module.Params(**run.params), prepared))
     launch.say(f"Finding the largest micro-batch that fits, a batch being {count(whole, 'row')} ...")
 

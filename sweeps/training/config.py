@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sweeps.common.objective import Mode, Objective
+from sweeps.common.settings import setting
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -45,35 +46,40 @@ class Trainable(Protocol):
 class FitConfig:
     """How one trial runs; what it trains is Params."""
 
-    max_epochs: int
-    """Epochs to train, > 0."""
-    metric: str
-    """Logged metric by which the best epoch is chosen."""
-    mode: Mode
-    """Whether a small or a large metric is good."""
+    max_epochs: int = setting(27, least=1)
+    """Epochs to train; in a sweep, those of a trial that is never pruned."""
+    metric: str | None = None
+    """Metric that decides which epoch, and in a sweep which trial, is the best (default: METRIC of the
+    trainable)."""
+    mode: Mode | None = None
+    """Whether a small or a large metric is better (default: MODE of the trainable)."""
+    seed: int = setting(0, least=0, most=2**32 - 1)
+    """Seed of weights, shuffling and augmentation; in a sweep, of the proposals too."""
     precision: Precision = "auto"
-    """Arithmetic; auto: fp16 on a GPU, fp32 on a CPU (which has no fast fp16)."""
+    """Precision of the arithmetic; auto: fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
-    """How workers share the model; auto: single where one device holds it, else ZeRO stage 2."""
-    devices: int = 1
-    """GPUs of a PC, or processes on a PC without one, > 0."""
-    num_nodes: int = 1
-    """PCs that train together, > 0."""
-    micro_batch: int | None = None
-    """Rows that a worker computes at once; a batch is made up of as many as it takes (default: its share
-    of the batch in one piece)."""
+    """How workers share the model; auto: single where one device holds it, else ZeRO stage 2, with
+    offload on a single GPU."""
     compile: bool = False
-    """Whether torch.compile makes the model's steps into larger operations."""
-    steps_per_epoch: int | None = None
-    """Steps of an epoch, and batches of validation, at most (default: all)."""
-    seed: int = 0
-    """Seed of weights, shuffling and augmentation."""
-    threads: int = 1
-    """PyTorch threads of this process, > 0."""
+    """Compile the model by torch.compile: a minute first (in a sweep, once for all trials of the same shapes),
+    then faster steps on most GPUs."""
+    devices: int = setting(1, least=1)
+    """GPUs of each PC, or processes on a PC without one (default: what torchrun or Slurm has started, else 1)."""
+    num_nodes: int = setting(1, least=1)
+    """PCs that train together, each started by torchrun or Slurm (default: as these say, else 1)."""
+    micro_batch: int | None = setting(None, least=1)
+    """Rows that a worker computes at once; gradients are accumulated over the rest of its share of the batch
+    (default: the whole share)."""
+    steps_per_epoch: int | None = setting(None, least=1)
+    """Steps of an epoch, and batches of a validation, at most (default: all)."""
+    threads: int | None = setting(1, least=1)
+    """PyTorch threads of each worker (default: the PC's cores, divided among its workers)."""
 
     @property
     def objective(self) -> Objective:
-        """What the best epoch is best by."""
+        """What the best epoch and the best trial are judged by, once the trainable's own has been filled in."""
+        assert self.metric is not None, "neither a plan nor a run has filled it in"
+        assert self.mode is not None
         return Objective(self.metric, self.mode)
 
     @property

@@ -97,7 +97,7 @@ class EpochEnd(Checkpoint):
         # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
         known = trainer.callback_metrics.items()
         metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
-        name = self._fit.config.metric
+        name = self._fit.config.objective.metric
         if name not in metrics:
             logged = ", ".join(sorted(metrics)) or "nothing"
             near = difflib.get_close_matches(name, metrics, n=1)

@@ -86,13 +86,13 @@ class Fit:
         self.has_ended = False
         """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
         self.first_epoch = 0
-        self.meter = Meter(config.threads)
+        self.meter = Meter(config.threads or 1)
         self._checkpoint, self._gang = checkpoint, gang
         self._written_by = ("single", 1)
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
             self._load_best(checkpoint)
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data = build_data(trainable, params, prepared)
@@ -110,7 +110,7 @@ class Fit:
         """The last epoch of the checkpoint that it goes on from, as it was reported (its time aside)."""
         if not self.first_epoch:
             return None
-        score = self.last_metrics[self.config.metric]
+        score = self.last_metrics[self.config.objective.metric]
         return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
 
     @property
@@ -246,7 +246,7 @@ def test(
         weights: a folder written by `Fit.save`.
         prepared: as `Fit` has it.
     """
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(config.threads or 1)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model, data = trainable.build_model(params), build_data(trainable, params, prepared)
     if not _has_test(model, data):

@@ -107,7 +107,7 @@ class Diary:
             ("data", self._run.data),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{on}"),
-            ("how", f"{choice.in_words}, {count(config.threads, 'thread')}"),
+            ("how", f"{choice.in_words}, {count(config.threads or 1, 'thread')}"),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
         if is_first() and not self._resumes:

@@ -208,7 +208,7 @@ class SweepTrial(tune.Trainable):
             "done": epoch.epoch >= self._job.fit.max_epochs,
         }
         if not math.isfinite(epoch.score):
-            reason = why_diverged(self._job.fit.metric, epoch.epoch, epoch.score)
+            reason = why_diverged(self._job.fit.objective.metric, epoch.epoch, epoch.score)
             return {**result, "done": True, "status": "diverged", "reason": reason}
         if not result["done"] and self._pace.is_due(epoch.epoch):
             result[tune.result.SHOULD_CHECKPOINT] = True

@@ -41,7 +41,7 @@ def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> Non
 
 
 def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
-    plan = make_plan(SweepConfig(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
+    plan = make_plan(SweepConfig.of(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
     plan.storage.make()
     preflight.on_every_pc(plan, there)
     assert not list(plan.folder.iterdir())

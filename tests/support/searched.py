@@ -31,7 +31,7 @@ def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Swe
         settings: other ones of SweepConfig.
     """
     asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, **settings}
-    return carried_out(make_plan(SweepConfig(name=name, results_dir=str(results_dir), **asked)), score)
+    return carried_out(make_plan(SweepConfig.of(name=name, results_dir=str(results_dir), **asked)), score)
 
 
 def carried_out(plan: Plan, score: Score, trials: int | None = None, gpu: str | None = None) -> Sweep:

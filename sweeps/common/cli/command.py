@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 import time
@@ -109,42 +110,33 @@ class Command:
             raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
         module = None if name is None else self.find(name)
         hyperparameters = [] if module is None else self._hyperparameters(module)
-        tokens, recipes, typed = param_flags.take(tokens, hyperparameters, self.fit_settings)
-        cli_parser.refuse_unknown(tokens, self._known(hyperparameters), f"{self.name} {name}")
-        for recipe in recipes:
-            _refuse_other(recipe, name, module)
-        # The files first: jsonargparse lets the later one win.
-        tokens = [*(token for recipe in recipes for token in self._tokens_of(recipe)), *tokens]
-        settings = self._parser(name, module, hyperparameters).values_of(tokens, self.settings, ONE)
+        values = self._parser(name, module, hyperparameters).values_of(tokens, ONE)
         assert name is not None
         assert module is not None
-        machine_folders.use_machine(settings)
-        of_files = {
-            hyperparameter: value for recipe in recipes for hyperparameter, value in recipe.params.items()
-        }
-        return Typed(name, module, settings, typed, of_files)
+        recipes, typed = param_flags.taken(values, hyperparameters, self.fit_settings)
+        for recipe in recipes:
+            _refuse_other(recipe, name, module)
+        machine_folders.use_machine(values)
+        of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
+        settings = {**self._fit_settings(recipes), **vars(values)}
+        return Typed(name, module, argparse.Namespace(**settings), typed, of_files)
 
-    def _tokens_of(self, recipe: Recipe) -> list[str]:
-        """How to train, as flags: what is typed behind them wins."""
-        mine = {n: value for n, value in recipe.fit.items() if n in self.settings and value is not None}
-        switches = {True: "", False: "no_"}
-        return [
-            cli_parser.flag(switches[value] + name)
-            if isinstance(value, bool)
-            else f"{cli_parser.flag(name)}={value}"
-            for name, value in mine.items()
-        ]
+    def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
+        """How to train by the files of `--params`: what is typed wins."""
+        found = {
+            name: cli_parser.typed(f"--params {recipe.path}: fit.{name}", self.settings[name], value)
+            for recipe in recipes
+            for name, value in recipe.fit.items()
+            if name in self.settings and value is not None
+        }
+        cli_parser.refuse_faults(found.values())
+        return found
 
     def _hyperparameters(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
         of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
-        free = param_flags.free(module.Params, [*self.settings, *of_others])
+        free = param_flags.free(module.Params, [*self.settings, *of_others, "params"])
         return [hyperparameter for hyperparameter in free if hyperparameter in self.takes(module)]
-
-    def _known(self, hyperparameters: Sequence[str]) -> set[str]:
-        off = [f"no_{name}" for name, kind in self.settings.items() if kind is bool]
-        own = map(cli_parser.flag, [*hyperparameters, *self.settings, *off, "params"])
-        return {*own, *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
 
     def _parser(
         self, name: str | None, module: ModuleType | None, hyperparameters: Sequence[str]
@@ -153,18 +145,16 @@ class Command:
         parser = cli_parser.Parser(
             prog=f"{self.name} {name or 'NAME'}", usage="%(prog)s [flags]", description=self.does + choices
         )
-        if module is not None and hyperparameters:
-            param_flags.add(
-                parser, self.hyperparameters_are.format(name=name), module.Params, hyperparameters
-            )
+        title = self.hyperparameters_are.format(name=name or "NAME")
+        param_flags.add(parser, title, None if module is None else module.Params, hyperparameters)
         self.add(parser)
         cli_parser.add_machine(parser, *self.aliases)
         return parser
 
 
-def _refuse_other(recipe: Recipe, name: str | None, module: ModuleType | None) -> None:
+def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:
     """Refuse a file of another trainable: a hyperparameter of the same name means something else there."""
-    if not recipe.trainable or name is None or module is None or recipe.trainable == name:
+    if not recipe.trainable or recipe.trainable == name:
         return
     try:
         is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # by another of its names

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from argparse import SUPPRESS, Namespace
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sweeps.common import machine_folders, param_types, params_file
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.params_file import Recipe
-from sweeps.common.yaml_values import ParamValue, field_docs
-from sweeps.common.yaml_values import hyperparameter as value_of
+from sweeps.common.settings import flag
+from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
+
+OF_PARAMS = """Hyperparameters as name=value, several with a space between, or a YAML file of them, such as
+best/params.yaml of a sweep or of a run, which also says how it was trained; flags win."""
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
@@ -24,33 +29,32 @@ def free(params_class: Any, taken: Sequence[str]) -> list[str]:
 
 
 def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
-    """A flag for each of these hyperparameters."""
+    """A flag for each of these hyperparameters, and --params for all."""
     group = parser.add_argument_group(title)
-    defaults, docs = params_class(), field_docs(params_class)
+    docs = field_docs(params_class) if names else {}
     for name in names:
-        cli_parser.add(
-            group, name, Any, docs[name] or "A hyperparameter.", getattr(defaults, name), metavar="VALUE"
-        )
+        default = getattr(params_class(), name)
+        doc = docs[name] or "A hyperparameter."
+        added = cli_parser.add(group, name, str, doc, default, metavar="VALUE")
+        added.type, added.default = partial(_value_of, name), SUPPRESS
+    cli_parser.add_pairs(group, "params", OF_PARAMS, takes_files=True)
 
 
-def take(
-    tokens: Sequence[str], names: Sequence[str], fit_settings: Collection[str]
-) -> tuple[list[str], list[Recipe], dict[str, ParamValue]]:
-    """Tokens without hyperparameters, the files of `--params`, and the hyperparameters that were typed: the later one wins.
+def taken(
+    values: Namespace, names: Sequence[str], fit_settings: Collection[str]
+) -> tuple[list[Recipe], dict[str, ParamValue]]:
+    """The files of `--params`, and the hyperparameters that were typed: the later one wins, and its own flag
+    wins over `--params`.
 
     Args:
-        tokens: what was typed.
+        values: of all flags.
         names: hyperparameters with a flag of their own.
         fit_settings: names that `fit` of a file may hold.
     """
-    files, tokens = _params_files(tokens)
-    recipes = [params_file.read(path, fit_settings) for path in files]
-    tokens, typed = cli_parser.take_params(tokens)
-    for name in names:
-        values, tokens = cli_parser.take_all(tokens, cli_parser.flag(name), "a value")
-        if values:
-            typed[name] = value_of(f"{cli_parser.flag(name)} {values[-1]}", values[-1])
-    return tokens, recipes, typed
+    given = getattr(values, "params", [])
+    recipes = [params_file.read(path, fit_settings) for path in given if isinstance(path, str)]
+    pairs = dict(pair for pair in given if not isinstance(pair, str))
+    return recipes, {**pairs, **{name: vars(values)[name] for name in names if name in values}}
 
 
 def checked(params_class: Any, given: Mapping[str, ParamValue]) -> tuple[dict[str, ParamValue], list[str]]:
@@ -63,15 +67,5 @@ def checked(params_class: Any, given: Mapping[str, ParamValue]) -> tuple[dict[st
     return params, faults
 
 
-def _params_files(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`--params best/params.yaml`, and the other tokens."""
-    files, others = [], []
-    for number, token in enumerate(tokens):
-        is_first = token.startswith("--params=")
-        follows = is_first or (number > 0 and tokens[number - 1] == "--params")
-        path = token.removeprefix("--params=") if is_first else token
-        if follows and "=" not in path and path.endswith((".yaml", ".yml")):
-            files.append(path)
-        else:
-            others.append(token)
-    return files, others
+def _value_of(name: str, text: str) -> ParamValue:
+    return hyperparameter(f"{flag(name)} {text}", text)

@@ -1,89 +1,179 @@
 """Flags of our commands: made of fields and their doc lines, with an answer that helps when one is misspelt.
 
-jsonargparse parses and types; this file gives it `--num-trials` for `num_trials`, `--params name=value`,
-and messages of one line with the nearest spelling.
+argparse takes the words apart. This file gives it `--num-trials` for `num_trials`, `--params name=value`,
+values in the types of the fields, and every mistake at once, a line each, with the nearest spelling.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
-
-from jsonargparse import ActionYesNo, ArgumentError, ArgumentParser
+from collections.abc import Iterable, Sequence
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from sweeps.common.errors import UserError
 from sweeps.common.machine_folders import OF_THE_MACHINE
+from sweeps.common.settings import Setting, flag, grouped
 from sweeps.common.yaml_values import (
     DATA_DIR_VARIABLE,
     PREPARED_DIR_VARIABLE,
-    ParamValue,
     hyperparameter,
     nearest,
 )
 
+MOST_METAVAR = 50
+"""Characters of choices that are shown beside a flag; more are listed in its help."""
+PAIRS_EXAMPLE = {"params": "rows=0 width=16", "ranges": "lr=0.01..0.1 width=16,32"}
 
-class Parser(ArgumentParser):
+
+class Fault(str):
+    """What is wrong with a value, in place of the value."""
+
+
+class Parser(argparse.ArgumentParser):
     """Raises a UserError for a mistake, in place of ending the process."""
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(
-            prog=prog,
-            usage=usage,
-            description=description,
-            formatter_class=argparse.HelpFormatter,
-            print_config=None,
-            exit_on_error=False,
+            prog=prog, usage=usage, description=description, allow_abbrev=False, exit_on_error=False
         )
 
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        raise ArgumentError(None, message)
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
 
-    def values_of(self, tokens: Sequence[str], kinds: Mapping[str, Any], hint: str = "") -> Any:
+    def values_of(self, tokens: Sequence[str], hint: str = "") -> argparse.Namespace:
         """The values of all flags.
 
         Args:
             tokens: what was typed.
-            kinds: type of each flag, for the message about one that is wrong.
             hint: ends the message about a word that is no flag.
 
         Raises:
-            UserError: one is.
+            UserError: one is wrong; all that are, a line each.
             SystemExit: after `--help` (status 0).
         """
+        known = self._option_string_actions
+        names = [token.partition("=")[0] for token in tokens if token.startswith("--")]
+        if faults := [f"{name}: no such flag.{nearest(name, known)}" for name in names if name not in known]:
+            raise UserError("\n".join([*faults, f"All flags: {self.prog} --help"]))
+        words = []
+        for token in tokens:
+            name, equals, value = token.partition("=")
+            takes_several = equals and name in known and known[name].nargs == "+"
+            words += [name, value] if takes_several else [token]
         try:
-            return self.parse_args(list(tokens))
-        except ArgumentError as error:
-            stray = str(error).partition("nrecognized arguments: ")[2]
-            words = f"{stray}: not a flag{hint}" if stray else _in_plain_words(str(error), kinds)
-            raise UserError(words) from None
+            values, strays = self.parse_known_args(words)
+        except argparse.ArgumentError as error:
+            raise UserError(f"{str(error.argument_name).partition('/')[0]}: {error.message}") from None
+        refuse_faults(vars(values).values(), [f"{stray}: not a flag{hint}" for stray in strays])
+        return values
 
 
-def flag(name: str) -> str:
-    """The flag of a field: `num_trials` is `--num-trials`."""
-    return "--" + name.replace("_", "-")
+def refuse_faults(values: Iterable[Any], others: Sequence[str] = ()) -> None:
+    """Answer all values that are none.
+
+    Raises:
+        UserError: there are some, a line each.
+    """
+    each = (one for value in values for one in (value if isinstance(value, list) else [value]))
+    if faults := [*others, *(one for one in each if isinstance(one, Fault))]:
+        raise UserError("\n".join(faults))
 
 
-def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str | None = None) -> None:
+def add(
+    group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str | None = None
+) -> argparse.Action:
     """A flag for a field; its help is the doc line and, where that does not say it, the default."""
     if kind is bool:
-        action = ActionYesNo(no_prefix="no-")
         text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
-        group.add_argument(flag(name), action=action, default=default, help=_escaped(text))
-        return
-    shown = "" if "(default:" in doc or metavar == "NAME=VALUE" else f" (default: {default})"
-    added = group.add_argument(
+        yes_no: argparse.Action = group.add_argument(
+            flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=_escaped(text)
+        )
+        yes_no.default = default  # not before: argparse would say it too
+        return yes_no
+    shown = f"{default:g}" if isinstance(default, float) else default
+    text = doc.rstrip(".") + ("" if "(default:" in doc else f" (default: {shown})") + "."
+    choices = metavar or _metavar(kind)
+    if len(choices) > MOST_METAVAR:
+        text, choices = f"{text} One of {choices.strip('{}').replace(',', ', ')}.", "NAME"
+    added: argparse.Action = group.add_argument(
         flag(name),
-        # `params` is here for --help alone: jsonargparse would make a number of the string '32'.
-        type=Any if metavar == "NAME=VALUE" else kind,
+        type=partial(_of_text, name, kind),
         default=default,
-        metavar=metavar or _metavar(str(kind)),
-        help=_escaped(doc.rstrip(".") + shown + "."),
+        metavar=choices,
+        nargs="+" if list[str] in get_args(kind) else None,
+        help=_escaped(text),
     )
-    added.option_strings = [flag(name)]  # of lists jsonargparse knows `--trainable+` too
+    return added
+
+
+def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> argparse.Action:
+    """A flag of `name=value` pairs, a list of (name, value); with `takes_files` of paths of YAML files too."""
+    added: argparse.Action = group.add_argument(
+        flag(name),
+        action="extend",
+        nargs="+",
+        type=partial(_pair, name, takes_files),
+        default=argparse.SUPPRESS,
+        metavar="NAME=VALUE",
+        help=_escaped(doc),
+    )
+    return added
+
+
+def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
+    """Flags for settings under their titles. Only those that are typed have a value."""
+    for title, members in grouped(settings).items():
+        group = parser.add_argument_group(title)
+        for each in members:
+            if get_origin(each.kind) is dict:
+                add_pairs(group, each.name, each.doc)
+            else:
+                add(group, each.name, each.kind, each.doc, each.default).default = argparse.SUPPRESS
+
+
+def typed(where: str, kind: Any, value: Any) -> Any:
+    """A value, as a flag or a file has it, in the type of its field; a Fault where it is of another one."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    choices = [choice for one in kinds if get_origin(one) is Literal for choice in get_args(one)]
+    if value is None and NoneType in kinds:
+        return None
+    if str(value) in choices:  # YAML has a number for `precision: 32`
+        return str(value)
+    for number in (int, float):
+        if number in kinds and isinstance(value, int | number | str) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError):
+                if math.isfinite(converted := number(value)):
+                    return converted
+    if isinstance(value, list) and list[str] in kinds:
+        value = next((one for one in value if not isinstance(one, str)), value)
+    as_it_is = {bool: bool, str: str, list[str]: list}
+    if any(isinstance(value, as_it_is[one]) for one in kinds if one in as_it_is):
+        return value
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    words = next((text for one, text in wanted.items() if one in kinds), "one of")
+    if choices:
+        words += f"{', or' if int in kinds else ''} {', '.join(choices)}.{nearest(str(value), choices)}"
+    return Fault(f"{where} {value}: must be {words}")
+
+
+def _of_text(name: str, kind: Any, text: str) -> Any:
+    return None if text == "null" and NoneType in get_args(kind) else typed(flag(name), kind, text)
+
+
+def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
+    name, equals, value = text.partition("=")
+    if takes_files and not equals and text.endswith((".yaml", ".yml")):
+        return text
+    if not equals or not all(part.isidentifier() for part in name.split(".")):
+        example = PAIRS_EXAMPLE[flag_name]
+        return Fault(f"{flag(flag_name)} {text}: give name=value, as in {flag(flag_name)} {example}")
+    return name, hyperparameter(f"{flag(flag_name)} {text}", value)
 
 
 def add_machine(parser: Parser, *aliases: str) -> None:
@@ -92,15 +182,11 @@ def add_machine(parser: Parser, *aliases: str) -> None:
     machine.add_argument(
         "--data-dir",
         *aliases,
-        type=str | None,
-        default=None,
         metavar="FOLDER",
-        help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, then where set-up put it).",
+        help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, then the folder chosen at set-up).",
     )
     machine.add_argument(
         "--prepared-dir",
-        type=str | None,
-        default=None,
         metavar="FOLDER",
         help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, then ~/.cache/sweeps/prepared).",
     )
@@ -115,26 +201,6 @@ def machine_typed() -> dict[str, str]:
 def machine_given() -> list[str]:
     """The same, as they are typed for another call on this machine."""
     return [word for name in machine_typed() for word in (name, os.environ[OF_THE_MACHINE[name]])]
-
-
-def take_params(
-    tokens: Sequence[str], flag: str = "--params", example: str = "rows=0 width=16"
-) -> tuple[list[str], dict[str, ParamValue]]:
-    """The tokens without `--params a=1 b=2`, and those params."""
-    others: list[str] = []
-    params: dict[str, ParamValue] = {}
-    taking = False
-    for token in tokens:
-        text = token.removeprefix(f"{flag}=")
-        taking = (taking and not token.startswith("--")) or token.startswith(f"{flag}=") or token == flag
-        if not taking:
-            others.append(token)
-        elif token != flag:
-            name, equals, value = text.partition("=")
-            if not equals or not all(part.isidentifier() for part in name.split(".")):
-                raise UserError(f"{flag} {text}: give name=value, as in {flag} {example}")
-            params[name] = hyperparameter(f"{flag} {text}", value)
-    return others, params
 
 
 def take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
@@ -157,45 +223,14 @@ def is_flag(token: str, name: str) -> bool:
     return token.partition("=")[0] == name
 
 
-def refuse_unknown(tokens: Iterable[str], known: Iterable[str], command: str) -> None:
-    """Answer flags that there are not, all at once."""
-    known = {*known, "--help"}
-    given = (token.split("=")[0] for token in tokens if token.startswith("--"))
-    faults = [f"{name}: no such flag.{nearest(name, known)}" for name in given if name not in known]
-    if faults:
-        raise UserError("\n".join([*faults, f"All flags: {command} --help"]))
-
-
 def _escaped(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _metavar(kind: str) -> str:
-    if "Literal" in kind:
-        choices = re.findall(r"'([^']+)'", kind)
-        return "{" + ",".join(["N"] * ("int" in kind) + choices) + "}"
-    return "N" if "int" in kind else "X" if "float" in kind else "TEXT"
-
-
-def _in_plain_words(message: str, kinds: Mapping[str, Any]) -> str:
-    """jsonargparse's message of a bad value, as flag, value and requirement in one line."""
-    key = re.search(r'[Pp]arser key "([\w.]+)"', message)
-    value = re.search(r"(?:Given|given|Got) value: (.*)", message)
-    if not key or not value:
-        return message
-    name, given = key[1].split(".")[0], value[1].strip()
-    wanted = str(kinds.get(name, "text"))
-    if "Literal" in wanted:
-        choices = re.findall(r"'([^']+)'", wanted)
-        if "int" in wanted:
-            requirement = f"a whole number, or {', '.join(choices)}"
-            return f"{flag(name)} {given}: must be {requirement}.{nearest(given, choices)}"
-        return f"{flag(name)} {given}: must be one of {', '.join(choices)}.{nearest(given, choices)}"
-    words = {
-        "dict": "name=value",
-        "bool": "true or false",
-        "int": "a whole number",
-        "float": "a number",
-    }
-    requirement = next((text for word, text in words.items() if word in wanted), "text")
-    return f"{flag(name)} {given}: must be {requirement}"
+def _metavar(kind: Any) -> str:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    number = "N" if int in kinds else "X" if float in kinds else ""
+    choices = [choice for one in kinds if get_origin(one) is Literal for choice in get_args(one)]
+    if choices:
+        return "{" + ",".join([*([number] if number else []), *choices]) + "}"
+    return number or ("NAME" if list[str] in kinds else "TEXT")

@@ -48,7 +48,7 @@ def test_a_run_takes_all_that_the_file_says_and_flags_win(form: str, file: Path)
     assert run.params == {"lr": 0.02}
     typed = ("--seed", "1", "--no-compile", "--lr", "0.5", "--precision", "32")
     run, _, _ = run_settings.parse(["digits_mlp", *typed, *tokens])
-    assert (run.seed, run.compile, run.precision, run.max_epochs) == (1, False, "32", 5)
+    assert (run.fit.seed, run.fit.compile, run.fit.precision, run.fit.max_epochs) == (1, False, "32", 5)
     assert run.params == {"lr": 0.5}
 
 
@@ -56,14 +56,14 @@ def test_workers_are_in_the_file_where_there_are_several(file: Path) -> None:
     several = FitConfig(max_epochs=1, metric="m", mode="max", devices=2, micro_batch=8)
     file.write_text(params_file.write("digits_mlp", {}, several.settings(), {}))
     run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
-    assert (run.devices, run.micro_batch) == (2, 8)
+    assert (run.fit.devices, run.fit.micro_batch) == (2, 8)
 
 
 @pytest.mark.parametrize("text", ["lr: 0.02", "params: {lr: 0.02}", "params: {lr: 0.02}\nfit:\n"])
 def test_a_file_of_hyperparameters_alone_says_nothing_else(text: str, file: Path) -> None:
     file.write_text(text)
     run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
-    assert (run.params, run.seed, run.max_epochs) == ({"lr": 0.02}, 0, 27)
+    assert (run.params, run.fit.seed, run.fit.max_epochs) == ({"lr": 0.02}, 0, 27)
 
 
 def test_a_preparation_takes_the_hyperparameters_and_leaves_the_rest(file: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> 
         (b"params: {lr: 0.1}\nfit: {sed: 1}", "fit.sed: no such setting. Did you mean 'seed'?"),
         (b"params: {lrr: 0.1}", "lrr: no such hyperparameter. Did you mean 'lr'?"),
         (b"params: {lr: fast}", "lr=fast: must be float, is str"),
-        (b"params: {lr: 0.1}\nfit: {precision: 33}", "--precision 33: must be one of auto, 32,"),
-        (b"params: {lr: 0.1}\nfit: {seed: many}", "--seed many: must be a whole number"),
+        (b"params: {lr: 0.1}\nfit: {precision: 33}", "fit.precision 33: must be one of auto, 32,"),
+        (b"params: {lr: 0.1}\nfit: {seed: many}", "fit.seed many: must be a whole number"),
     ],
 )
 def test_a_bad_file_is_answered_in_a_line_with_status_2(

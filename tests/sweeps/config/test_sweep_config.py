@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import yaml
 
 from sweeps.common.yaml_values import field_docs, nearest
 from sweeps.config import cli
-from sweeps.config.sweep_config import GROUPS, MINIMUM, OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
+from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
 from sweeps.config.validation import check
+from sweeps.training.config import FitConfig
 
-FIELDS = [field.name for field in dataclasses.fields(SweepConfig)]
+SETTINGS = SweepConfig.settings()
+FIELDS = list(SETTINGS)
 
-CHANGED = SweepConfig(
+CHANGED = SweepConfig.of(
     name="again",
     trainable="my_project.model",
     search_space="fashion_cnn_grid",
@@ -76,12 +79,20 @@ def test_every_field_has_a_doc() -> None:
     assert [name for name, doc in docs().items() if not doc.endswith(".")] == []
 
 
-def test_every_field_is_in_exactly_one_group() -> None:
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(FIELDS)
+def test_every_field_has_a_title_and_fields_of_a_title_stand_together() -> None:
+    titles = [each.group for each in SETTINGS.values()]
+    assert all(titles)
+    assert [title for title, _ in itertools.groupby(titles)] == list(dict.fromkeys(titles))
 
 
-def test_every_minimum_is_of_a_field() -> None:
-    assert set(MINIMUM) <= set(FIELDS)
+def test_what_a_trial_is_trained_by_is_a_setting_and_held_once() -> None:
+    own = {field.name for field in dataclasses.fields(SweepConfig)}
+    assert set(SweepConfig.OF_FIT) <= {field.name for field in dataclasses.fields(FitConfig)} - own
+    config = SweepConfig.of(precision="32", seed=3, num_trials=5)
+    assert config == SweepConfig(fit=FitConfig(precision="32", seed=3), num_trials=5)
+    changed = config.changed(seed=4, num_trials=6)
+    assert (changed.fit.seed, changed.fit.precision, changed.num_trials) == (4, "32", 6)
+    assert list(changed.flat()) == FIELDS
 
 
 def test_the_defaults_have_no_fault() -> None:
@@ -89,27 +100,27 @@ def test_the_defaults_have_no_fault() -> None:
 
 
 def test_this_test_changes_every_field() -> None:
-    same = [name for name in FIELDS if getattr(CHANGED, name) == getattr(SweepConfig(), name)]
-    assert same == []
+    before, after = SweepConfig().flat(), CHANGED.flat()
+    assert [name for name in FIELDS if before[name] == after[name]] == []
 
 
 @pytest.mark.parametrize("config", [SweepConfig(), CHANGED], ids=["defaults", "all changed"])
 def test_the_yaml_of_a_config_reads_back_as_the_config(config: SweepConfig, tmp_path: Path) -> None:
     of_one_run = {name: getattr(SweepConfig(), name) for name in OF_ONE_RUN}
-    assert read_back(config, tmp_path) == dataclasses.replace(config, **of_one_run)
+    assert read_back(config, tmp_path) == config.changed(**of_one_run)
 
 
 def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() -> None:
     assert {"resume", "force", "dry_run"} <= OF_ONE_RUN <= set(FIELDS)
     assert set(yaml.safe_load(to_yaml(CHANGED))) == set(FIELDS) - OF_ONE_RUN
-    assert "Going on" not in to_yaml(CHANGED), "nor a title with nothing below it"
+    assert "Resume" not in to_yaml(CHANGED), "nor a title with nothing below it"
 
 
 @pytest.mark.parametrize(
     "value", [0, 1, -3, 0.1, 1e-12, 1e300, True, "relu", "32", "true", "null", "a b", ""]
 )
 def test_a_fixed_hyperparameter_keeps_value_and_type_through_yaml(value: Any, tmp_path: Path) -> None:
-    again = read_back(SweepConfig(params={"hyperparameter": value}), tmp_path).params["hyperparameter"]
+    again = read_back(SweepConfig.of(params={"hyperparameter": value}), tmp_path).params["hyperparameter"]
     assert (again, type(again)) == (value, type(value))
 
 
@@ -118,24 +129,27 @@ SEVERAL = {"trainable": ["net", "my_project.model"], "search_space": ["net_wide"
 
 @pytest.mark.parametrize("several", [SEVERAL, {**SEVERAL, "search_space": None}])
 def test_several_trainables_read_back_as_several(several: dict[str, Any], tmp_path: Path) -> None:
-    config = SweepConfig(**several, params={"my_project.model.lr": 0.5, "rows": 0})
+    config = SweepConfig.of(**several, params={"my_project.model.lr": 0.5, "rows": 0})
     assert read_back(config, tmp_path) == config
     assert config.trainables == ["net", "my_project.model"]
     assert config.search_spaces == (several["search_space"] or [])
 
 
 def test_one_trainable_is_one_of_a_list_too() -> None:
-    assert (SweepConfig().trainables, SweepConfig(search_space="s").search_spaces) == (["fashion_cnn"], ["s"])
+    assert (SweepConfig().trainables, SweepConfig.of(search_space="s").search_spaces) == (
+        ["fashion_cnn"],
+        ["s"],
+    )
 
 
 @pytest.mark.parametrize("name", ["2024", "true", "a.b"])
 def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp_path: Path) -> None:
-    assert read_back(SweepConfig(name=name), tmp_path).name == name
+    assert read_back(SweepConfig.of(name=name), tmp_path).name == name
 
 
 def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     text = to_yaml(CHANGED)
-    kept = [name for names in GROUPS.values() for name in names if name not in OF_ONE_RUN]
+    kept = [name for name in FIELDS if name not in OF_ONE_RUN]
     assert list(yaml.safe_load(text)) == kept
     lines = text.splitlines()
     for name, doc in ((name, docs()[name]) for name in kept):
@@ -146,10 +160,11 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     ("change", "fault"),
     [
         ({"num_trials": 0}, "--num-trials 0: must be at least 1"),
-        ({"seed": -1}, "--seed -1: must be at least 0"),
+        ({"seed": -1}, "--seed -1: must be at least 0 and at most 4,294,967,295"),
+        ({"refine": "s", "refine_keep": 1.5}, "--refine-keep 1.5: must be above 0 and at most 1"),
         ({"reduction_factor": 1}, "--reduction-factor 1: must be at least 2"),
         ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
-        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies behind the end; at most"),
+        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies after the last epoch; at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
         ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
@@ -166,29 +181,29 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:
-    (found,) = check(dataclasses.replace(SweepConfig(), **change))
+    (found,) = check(SweepConfig().changed(**change))
     assert found.startswith(fault)
 
 
 def test_all_faults_are_found_at_once() -> None:
-    config = SweepConfig(num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0)
+    config = SweepConfig.of(num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0)
     assert [fault.split()[0] for fault in check(config)] == [
-        "--num-trials",
         "--seed",
-        "--max-failures",
+        "--num-trials",
         "--time-budget-hours",
+        "--max-failures",
         "--name",
     ]
 
 
-@pytest.mark.parametrize("name", MINIMUM)
+@pytest.mark.parametrize("name", [name for name, each in SETTINGS.items() if each.least is not None])
 def test_the_least_value_is_allowed(name: str) -> None:
-    config = dataclasses.replace(SweepConfig(max_epochs=1, grace_epochs=1), **{name: int(MINIMUM[name])})
+    config = SweepConfig.of(max_epochs=1, grace_epochs=1).changed(**{name: int(SETTINGS[name].least or 0)})
     assert check(config) == []
 
 
 def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
-    assert check(SweepConfig(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []
+    assert check(SweepConfig.of(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []
 
 
 def test_a_flag_is_the_field_with_dashes() -> None:

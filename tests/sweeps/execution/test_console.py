@@ -10,7 +10,7 @@ from sweeps.execution.console import summary
 from sweeps.record.record import Record
 from tests.conftest import propose
 
-CONFIG = SweepConfig(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
+CONFIG = SweepConfig.of(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
 
 def record_of(folder: Path, epochs: dict[int, int]) -> Record:

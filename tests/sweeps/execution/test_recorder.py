@@ -36,7 +36,7 @@ class Keeping:
     ) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
-        config = SweepConfig(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
+        config = SweepConfig.of(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
         self.driver = driver_of(folder, self.record, config)
         self.end = self.driver.end
         no_space: Any = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ from sweeps.search.rungs import rungs
 
 def config(folder: Path, **changes: Any) -> SweepConfig:
     """A sweep of digits_mlp, whose data is always there, on no more than one CPU."""
-    base = SweepConfig(trainable="digits_mlp", name="s", results_dir=str(folder), gpus_per_trial=0)
-    return dataclasses.replace(base, **changes)
+    base = SweepConfig.of(trainable="digits_mlp", name="s", results_dir=str(folder), gpus_per_trial=0)
+    return base.changed(**changes)
 
 
 def line(text: str, title: str) -> str:
@@ -111,7 +110,7 @@ def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
 def test_as_many_trials_run_at_a_time_as_the_resources_hold(
     changes: dict[str, Any], cpus: int, gpus: int, slots: int
 ) -> None:
-    assert placement.slots(dataclasses.replace(SweepConfig(), **changes), [PC(cpus, gpus)]) == slots
+    assert placement.slots(SweepConfig().changed(**changes), [PC(cpus, gpus)]) == slots
 
 
 @pytest.fixture
@@ -140,20 +139,20 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
 
 
 def test_without_rungs_no_epoch_is_saved() -> None:
-    assert asha.expected_epochs(SweepConfig(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
+    assert asha.expected_epochs(SweepConfig.of(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
 
 
 @pytest.mark.parametrize("trials", [9, 24, 200])
 @pytest.mark.parametrize("scheduler", [asha, hyperband])
 def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
-    config = SweepConfig(num_trials=trials)
+    config = SweepConfig.of(num_trials=trials)
     expected = scheduler.expected_epochs(config)
     assert trials * rungs(config)[0] < expected < trials * config.max_epochs
     assert scheduler.expected_epochs(config) == expected
 
 
 def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
-    config = SweepConfig(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
+    config = SweepConfig.of(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
     synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
     assert asha.expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
 
@@ -198,10 +197,10 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
 
 @pytest.mark.parametrize("scheduler", [asha, hyperband])
 def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
-    many = SweepConfig(num_trials=1_000_000)
+    many = SweepConfig.of(num_trials=1_000_000)
     assert 3_000_000 < scheduler.expected_epochs(many) < 27_000_000
 
 
 def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
     with pytest.raises(UserError, match="--precision 16-mixed: fp16 is of GPUs, and a trial has none here"):
-        build.make_plan(SweepConfig(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))
+        build.make_plan(SweepConfig.of(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))

@@ -181,7 +181,7 @@ def searcher(name: str, record: Record, num_trials: int) -> RecordSearcher:
 
     from tests.faulty import toy
 
-    config = SweepConfig(num_trials=num_trials, max_epochs=1, grace_epochs=1, metric="score", mode="max")
+    config = SweepConfig.of(num_trials=num_trials, max_epochs=1, grace_epochs=1, metric="score", mode="max")
     takes = plugins.find("searcher", name)
     domains = {"slope": tune.quniform(0.1, 1.0, 0.01)}
     found: RecordSearcher = takes.build(config, check(domains, toy.Params, {}, takes.TAKES, name, ""), record)
@@ -209,7 +209,7 @@ def test_a_sweep_that_goes_on_behind_its_reruns_proposes_what_it_would_have(
 
 
 def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
+    config = SweepConfig.of(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
     decided = []
     for place, seen in (("without", 0), ("with", 2)):
         (tmp_path / place).mkdir()
@@ -269,7 +269,7 @@ def write_weights(at: Path, number: int) -> None:
 
 
 def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alone(tmp_path: Path) -> None:
-    config, record = SweepConfig(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9, 0.8)
+    config, record = SweepConfig.of(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9, 0.8)
     record.note("confirm", ASKED)
     first, second = seeds(0, 2)
     a = rerun(record, 1, first, 0.5)
@@ -317,7 +317,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
 def config_of(tmp_path: Path, **changes: Any) -> SweepConfig:
     given = {"trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes", "name": "s"}
     rest = {"num_trials": 3, "gpus_per_trial": 0, "min_free_gb": 0.0, "results_dir": str(tmp_path)}
-    return SweepConfig(**{**given, **rest, **changes})
+    return SweepConfig.of(**{**given, **rest, **changes})
 
 
 def test_the_plan_says_what_it_will_cost(tmp_path: Path) -> None:

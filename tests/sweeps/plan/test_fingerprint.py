@@ -63,7 +63,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plan_of(package: Path, **more: Any) -> Plan:
     name = package.name
     return make_plan(
-        SweepConfig(
+        SweepConfig.of(
             trainable=f"{name}.model",
             search_space=f"{name}.space",
             results_dir=str(package.parent),
@@ -213,9 +213,7 @@ def test_of_a_function_in_a_space_the_file_is_compared(package: Path) -> None:
         "SPACE = {'slope': tune.sample_from(partial(half, 1.0))}\n"
     )
     (package / "drawn.py").write_text(text)
-    settings_ = dataclasses.replace(
-        plan_of(package).config, search_space=f"{package.name}.drawn", searcher="random"
-    )
+    settings_ = plan_of(package).config.changed(search_space=f"{package.name}.drawn", searcher="random")
     before = stored(identity(make_plan(settings_)))
     assert changes(before, identity(make_plan(settings_))) == []
     (package / "drawn.py").write_text(text.replace("/ 2", "/ 3"))
@@ -227,7 +225,7 @@ def test_of_a_space_that_is_a_function_the_file_is_compared_and_what_it_imports(
         f"from {package.name} import _deep\ndef suggest(trial):\n    trial.suggest_float('slope', 0.1, 1)\n"
     )
     (package / "defined.py").write_text(text)
-    settings_ = dataclasses.replace(plan_of(package).config, search_space=f"{package.name}.defined")
+    settings_ = plan_of(package).config.changed(search_space=f"{package.name}.defined")
     before = stored(identity(make_plan(settings_)))
     assert changes(before, identity(make_plan(settings_))) == []
     assert before["space"] == {}
@@ -262,7 +260,7 @@ def test_a_hyperparameter_that_came_or_went_is_named(package: Path) -> None:
 
 
 FREE = WITHOUT_EFFECT | OF_ONE_RUN
-COMPARED = sorted(set(SweepConfig.__dataclass_fields__) - FREE)
+COMPARED = sorted(set(SweepConfig.settings()) - FREE)
 
 
 def other(value: Any) -> Any:
@@ -276,9 +274,9 @@ def other(value: Any) -> Any:
 @pytest.mark.parametrize("name", COMPARED)
 def test_a_changed_setting_is_named_unless_it_may_change(name: str, package: Path) -> None:
     plan = plan_of(package)
-    now = other(getattr(plan.config, name))
+    now = other(plan.config.flat()[name])
     before = identity(plan)
-    after = {**before, "settings": settings(dataclasses.replace(plan.config, **{name: now}))}
+    after = {**before, "settings": settings(plan.config.changed(**{name: now}))}
     (line,) = changes(stored(before), after)
     assert line.startswith(f"--{name.replace('_', '-')}: ")
     assert changes(before, after, but=frozenset({name})) == []
@@ -294,7 +292,7 @@ def test_what_may_change_of_the_settings_is_no_hyperparameter_of_the_same_name(p
 @pytest.mark.parametrize("name", sorted(FREE))
 def test_where_a_sweep_lies_and_how_it_was_called_is_not_compared(name: str) -> None:
     config = SweepConfig()
-    changed = dataclasses.replace(config, **{name: other(getattr(config, name))})
+    changed = config.changed(**{name: other(config.flat()[name])})
     assert changed != config
     assert settings(changed) == settings(config)
 

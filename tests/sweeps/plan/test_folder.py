@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -29,7 +28,7 @@ from tests.conftest import ROOT, propose
 
 
 def config(results: Path, **changes: Any) -> SweepConfig:
-    base = SweepConfig(
+    base = SweepConfig.of(
         name="s",
         trainable="tests.faulty.toy",
         search_space="tests.faulty.slopes",
@@ -38,7 +37,7 @@ def config(results: Path, **changes: Any) -> SweepConfig:
         num_trials=6,
         min_free_gb=0.0,
     )
-    return dataclasses.replace(base, **changes)
+    return base.changed(**changes)
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def plan(tmp_path: Path) -> Plan:
 
 def again(plan: Plan, **changes: Any) -> Plan:
     """The plan of a resume."""
-    return make_plan(dataclasses.replace(plan.config, resume=str(plan.folder), **changes))
+    return make_plan(plan.config.changed(resume=str(plan.folder), **changes))
 
 
 def names(path: Path) -> list[str]:
@@ -161,7 +160,7 @@ def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Pla
         assert names(plan.folder) == [LOCK_FILE, JOURNAL, CONFIG_FILE]
     assert len(Record.read(plan.folder).trials) == 2
     read = cli.parse(["--config", str(plan.folder / CONFIG_FILE)])
-    assert read == dataclasses.replace(other.config, resume=None, force=False)
+    assert read == other.config.changed(resume=None, force=False)
 
 
 def test_a_resume_mends_what_the_driver_left(plan: Plan) -> None:

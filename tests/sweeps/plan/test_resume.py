@@ -32,7 +32,7 @@ TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRI
 
 def config(results: Path, **changes: Any) -> SweepConfig:
     """A sweep of toys judged at epochs 1 and 3, to train 9."""
-    base = SweepConfig(
+    base = SweepConfig.of(
         name="s",
         trainable="tests.faulty.toy",
         search_space=SLOPES,
@@ -44,7 +44,7 @@ def config(results: Path, **changes: Any) -> SweepConfig:
         time_budget_hours=2.0,
         min_free_gb=0.0,
     )
-    return dataclasses.replace(base, **changes)
+    return base.changed(**changes)
 
 
 def look(plan: Plan) -> resume.Standing:
@@ -88,7 +88,7 @@ class Sweep:
 
     def to_resume(self, **changes: Any) -> Plan:
         """The plan of `--resume`, with these flags."""
-        asked = dataclasses.replace(self.plan.config, resume=str(self.folder), **changes)
+        asked = self.plan.config.changed(resume=str(self.folder), **changes)
         return make_plan(asked)
 
     def look(self, **changes: Any) -> resume.Standing:
@@ -297,7 +297,7 @@ def test_a_record_of_before_there_was_a_resume_is_refused_with_what_to_do(tmp_pa
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / CONFIG_FILE).write_text(to_yaml(old))
     Record.create(tmp_path / "s", "s", "max", {"metric": "score", "fixed": {}})
-    plan = make_plan(dataclasses.replace(old, resume=str(tmp_path / "s")))
+    plan = make_plan(old.changed(resume=str(tmp_path / "s")))
     with pytest.raises(
         UserError, match=r"could not resume yet; repeat it: .*--config .*sweep.yaml --name NEW"
     ):

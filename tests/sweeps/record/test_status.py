@@ -25,7 +25,7 @@ from tests.support.searched import carried_out, peak
 def broken_off(at: Path, trials: int) -> Sweep:
     """A sweep of 12 trials that was killed after some."""
     settings = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
-    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **settings))  # type: ignore[arg-type]
+    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **settings))  # type: ignore[arg-type]
     return carried_out(plan, peak(0.1), trials)
 
 
@@ -82,7 +82,7 @@ def conditional(at: Path, **settings: Any) -> Sweep:
     """A finished sweep of a space that is a function; the largest rate is the best."""
     asked: dict[str, Any] = {"trainable": "fashion_cnn", "search_space": "fashion_cnn_layers"}
     asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **settings}
-    plan = make_plan(SweepConfig(name="s", results_dir=str(at), **asked))
+    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **asked))
     return carried_out(plan, lambda params: float(params["lr"]))
 
 
@@ -118,7 +118,7 @@ def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path:
 def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:
     sweep = broken_off(tmp_path, trials=2)
     plan = make_plan(
-        SweepConfig(
+        SweepConfig.of(
             resume=str(sweep.folder),
             name="s",
             results_dir=str(tmp_path),

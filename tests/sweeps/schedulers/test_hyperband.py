@@ -156,7 +156,7 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
 ) -> None:
     """In a first band: later Ray fills up brackets of which trials have ended."""
     rungs = {"max_epochs": max_epochs, "grace_epochs": 1, "reduction_factor": factor}
-    config = SweepConfig(**rungs, num_trials=sum(n for n, _ in brackets.band(SweepConfig(**rungs))))
+    config = SweepConfig.of(**rungs, num_trials=sum(n for n, _ in brackets.band(SweepConfig.of(**rungs))))
     rays = HyperBandForBOHB("epoch", "score", mode, max_t=max_epochs, reduction_factor=factor)
     expected = Play(config, rays, None, seed="1", slots=slots).run()
     ours = play(tmp_path, config, mode, slots=slots)
@@ -166,7 +166,7 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
 
 
 def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
-    config = SweepConfig(max_epochs=81, grace_epochs=1, reduction_factor=3)
+    config = SweepConfig.of(max_epochs=81, grace_epochs=1, reduction_factor=3)
     assert [size for size, _ in brackets.band(config)] == [81, 34, 15, 8, 5]
     assert [judged for _, judged in brackets.band(config)] == [(1, 3, 9, 27), (3, 9, 27), (9, 27), (27,), ()]
 
@@ -174,7 +174,7 @@ def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
 def test_no_rung_is_lost_to_truncated_logarithms() -> None:
     """Ray loses one of 243 / 3 and of 1000 / 10."""
     for max_epochs, factor in ((243, 3), (1000, 10)):
-        config = SweepConfig(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
+        config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
         widest = brackets.band(config)[0][1]
         assert [factor**power for power in range(len(widest))] == list(widest)
         assert widest[-1] * factor == max_epochs
@@ -185,7 +185,7 @@ def test_no_rung_is_lost_to_truncated_logarithms() -> None:
 def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_takes(
     trials: int, slots: int, tmp_path: Path
 ) -> None:
-    config = SweepConfig(num_trials=trials)
+    config = SweepConfig.of(num_trials=trials)
     reached = play(tmp_path, config, slots=slots).run()
     assert set(reached.values()) <= {3, 9, 27}
     assert sum(reached.values()) == hyperband.expected_epochs(config)
@@ -197,7 +197,7 @@ def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_take
 def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
     seed: int, mode: Mode, tmp_path: Path
 ) -> None:
-    config = SweepConfig(num_trials=24)
+    config = SweepConfig.of(num_trials=24)
     whole = play(tmp_path / "whole", config, mode).run()
     record = new_record(tmp_path / "killed", config, mode)
     kills = random.Random(seed)
@@ -218,7 +218,7 @@ def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
 
 
 def test_what_was_decided_is_rebuilt_from_the_record(tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=17)
+    config = SweepConfig.of(num_trials=17)
     reached = play(tmp_path, config).run()
     for record in (Record.read(tmp_path), Record.reopen(tmp_path)):
         for number, last in reached.items():
@@ -229,7 +229,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(tmp_path: Path) -> None:
 
 
 def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=17)
+    config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)
     for number in range(10):
         propose(record, {})
@@ -246,7 +246,7 @@ def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(9), 1)])
 def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=20)
+    config = SweepConfig.of(num_trials=20)
     played = play(tmp_path, config, fails=fails)
     reached = played.run()
     assert not played.record.live if played.record else False
@@ -258,9 +258,9 @@ def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: P
 
 
 def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=12)  # a bracket of 9, and 3 of the next one's 5
+    config = SweepConfig.of(num_trials=12)  # a bracket of 9, and 3 of the next one's 5
     before = play(tmp_path, config).run()
-    record, more = Record.read(tmp_path), SweepConfig(num_trials=25)
+    record, more = Record.read(tmp_path), SweepConfig.of(num_trials=25)
     record.note("runs", [{"num_trials": 12}, {"num_trials": 25}])
     ends = {number: FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()}
     resumed = Play(more, hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
@@ -273,7 +273,7 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
 
 @pytest.mark.parametrize("runs", [[17], [17, 17], [9, 17]])
 def test_a_space_without_more_points_closes_its_last_bracket(runs: list[int], tmp_path: Path) -> None:
-    config = SweepConfig(num_trials=17)
+    config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)
     record.note("runs", [{"num_trials": planned} for planned in runs])
     for number in range(4):

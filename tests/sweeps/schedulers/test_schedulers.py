@@ -63,7 +63,7 @@ def test_a_scheduler_is_built_from_config_and_record(name: str, tmp_path: Path) 
 def test_a_scheduler_describes_itself_in_one_line_that_names_it_and_the_end(
     name: str, max_epochs: int
 ) -> None:
-    config = SweepConfig(max_epochs=max_epochs, grace_epochs=1)
+    config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1)
     line = plugins.find("scheduler", name).describe(config)
     assert "\n" not in line
     assert line.startswith(f"{name}: ")
@@ -86,7 +86,7 @@ def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
 
 def test_asha_says_which_epochs_it_judges_at() -> None:
     assert "3, 9, 27 (the end)" in asha.describe(SweepConfig())
-    assert "nothing is pruned" in asha.describe(SweepConfig(max_epochs=3))
+    assert "nothing is pruned" in asha.describe(SweepConfig.of(max_epochs=3))
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -97,7 +97,7 @@ def test_asha_says_which_epochs_it_judges_at() -> None:
 def test_asha_decides_as_rays_does(
     max_epochs: int, grace: int, factor: int, mode: Mode, tmp_path: Path
 ) -> None:
-    config = SweepConfig(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
+    config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
     rays = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
     assert sorted(epoch for epoch, _ in rays._brackets[0]._rungs if epoch < max_epochs) == rungs(config)
     trials = 40
@@ -184,7 +184,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
     name: str, mode: Mode, seed: int, tmp_path: Path
 ) -> None:
     """Whatever came behind it, and in another process too: a resume asks for the last epoch of a trial."""
-    config = SweepConfig(max_epochs=16, grace_epochs=1, reduction_factor=2)
+    config = SweepConfig.of(max_epochs=16, grace_epochs=1, reduction_factor=2)
     module = plugins.find("scheduler", name)
     record = new_record(tmp_path, mode, 20)
     scheduler = module.build(config, record)

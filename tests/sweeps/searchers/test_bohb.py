@@ -58,7 +58,7 @@ def try_out(record: Record, points: list[Mapping[str, ParamValue]], score: Any) 
 
 def propose(record: Record, space: Mapping[str, Any], trials: int = 1, seed: int = 0) -> list[dict[str, Any]]:
     """Params of the next trials, none of which has an effect on the next."""
-    config = SweepConfig(max_epochs=EPOCHS, grace_epochs=1, seed=seed, num_trials=10_000)
+    config = SweepConfig.of(max_epochs=EPOCHS, grace_epochs=1, seed=seed, num_trials=10_000)
     searcher = bohb.build(config, check(space, Params, {}, bohb.TAKES, "bohb"), record)
     searcher.slots = 10_000
     return [searcher.suggest("")["params"] for _ in range(trials)]

@@ -76,7 +76,7 @@ class Play:
 
     def _set(self, name: str, record: Record, space: Mapping[str, Any], seed: int, num_trials: int) -> None:
         module = plugins.find("searcher", name)
-        config = SweepConfig(
+        config = SweepConfig.of(
             searcher=name, seed=seed, num_trials=num_trials, max_epochs=EPOCHS, grace_epochs=1
         )
         self.record = record
@@ -303,7 +303,9 @@ def loner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_pair_that_does_not_work_is_refused_with_those_that_do(loner: str, tmp_path: Path) -> None:
-    config = SweepConfig(trainable="digits_mlp", searcher=loner, scheduler="asha", results_dir=str(tmp_path))
+    config = SweepConfig.of(
+        trainable="digits_mlp", searcher=loner, scheduler="asha", results_dir=str(tmp_path)
+    )
     with pytest.raises(UserError, match=r"lone_package\.loner does not work with --scheduler asha") as error:
         make_plan(config)
     for name in SEARCHERS:
@@ -312,7 +314,9 @@ def test_a_pair_that_does_not_work_is_refused_with_those_that_do(loner: str, tmp
 
 
 def test_a_users_own_searcher_plans_with_the_scheduler_it_names(loner: str, tmp_path: Path) -> None:
-    config = SweepConfig(trainable="digits_mlp", searcher=loner, scheduler="none", results_dir=str(tmp_path))
+    config = SweepConfig.of(
+        trainable="digits_mlp", searcher=loner, scheduler="none", results_dir=str(tmp_path)
+    )
     assert isinstance(make_plan(config).searcher, ModuleType)
 
 
@@ -479,7 +483,7 @@ def test_tpe_comes_nearer_to_the_optimum_than_random_search(mode: str, tmp_path:
         folder = tmp_path / f"{name}{seed}"
         folder.mkdir()
         record = Record.create(folder, "s", mode, {})
-        config = SweepConfig(searcher=name, seed=seed, max_epochs=1, grace_epochs=1)
+        config = SweepConfig.of(searcher=name, seed=seed, max_epochs=1, grace_epochs=1)
         searcher = module.build(config, check(space, Params, {}, module.TAKES, name), record)
         for number in range(60):
             params = searcher.suggest(str(number))["params"]

@@ -345,7 +345,7 @@ def _refuses(space: Space, seeds: tuple[int, ...]) -> bool:
 
 
 def searcher_of(name: str, record: Record, seed: int = 0, suggest: Callable[[Any], object] = layered) -> Any:
-    config = SweepConfig(searcher=name, seed=seed, num_trials=100, max_epochs=1, grace_epochs=1)
+    config = SweepConfig.of(searcher=name, seed=seed, num_trials=100, max_epochs=1, grace_epochs=1)
     return plugins.find("searcher", name).build(config, checked(suggest), record)
 
 

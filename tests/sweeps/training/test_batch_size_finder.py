@@ -233,7 +233,7 @@ def test_where_the_system_kills_another_worker_it_does_not_fit(project: Path) ->
 def test_a_lower_precision_is_a_hint_where_there_is_one(
     precision: Precision, device: Device, hint: list[str]
 ) -> None:
-    run = SingleRun(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
+    run = SingleRun.of(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
     assert batch_size_finder.hints(run, 1, device) == hint
     assert batch_size_finder.hints(run, 2, device) == ["--find-batch-size", *hint]
 

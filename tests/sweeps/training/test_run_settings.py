@@ -30,7 +30,7 @@ def test_hyperparameters_have_flags_of_their_own(tmp_path: Path) -> None:
         "digits_mlp", "--lr", "0.01", "--hidden=16", "--max-epochs", "2", "--results-dir", str(tmp_path)
     )
     assert run.params == {"lr": 0.01, "hidden": 16}
-    assert (run.trainable, run.max_epochs) == ("digits_mlp", 2)
+    assert (run.trainable, run.fit.max_epochs) == ("digits_mlp", 2)
     assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}", str(run.name))
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
         ),
         (("digits_mlp", "--hidden", "3.5"), "--params hidden=3.5: must be int, is float"),
         (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
-        (("digits_mlp", "--hidden"), "--hidden: give a value"),
+        (("digits_mlp", "--hidden"), "--hidden: expected one argument"),
         (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),
         (("digits_mlp", "--max-epochs", "some"), "--max-epochs some: must be a whole number"),
         (
@@ -77,7 +77,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             ("digits_mlp", "--num-nodes", "2", "--find-batch-size"),
             "--find-batch-size: its tries are runs of their own, of this PC",
         ),
-        (("digits_mlp", "--seed", "-1"), "--seed -1: from 0 to 4,294,967,295"),
+        (("digits_mlp", "--seed", "-1"), "--seed -1: must be at least 0 and at most 4,294,967,295"),
         (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
         (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m sweeps\.fit"),
         (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
@@ -110,7 +110,7 @@ def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_pa
         (
             "from sweeps.training import run_settings as single\n"
             "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
-            "print(run.devices, run.params)"
+            "print(run.fit.devices, run.params)"
         ),
     ]
     done = subprocess.run(

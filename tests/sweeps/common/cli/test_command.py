@@ -37,9 +37,12 @@ MISTAKES = {
     ),
     "grid of a range": (["--trainable", "digits_mlp", "--searcher", "grid"], "can't take a continuous range"),
     "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),
-    "no rung": (["--trainable", "digits_mlp", "--max-epochs", "2"], "the first rung lies behind the end"),
+    "no rung": (
+        ["--trainable", "digits_mlp", "--max-epochs", "2"],
+        "the first rung lies after the last epoch",
+    ),
     "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
-    "seed": (["--seed", "5000000000"], "--seed 5000000000: must be at most 4,294,967,295"),
+    "seed": (["--seed", "5000000000"], "--seed 5000000000: must be at least 0 and at most 4,294,967,295"),
     "long name": (["--name", "x" * 300], "at most 100 letters"),
     "a file for a folder": (
         ["--trainable", "digits_mlp", "--results-dir", "README.md"],

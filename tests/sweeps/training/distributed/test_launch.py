@@ -63,7 +63,7 @@ def under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_workers_are_as_many_as_were_started(under_torchrun: None, tmp_path: Path) -> None:
     run = run_settings.parse(["digits_mlp", "--results-dir", str(tmp_path)])[0]
-    assert (run.devices, run.num_nodes) == (2, 3)
+    assert (run.fit.devices, run.fit.num_nodes) == (2, 3)
 
 
 def test_another_number_is_refused(under_torchrun: None) -> None:

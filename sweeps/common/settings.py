@@ -1,0 +1,138 @@
+"""Settings: the fields of a dataclass with what flags and files need of each: type, doc, bounds, group.
+
+Imports nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Self, get_type_hints
+
+from sweeps.common.yaml_values import field_docs
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    group: str | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """A field of settings.
+
+    Args:
+        default: of the field.
+        group: title in `--help` of this field and of those below it, up to the next title.
+        least: smallest value.
+        above: what the value must be larger than.
+        most: largest value.
+    """
+    metadata = {"group": group, "least": least, "above": above, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def flag(name: str) -> str:
+    """The flag of a setting: `num_trials` is `--num-trials`."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting as flags and files show it."""
+
+    name: str
+    kind: Any
+    """Its type."""
+    default: Any
+    """`dataclasses.MISSING` where it must be given."""
+    doc: str
+    group: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with a value of the right type; None where it lies within the bounds."""
+        if value is None or isinstance(value, str):
+            return None
+        bounds = [
+            (self.least, "at least {:g}", self.least is None or value >= self.least),
+            (self.above, "above {:g}", self.above is None or value > self.above),
+            (self.most, "at most {:,}", self.most is None or value <= self.most),
+        ]
+        if all(holds for _, _, holds in bounds):
+            return None
+        wanted = " and ".join(words.format(bound) for bound, words, _ in bounds if bound is not None)
+        shown = f"{value:g}" if isinstance(value, float) else value
+        return f"{flag(self.name)} {shown}: must be {wanted}"
+
+
+class Settings:
+    """A frozen dataclass of settings. It may hold another one as `fit`: what OF_FIT names of that is a setting of
+    this one too, so that flags and files are flat."""
+
+    OF_FIT: ClassVar[tuple[str, ...]] = ()
+    fit: Any
+
+    @classmethod
+    def settings(cls) -> dict[str, Setting]:
+        """Name to setting, in the order of the fields; what is held in `fit` stands in the place of that."""
+        of: Any = cls  # mypy does not take a class for hashable
+        return _settings_of(of)
+
+    @classmethod
+    def of(cls, **settings: Any) -> Self:
+        """Settings by their names; all others have their defaults."""
+        of_fit = {name: settings.pop(name) for name in cls.OF_FIT if name in settings}
+        return cls(**{**settings, "fit": dataclasses.replace(cls.fit, **of_fit)})
+
+    def changed(self, **settings: Any) -> Self:
+        """The same with other values."""
+        of_fit = {name: settings.pop(name) for name in self.OF_FIT if name in settings}
+        return type(self)(**{**vars(self), "fit": dataclasses.replace(self.fit, **of_fit), **settings})
+
+    def flat(self) -> dict[str, Any]:
+        """All values by name."""
+        return {name: getattr(self.fit if name in self.OF_FIT else self, name) for name in self.settings()}
+
+    def out_of_bounds(self) -> list[str]:
+        """What is wrong with each value by itself, a line each."""
+        values, settings = self.flat(), self.settings().values()
+        return [fault for each in settings if (fault := each.fault(values[each.name])) is not None]
+
+
+@cache
+def _settings_of(of: Any) -> dict[str, Setting]:
+    hints, docs, group = get_type_hints(of), field_docs(of), ""
+    found: dict[str, Setting] = {}
+    for each in dataclasses.fields(of):
+        group = each.metadata.get("group") or group
+        if each.name == "fit":
+            held = _settings_of(hints["fit"])
+            found |= {
+                name: dataclasses.replace(held[name], group=group, default=getattr(each.default, name))
+                for name in of.OF_FIT
+            }
+            continue
+        bounds = {name: each.metadata.get(name) for name in ("least", "above", "most")}
+        found[each.name] = Setting(
+            name=each.name,
+            kind=hints[each.name],
+            default=each.default if each.default_factory is dataclasses.MISSING else each.default_factory(),
+            doc=docs[each.name],
+            group=group,
+            **bounds,
+        )
+    return found
+
+
+def grouped(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """Title to the settings below it."""
+    found: dict[str, list[Setting]] = {}
+    for each in settings:
+        found.setdefault(each.group, []).append(each)
+    return found
