@@ -62,7 +62,7 @@ def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
 
 def test_the_plan_settles_every_default(tmp_path: Path) -> None:
     settled = make_plan(config(tmp_path, name=None)).config
-    assert (settled.search_space, settled.metric, settled.mode) == ("digits_mlp", "val_acc", "max")
+    assert (settled.search_space, settled.fit.metric, settled.fit.mode) == ("digits_mlp", "val_acc", "max")
     assert settled.num_trials == 24
     assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}", str(settled.name))
 
