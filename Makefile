@@ -12,6 +12,9 @@ FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
 DOCS := .venv/.docs-installed
 
+# Several models are in this project: the main job names its own where ARGS names none.
+MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring --refine,$(ARGS)),,--trainable fashion_cnn)
+
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a hyperparameter `rows`.
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
@@ -20,7 +23,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(f
 .PHONY: sweep test test-all test-extras test-slurm bench lint docs data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
-	$(BIN)/python -m sweeps.run $(ON_GPU) $(ARGS)
+	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
 
 # Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
 test: data

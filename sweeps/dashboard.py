@@ -1,4 +1,4 @@
-"""Look at a sweep in the browser, while it runs or after: `python -m sweeps.dashboard results/NAME`
+"""Look at a sweep in the browser, while it runs or after: `sweeps dashboard results/NAME`
 
 optuna-dashboard over the record, which it can't write. Exit status: 2, a mistake in what was asked; 130,
 Ctrl-C, which is how it ends.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.analysis.dashboard import PORT, THIS_PC, _listening, _serve, _url
 from sweeps.common.cli import parser as cli_parser
@@ -18,10 +17,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import no_sweep
 
-if TYPE_CHECKING:
-    pass
-
-COMMAND = "python -m sweeps.dashboard"
+COMMAND = "sweeps dashboard"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

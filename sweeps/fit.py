@@ -1,6 +1,6 @@
-"""Train one trial by itself, without Ray: `python -m sweeps.fit fashion_cnn --lr 0.01`
+"""Train one trial by itself, without Ray: `sweeps fit fashion_cnn --lr 0.01`
 
-All flags: `python -m sweeps.fit NAME --help`. Exit status: 0; 1, the training failed; 2, a mistake in
+All flags: `sweeps fit NAME --help`. Exit status: 0; 1, the training failed; 2, a mistake in
 what was asked; 3, it does not fit in memory; 130, Ctrl-C.
 """
 

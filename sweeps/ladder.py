@@ -1,6 +1,6 @@
-"""The speed ladder: `python -m sweeps.ladder NAME` trains a model as it is given, then ever faster.
+"""The speed ladder: `sweeps ladder NAME` trains a model as it is given, then ever faster.
 
-All flags: `python -m sweeps.ladder NAME --help`. Exit status: 0; 1, the first rung or the preparation failed;
+All flags: `sweeps ladder NAME --help`. Exit status: 0; 1, the first rung or the preparation failed;
 2, a mistake in what was asked; 130, Ctrl-C or SIGTERM (what is measured is kept).
 """
 
@@ -28,9 +28,8 @@ def _add_settings(parser: cli_parser.Parser) -> None:
 
 
 COMMAND = Command(
-    name="python -m sweeps.ladder",
+    name="ladder",
     does="Train as it is given, then ever faster, one thing at a time: what each brings.",
-    wants="what to train",
     settings={"seconds": float, "name": str | None, "results_dir": str},
     add=_add_settings,
     fit_settings=FIT_SETTINGS,

@@ -1,6 +1,6 @@
-"""Prepare a trainable's raw data once: `python -m sweeps.prepare NAME`
+"""Prepare a trainable's raw data once: `sweeps prepare NAME`
 
-All flags: `python -m sweeps.prepare NAME --help`. Exit status: 0; 1, it could not be prepared; 2, a
+All flags: `sweeps prepare NAME --help`. Exit status: 0; 1, it could not be prepared; 2, a
 mistake in what was asked; 130, Ctrl-C (what is prepared is kept, and the same command goes on).
 """
 
@@ -57,9 +57,8 @@ def _with_preparation() -> list[str]:
 
 
 COMMAND = Command(
-    name="python -m sweeps.prepare",
+    name="prepare",
     does="Prepare raw data once, for all that train on it.",
-    wants="whose data to prepare",
     settings={"max_bad_pct": float, "address": str | None, "check": bool},
     add=_add_settings,
     fit_settings=FIT_SETTINGS,
@@ -85,7 +84,7 @@ class Asked:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    again = command("sweeps.prepare", *(sys.argv[1:] if arguments is None else arguments))
+    again = command("prepare", *(sys.argv[1:] if arguments is None else arguments))
     interrupted = f"\nInterrupted. What is prepared is kept.\nGo on      {again}"
     return status_of(lambda: prepare(parse(arguments)), interrupted)
 

@@ -1,4 +1,4 @@
-"""The report of a sweep: `python -m sweeps.report results/NAME` writes one HTML file, `report.html`, into it.
+"""The report of a sweep: `sweeps report results/NAME` writes one HTML file, `report.html`, into it.
 
 The file needs no network and no other file. The sweep may be running or broken off. Exit status: 0; 2, there
 is no sweep to read, or no place to write to.
@@ -15,7 +15,7 @@ from sweeps.analysis.report.page import FILE, write
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place, size
+from sweeps.common.formatting import command, place, size
 
 if TYPE_CHECKING:
     pass
@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
-        prog="python -m sweeps.report",
+        prog="sweeps report",
         usage="%(prog)s results/NAME [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
     cli_parser.add(parser, "output", str | None, said, None, metavar="FILE")
     values = parser.values_of(tokens, "; a report is of one sweep")
     if values.folder is None:
-        raise UserError("give the folder of a sweep first: python -m sweeps.report results/NAME")
+        raise UserError(f"give the folder of a sweep first: {command('report')} results/NAME")
     output = None if values.output is None else Path(values.output).expanduser()
     return Path(values.folder).expanduser(), output
 

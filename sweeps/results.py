@@ -1,4 +1,4 @@
-"""Look at sweeps that run, ended or broke off: `python -m sweeps.results results/*`
+"""Look at sweeps that run, ended or broke off: `sweeps results results/*`
 
 In Python:
 
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count
+from sweeps.common.formatting import command, count
 from sweeps.config.sweep_folder import RESULTS, no_sweep
 
 if TYPE_CHECKING:  # `--help` answers at once
     from sweeps.record.record import Record
 
-COMMAND = "python -m sweeps.results"
+COMMAND = "sweeps results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
     asked = parser.values_of(tokens)
     folders = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
     if not folders:
-        raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {COMMAND} results/*")
+        raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {command('results')} results/*")
     return folders, bool(asked.json)
 
 

@@ -1,6 +1,6 @@
-"""Run a sweep: `python -m sweeps.run --trainable fashion_cnn --num-trials 24`
+"""Run a sweep: `sweeps run --trainable fashion_cnn --num-trials 24`
 
-All flags: `python -m sweeps.run --help`. Exit status: 0, the sweep ended with at least one trial that
+All flags: `sweeps run --help`. Exit status: 0, the sweep ended with at least one trial that
 did; 1, no trial finished; 2, a mistake in what was asked; 130, Ctrl-C.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sweeps.cluster import ray_environment
 from sweeps.common import gc_freeze, ray_auth, ray_connection
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.config import cli
+from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage.base import StorageError
 
@@ -21,7 +21,7 @@ from sweeps.storage.base import StorageError
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     try:
-        return _run(cli.parse(arguments))
+        return _run(plugins.named(cli.parse(arguments)))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -95,8 +95,8 @@ def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
     if advice.cut or any(len(part.order) >= FEW and not advice_text.is_constant(part) for part in parts):
         grace = advice.grace_epochs
         more = [] if grace is None else ["--grace-epochs", str(grace)]
-        return command("sweeps.run", "--refine", folder, *more)
+        return command("run", "--refine", folder, *more)
     is_grid = record.about.get("identity", {}).get("settings", {}).get("searcher") == "grid"
     if is_grid or "identity" not in record.about or not any(0 < len(part.order) < FEW for part in parts):
         return ""
-    return command("sweeps.run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
+    return command("run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))

@@ -105,7 +105,7 @@ def describe(cluster: Cluster) -> str:
     """Time, command, versions, commit and hardware of a run, a line each."""
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
-        ("command", command("sweeps.run", *sys.argv[1:])),
+        ("command", command("run", *sys.argv[1:])),
         *versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),

@@ -199,7 +199,7 @@ def _how_to(config: SweepConfig, name: str, job: str, address: str) -> str:
         ("Stop", of_job.format("stop")),
         ("Results", f"{lies} on the head (a relative path lies below the home of who started Ray there)"),
         ("Fetch", f"rsync -a {head}:{shlex.quote(lies.rstrip('/'))} ."),
-        ("Go on", command("sweeps.run", *again)),
+        ("Go on", command("run", *again)),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines) + "\n"
 

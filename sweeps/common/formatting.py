@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,16 @@ def place(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def command(module: str, *arguments: str) -> str:
-    """A command of this program that can be typed as it stands."""
-    return shlex.join([place(Path(sys.executable)), "-m", module, *arguments])
+def command(*words: str) -> str:
+    """A command of this program, as `run --resume results/NAME`, in the form that can be typed here."""
+    script = Path(sys.executable).with_name("sweeps")
+    if not script.is_file():
+        program = [place(Path(sys.executable)), "-m", "sweeps"]
+    elif shutil.which("sweeps") == str(script):
+        program = ["sweeps"]
+    else:
+        program = [place(script)]
+    return shlex.join([*program, *words])
 
 
 def size(bytes_: float) -> str:

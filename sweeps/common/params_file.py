@@ -6,7 +6,8 @@
     score: 0.8815                       # what came of it; nobody reads that back
     epoch: 19
 
-A file with `params` alone, or with hyperparameters alone, is one too. What is of a machine (its folders) is in none.
+A file with `params` alone, or with hyperparameters alone, is one too. What is of a machine (its folders) is in
+none.
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ def write(
     given = {name: value for name, value in fit.items() if value is not None}
     content = {"trainable": trainable, "params": dict(params), "fit": given, **came_of_it}
     return "".join(f"# {line}\n" for line in head) + yaml.safe_dump(content, sort_keys=False)
+
+
+def trainable_of(path: str) -> str:
+    """The trainable that a file names; "" where it names none or can't be read, which `read` answers."""
+    try:
+        return str(load_yaml(Path(path).expanduser().read_text()).get("trainable") or "")
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return ""
 
 
 def read(path: str, settings: Collection[str]) -> Recipe:

@@ -1,27 +1,25 @@
-"""Find a plug-in by name (`fashion_cnn`) or by dotted path (`my_project.model`).
+"""Find a plug-in: by its name in the project, by the path of its file, or by its dotted path.
 
-A public module in the folder of its kind is a plug-in; a new file is found, not listed. A user's own
-`trainables/` or `search_spaces/`, where the command is typed, is one with ours, and theirs comes first.
+A public module in the folder of its kind is a plug-in: a new file is found, not listed. A `.py` file beside
+that folder is one too, if it defines what marks its kind.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 import importlib
 import importlib.util
-import inspect
 import pkgutil
-import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
 
+from sweeps.common import project, trainable_contract
 from sweeps.common.errors import UserError
-from sweeps.common.objective import Mode
+from sweeps.common.formatting import command
+from sweeps.common.project import TRAINABLES
 from sweeps.common.yaml_values import nearest
 
 
@@ -32,30 +30,62 @@ class Kind:
     name: str
     """In words, as `search space`."""
     folder: str
-    """The package that holds those shipped."""
+    """Package of those with a plain name."""
     defines: tuple[str, ...]
     """Names that each must define."""
     flag: str
     """What names one on the command line, for messages."""
     check: Callable[[str, ModuleType], None] = lambda asked, module: None
     """Raises a UserError where one (how it was asked for, its module) is not as it must be."""
-
-
-FOLDERS = ("trainables", "search_spaces")
-"""Packages beside this one; a user's folder may have some of the same name."""
-OUR_ROOT = Path(__file__).absolute().parents[2]
+    marks: tuple[str, ...] = ()
+    """A file of the project that defines one of these is of this kind; () for a kind of this program."""
 
 
 def choices(kind: Kind) -> list[str]:
-    """The plug-ins of a kind that are here by name: those shipped, and the user's own."""
-    _join_folders()
-    return sorted(set(_public(importlib.import_module(kind.folder).__path__)))
+    """The plug-ins of a kind that have a plain name: those of the project, or of this program."""
+    if not kind.marks:
+        return sorted(_public(importlib.import_module(kind.folder).__path__))
+    here = project.folder()
+    marked = [
+        file.stem
+        for folder in (here, here / TRAINABLES)
+        for file in folder.glob("[!_]*.py")
+        if file.stem.isidentifier() and _defines(file, kind.marks)
+    ]
+    return sorted({*_public([str(here / kind.folder)]), *marked})
+
+
+def only(kind: Kind, known: Sequence[str]) -> str:
+    """The one plug-in of those known in the project.
+
+    Raises:
+        UserError: there are several, or there is none.
+    """
+    if len(known) == 1:
+        return known[0]
+    if known:
+        raise UserError(f"{kind.flag}: this project has several; give one of {', '.join(known)}")
+    if choices(kind):
+        raise UserError(f"{kind.flag}: none of this project will do: {', '.join(choices(kind))}")
+    raise UserError(_no_project())
 
 
 def load(path: str) -> ModuleType:
     """Import a module by its dotted path, as `find` has found it; also on another PC."""
-    _join_folders()
     return importlib.import_module(path)
+
+
+def name_of(kind: Kind, typed: str) -> str:
+    """The name of a plug-in that was typed as a name or as the path of a file.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if not _is_file(typed):
+        return typed
+    path = path_of(kind, typed)
+    plain = path.removeprefix(f"{kind.folder}.")
+    return path if "." in plain else plain
 
 
 def find(kind: Kind, name: str) -> ModuleType:
@@ -63,15 +93,13 @@ def find(kind: Kind, name: str) -> ModuleType:
 
     Args:
         kind: what it shall be.
-        name: a file of the kind's folder, a dotted path, or a file where the command was typed.
+        name: a file of the kind's folder or of the project, the path of a `.py` file, or a dotted path.
 
     Raises:
         UserError: there is none of that name, it can't be imported, or it lacks what it must define.
     """
-    if (here := str(Path.cwd())) not in sys.path:  # a user's own package, where the command was typed
-        sys.path.insert(0, here)
-    _join_folders()
-    path = _path(kind, name)
+    project.enter()
+    path = path_of(kind, name)
     if not _exists(path):
         raise UserError(_no_such(kind, name))
     module = _import(kind, name, path)
@@ -85,57 +113,51 @@ def find(kind: Kind, name: str) -> ModuleType:
     return module
 
 
-def _path(kind: Kind, name: str) -> str:
-    """The dotted path that a name stands for."""
+def _is_file(name: str) -> bool:
+    """Whether a name is the path of a file."""
+    return name.endswith(".py") or "/" in name
+
+
+def path_of(kind: Kind, name: str) -> str:
+    """The dotted path that a name, or the path of a file, stands for."""
+    if _is_file(name):
+        file = Path(name).expanduser().resolve()
+        if not file.is_file() or file.suffix != ".py":
+            raise UserError(_no_such(kind, name))
+        return project.dotted(file)
     if "." in name:
         return name
-    path = f"{kind.folder}.{name}"
-    if not _exists(path):
-        return name if name.isidentifier() and Path(f"{name}.py").is_file() else path
-    places = [Path(place, f"{name}.py") for place in importlib.import_module(kind.folder).__path__]
-    _say_hidden(kind.flag, name, *[place for place in places if place.is_file()])
-    return path
+    for package in dict.fromkeys((kind.folder, *([TRAINABLES] if kind.marks else []))):
+        if _exists(f"{package}.{name}"):
+            return f"{package}.{name}"
+    is_beside = name.isidentifier() and (project.folder() / f"{name}.py").is_file()
+    return name if is_beside else f"{kind.folder}.{name}"
 
 
-@cache
-def _say_hidden(of: str, name: str, *files: Path) -> None:
-    """Once: a plug-in may be found often."""
-    if len(files) > 1:
-        print(f"{of} {name}: {files[0]}, which hides {files[1]}", flush=True)
-
-
-def _join_folders() -> None:
-    """Let a package of ours and the folders of its name on the path be one, in the path's order.
-
-    Python would take one of them and hide the other: the first that has an `__init__.py`.
-    """
-    for name in FOLDERS:
-        if importlib.util.find_spec(name) is None:
-            continue  # of another PC, which got what its trials need
-        try:
-            package = importlib.import_module(name)
-        except Exception as error:
-            where = getattr(importlib.util.find_spec(name), "origin", name)
-            raise UserError(f"{where} can't be imported: {type(error).__name__}: {error}") from error
-        if not hasattr(package, "__path__"):
-            raise UserError(f"{package.__file__} hides {name}/ of this program: rename it")
-        folders = [str(Path(entry, name).absolute()) for entry in [*sys.path, str(OUR_ROOT)]]
-        joined = [*(folder for folder in folders if Path(folder).is_dir()), *package.__path__]
-        package.__path__ = list(dict.fromkeys(joined))
+def _no_project() -> str:
+    return (
+        f"{project.folder()} is no project: it has no {TRAINABLES}/ and no .py file that defines "
+        f"{', '.join(trainable_contract.DEFINES)}. To begin one: {command('init', 'FOLDER')}"
+    )
 
 
 def _no_such(kind: Kind, name: str) -> str:
     known, beside = choices(kind), _beside(name)
+    if kind.folder == TRAINABLES and not known and not beside:
+        return f"{kind.flag} {name}: no such {kind.name}. {_no_project()}"
     if "." in name and beside and beside[0].startswith(f"{name.rpartition('.')[0]}."):
         listed = ", ".join(beside)
     else:
-        listed = f"{', '.join(known)}, or a dotted path to a module of yours"
+        listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
     hint = nearest(name, [*known, *beside])
     return f"{kind.flag} {name}: no such {kind.name}.{hint} Choices: {listed}."
 
 
 def _beside(name: str) -> list[str]:
-    """What a dotted path may have meant: a module of its package, else of any package here."""
+    """What a path may have meant: a file of its folder; a module of its package, else of any package here."""
+    if _is_file(name):
+        folder = Path(name).parent
+        return [str(folder / file.name) for file in sorted(folder.expanduser().glob("[!_]*.py"))]
     package = name.rpartition(".")[0]
     if package and _exists(package):
         try:
@@ -144,12 +166,33 @@ def _beside(name: str) -> list[str]:
             return []
         places = spec.submodule_search_locations if spec else None
         return [f"{package}.{module}" for module in _public(places or [])]
-    folders = sorted(path for path in Path.cwd().iterdir() if path.name.isidentifier() and path.is_dir())
+    here = project.folder()
+    folders = sorted(path for path in here.iterdir() if path.name.isidentifier() and path.is_dir())
     return [f"{folder.name}.{module}" for folder in folders for module in _public([str(folder)])]
 
 
 def _public(places: Iterable[str]) -> list[str]:
     return [module.name for module in pkgutil.iter_modules(places) if not module.name.startswith("_")]
+
+
+def _defines(file: Path, names: Iterable[str]) -> bool:
+    """Whether a file defines one of these names, by its text: nothing is imported."""
+    text = file.read_text(errors="replace")
+    if not any(name in text for name in names):
+        return False
+    try:
+        return not set(names).isdisjoint(_defined(ast.parse(text).body))
+    except SyntaxError:
+        return False
+
+
+def _defined(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    for statement in statements:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement.name
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            names = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (name.id for each in names for name in ast.walk(each) if isinstance(name, ast.Name))
 
 
 def _exists(path: str) -> bool:
@@ -167,83 +210,27 @@ def _exists(path: str) -> bool:
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
-        return load(path)
+        module = load(path)
     except Exception as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if path.split(".")[-1] in f.filename]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+        said = f"{type(error).__name__}: {error}"
+        if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
+            said = f"the package training is called sweeps.training now; write {new}"
+        raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
+    own = project.file_in(project.folder(), path)
+    if own is not None and own != Path(str(module.__file__)).resolve():
         raise UserError(
-            f"{kind.flag} {name}: can't be imported: {type(error).__name__}: {error}{where}"
-        ) from error
-
-
-def _check_trainable(asked: str, module: ModuleType) -> None:
-    if not dataclasses.is_dataclass(module.Params):
-        raise UserError(f"{asked}: Params must be a dataclass, one field per hyperparameter")
-    lacking = [
-        field.name
-        for field in dataclasses.fields(module.Params)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
-    if lacking:
-        raise UserError(f"{asked}: hyperparameters of Params without a default: {', '.join(lacking)}")
-    if module.MODE not in get_args(Mode):
-        raise UserError(f"{asked}: MODE {module.MODE!r} must be min or max")
-    _check_preparation(asked, module)
-
-
-PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
-"""What a trainable defines whose raw data is prepared once: all of it, or nothing."""
-
-
-def _check_preparation(asked: str, module: ModuleType) -> None:
-    lacking = [entry for entry in PREPARES if not hasattr(module, entry)]
-    if len(lacking) == len(PREPARES):
-        return
-    if lacking:
-        raise UserError(
-            f"{asked}: {module.__file__} does not define {', '.join(lacking)} (a trainable whose data is "
-            f"prepared defines {', '.join(PREPARES)}; one whose data is not, none of them)"
+            f"{kind.flag} {name}: Python has imported {module.__file__} in place of {own}: rename one of them"
         )
-    named = module.PREPARE_PARAMS
-    if not isinstance(named, tuple | list) or not all(
-        isinstance(hyperparameter, str) for hyperparameter in named
-    ):
-        raise UserError(f'{asked}: PREPARE_PARAMS {named!r} must be a tuple of names, as ("pixels",) or ()')
-    fields = [field.name for field in dataclasses.fields(module.Params)]
-    faults = [
-        f"{asked}: PREPARE_PARAMS: {hyperparameter}: no such hyperparameter of Params.{nearest(hyperparameter, fields)}"
-        for hyperparameter in named
-        if hyperparameter not in fields
-    ]
-    faults += [
-        f"{asked}: {name} must be a function" for name in PREPARES[1:] if not callable(getattr(module, name))
-    ]
-    if not _takes(module.build_data, 2):
-        faults.append(
-            f"{asked}: build_data must take two, build_data(params, prepared): where `prepare` is defined it "
-            "gets the folder of the prepared data too"
-        )
-    if faults:
-        raise UserError("\n".join(faults))
-
-
-def _takes(function: object, count: int) -> bool:
-    """Whether a function can be called with so many values, as far as it says."""
-    if not callable(function):
-        return False
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # one of native code need not say
-        return True
-    return True
+    return module
 
 
 TRAINABLE = Kind(
     "trainable",
-    "trainables",
-    ("METRIC", "MODE", "Params", "build_model", "build_data"),
+    TRAINABLES,
+    trainable_contract.DEFINES,
     "--trainable",
-    _check_trainable,
+    trainable_contract.check,
+    marks=("build_model",),
 )

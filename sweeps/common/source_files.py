@@ -19,8 +19,8 @@ from types import ModuleType
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import size
-from sweeps.common.plugins import FOLDERS, OUR_ROOT
 
+OUR_ROOT = Path(__file__).absolute().parents[2]
 MOST_BYTES = 100 * 10**6
 """Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB
 at most); code of that size is data."""
@@ -44,9 +44,7 @@ def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
         UserError: one is too big.
     """
     found = [_top(name, path) for plug_in in plug_ins for name, path in sorted(_of(plug_in))]
-    found.append(OUR_ROOT / "sweeps")
-    # The user's first: on the other PCs too, theirs come before ours of the same name.
-    found.sort(key=lambda path: path.parent == OUR_ROOT)
+    found = [path for path in found if path != OUR_ROOT / "sweeps"] + [OUR_ROOT / "sweeps"]
     sent = [path for path in dict.fromkeys(found) if not _is_installed(path.parent)]
     for path in sent:
         _refuse_big(path)
@@ -87,7 +85,7 @@ def _file_of(name: str, package: str, root: Path) -> Path | None:
     top = name.partition(".")[0]
     # Among installed packages only its own: all others would be found beside it.
     roots = [root] if top == package or not _is_installed(root) else []
-    roots += [OUR_ROOT] if top in ("sweeps", *FOLDERS) else []
+    roots += [OUR_ROOT] if top == "sweeps" else []
     for place in roots:
         below = place.joinpath(*name.split("."))
         for path in (below / "__init__.py", below.with_name(f"{below.name}.py")):

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import machine_folders
+from sweeps.common import machine_folders, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.validation import check
 from sweeps.config.yaml_files import PAIRS, of_its_own, read_yaml, refuse_other, settings_of_sweep
 
-COMMAND = "python -m sweeps.run"
+COMMAND = "sweeps run"
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
@@ -53,11 +53,16 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
 
 def _contents(typed: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
     """Settings of files, the later ones win: those that it refines, or that it resumes, or of --config."""
+    project.use()
     sweep = typed.get("resume")
     if sweep is not None:
         _refuse_beside_resume(sweep, typed, files)
-        # A sweep to submit lies on the head.
-        return [] if typed.get("submit") else [read_yaml(settings_of_sweep(sweep, "--resume"), "--resume")]
+        if typed.get("submit"):  # the sweep lies on the head
+            return []
+        path = settings_of_sweep(sweep, "--resume")
+        content = read_yaml(path, "--resume")
+        _use_project_of(path, content, f"--resume {sweep}")
+        return [content]
     contents: list[Mapping[str, Any]] = [read_yaml(path, "--config") for path in files]
     if parents := typed.get("refine"):
         asked = [typed, *reversed(contents)]
@@ -111,8 +116,15 @@ def _refuse_beside_resume(sweep: str, typed: Mapping[str, Any], files: Sequence[
         raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
 
 
+def _use_project_of(settings: str, content: Mapping[str, Any], where: str) -> None:
+    """Find the trainables of a sweep in its project, wherever the command is typed."""
+    named = content.get("trainable", [])
+    project.use_noted(Path(settings).parent, [named] if isinstance(named, str) else named, where)
+
+
 def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str, Any]:
     """Settings that a sweep takes over from those that it refines."""
     paths = [settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
+    _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")
     return {**contents[0], "ranges": {}, **of_its_own(paths[0], contents, results_dir)}

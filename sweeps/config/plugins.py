@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from types import ModuleType
+from typing import Any
 
 from sweeps.common import plugins
 from sweeps.common.errors import UserError
 from sweeps.common.plugins import Kind
+from sweeps.common.project import SEARCH_SPACES
+from sweeps.config.sweep_config import SweepConfig, one_or_several
 
 
 def choices(kind: str) -> list[str]:
@@ -20,12 +24,46 @@ def find(kind: str, name: str) -> ModuleType:
 
     Args:
         kind: trainable, search_space, searcher, scheduler or logger.
-        name: a file of the kind's folder, a dotted path, or a file where the command was typed.
+        name: a file of the kind's folder or of the project, the path of a `.py` file, or a dotted path.
 
     Raises:
         UserError: there is none of that name, it can't be imported, or it lacks what it must define.
     """
     return plugins.find(KINDS[kind], name)
+
+
+def named(config: SweepConfig) -> SweepConfig:
+    """The same sweep, its plug-ins by their names: the project's only trainable where none is given.
+
+    Raises:
+        UserError: the project has several trainables or none, or the path of a file leads nowhere.
+    """
+    trainables = config.trainables
+    if config.trainable is None:
+        trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
+    by_name: dict[str, Any] = {
+        "trainable": one_or_several([plugins.name_of(KINDS["trainable"], name) for name in trainables]),
+        "searcher": plugins.name_of(KINDS["searcher"], config.searcher),
+        "scheduler": plugins.name_of(KINDS["scheduler"], config.scheduler),
+    }
+    if config.search_spaces:
+        spaces = [plugins.name_of(KINDS["search_space"], name) for name in config.search_spaces]
+        by_name["search_space"] = one_or_several(spaces)
+    return dataclasses.replace(config, **by_name)
+
+
+def space_of(name: str, trainable: ModuleType) -> ModuleType:
+    """The search space of a trainable where none is given: search_spaces/ of its name, else its own file.
+
+    Raises:
+        UserError: there is neither.
+    """
+    is_own = plugins.path_of(KINDS["search_space"], name) == trainable.__name__
+    if is_own and not any(hasattr(trainable, entry) for entry in SPACES):
+        raise UserError(
+            f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
+        )
+    return find("search_space", name)
 
 
 def searchers_that_take(form: str) -> list[str]:
@@ -34,7 +72,7 @@ def searchers_that_take(form: str) -> list[str]:
 
 
 def _check_space(asked: str, module: ModuleType) -> None:
-    defined = [entry for entry in ("SPACE", "suggest") if hasattr(module, entry)]
+    defined = [entry for entry in SPACES if hasattr(module, entry)]
     if len(defined) != 1:
         raise UserError(
             f"{asked}: {module.__file__} defines {' and '.join(defined) or 'neither'}; a "
@@ -50,11 +88,12 @@ def _check_logger(asked: str, module: ModuleType) -> None:
         raise UserError(f"{asked}: {package} is not installed: python -m pip install {name}")
 
 
+SPACES = ("SPACE", "suggest")
+"""What a search space may define: one of these."""
 KINDS = {
     "trainable": plugins.TRAINABLE,
-    "search_space": Kind("search space", "search_spaces", (), "--search-space", _check_space),
+    "search_space": Kind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
     "searcher": Kind("searcher", "sweeps.searchers", ("build", "SCHEDULERS", "TAKES"), "--searcher"),
     "scheduler": Kind("scheduler", "sweeps.schedulers", ("build", "describe"), "--scheduler"),
     "logger": Kind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
 }
-"""Of SPACE and suggest, a space defines one."""

@@ -32,11 +32,12 @@ class SweepConfig(Settings):
 
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time of day)."""
-    trainable: str | list[str] = "fashion_cnn"
-    """Model to train: a name in trainables/, a dotted path such as my_project.model, or several, which compete."""
+    trainable: str | list[str] | None = None
+    """Model to train: a name in the project, the path of a .py file, a dotted path such as my_project.model, or
+    several, which compete (default: the project's only one)."""
     search_space: str | list[str] | None = None
-    """Search space: a name in search_spaces/ or a dotted path, one for each trainable (default: the trainable's
-    own)."""
+    """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each trainable
+    (default: the trainable's own)."""
     params: dict[str, ParamValue] = field(default_factory=dict)
     """Fixed hyperparameters: name=value, several with a space between; of one of several trainables:
     trainable.name=value."""
@@ -118,7 +119,7 @@ class SweepConfig(Settings):
     results_dir: str = setting("results", group="Output")
     """Folder that holds the folders of the sweeps."""
     dashboard: bool = False
-    """Show the sweep's trials in the browser while it runs (afterwards: python -m sweeps.dashboard)."""
+    """Show the sweep's trials in the browser while it runs (afterwards: sweeps dashboard)."""
     ray_dashboard: bool = True
     """Ray's dashboard in the browser: nodes and logs."""
     loggers: str | list[str] | None = None
@@ -146,8 +147,8 @@ class SweepConfig(Settings):
 
     @property
     def trainables(self) -> list[str]:
-        """What to train, also where it is one."""
-        return _listed(self.trainable)
+        """What to train, also where it is one; [] where that is not settled."""
+        return [] if self.trainable is None else _listed(self.trainable)
 
     @property
     def search_spaces(self) -> list[str]:

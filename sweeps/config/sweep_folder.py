@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sweeps.common import params_file
 from sweeps.common.formatting import place
+from sweeps.common.project import JOURNAL as JOURNAL
+from sweeps.common.project import SETTINGS_FILE
 from sweeps.common.yaml_values import closest
-from sweeps.training.run_settings import SETTINGS_FILE
 
 RESULTS = "results"
 MOST_LISTED = 8
@@ -47,10 +48,6 @@ def _listed(known: Sequence[str]) -> str:
 
 CONFIG_FILE = "sweep.yaml"
 """In the folder of a sweep: its settings."""
-
-
-JOURNAL = "record.journal"
-"""In the folder of a sweep: its record."""
 
 
 FOLDER = "best"

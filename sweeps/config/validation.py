@@ -55,7 +55,7 @@ def _faults_of_address(config: SweepConfig) -> list[str]:
     if "://" in address and not address.startswith(("http://", "https://")):
         faults.append(f"--address {address}: give HOST:6379, auto, or http://HOST:8265")
     why = {
-        "dashboard": "its page would be the head's; there: python -m sweeps.dashboard results/NAME",
+        "dashboard": "its page would be the head's; there: sweeps dashboard results/NAME",
         "dry_run": "a plan is of where it is made; type it on the head",
         "refine": "it reads a sweep of this PC, which the head does not have; type it there",
     }
@@ -72,7 +72,7 @@ def _faults_of_address(config: SweepConfig) -> list[str]:
 
 def _faults_of_names(config: SweepConfig) -> list[str]:
     names, spaces = config.trainables, config.search_spaces
-    faults = [] if names else ["--trainable: give one, or several"]
+    faults = [] if names or config.trainable is None else ["--trainable: give one, or several"]
     faults += [
         f"{flag(kind)} {name}: several are given with a space between, {name.replace(',', ' ')}"
         for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names))
@@ -84,7 +84,7 @@ def _faults_of_names(config: SweepConfig) -> list[str]:
         for kind, given in (("trainable", names), ("loggers", config.logger_names))
         if len(set(given)) < len(given)
     ]
-    if config.search_space is not None and len(spaces) != len(names):
+    if config.search_space is not None and names and len(spaces) != len(names):
         each = (
             f"one, for {names[0]}"
             if len(names) == 1

@@ -17,7 +17,7 @@ from sweeps.training.config import FitConfig
 
 
 def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:
-    """What `python -m sweeps.fit` is typed with to train it again."""
+    """What `sweeps fit` is typed with to train it again."""
     return best.trainable, "--params", place(plan.folder / FOLDER / PARAMS_FILE)
 
 
@@ -33,7 +33,7 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     head = [
         f"{_called(run)} of sweep {plan.config.name}: {plan.config.objective.metric} {score} in epoch {epoch}",
-        f"Train it again: python -m sweeps.fit {shlex.join(again(plan, run))}",
+        f"Train it again: sweeps fit {shlex.join(again(plan, run))}",
     ]
     params = {**run.fixed, **run.params}
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}

@@ -65,7 +65,7 @@ def _report(record: Record) -> None:
     except KeyboardInterrupt:
         print("Report     not written; Ctrl-C")
     except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole
-        again = command("sweeps.report", place(record.folder))
+        again = command("report", place(record.folder))
         print(f"Report     not written, {type(error).__name__}: {error}; again: {again}")
 
 
@@ -87,7 +87,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
         print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
     if (plan.folder / sweep_folder.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / sweep_folder.FOLDER)}")
-        fit_again = command("sweeps.fit", *best_folder.again(plan, best), *parser.machine_given())
+        fit_again = command("fit", *best_folder.again(plan, best), *parser.machine_given())
         print(f"Retrain    {fit_again}")
     failed = [trial for trial in record.trials if trial.status == "failed"]
     if failed:

@@ -1,1 +1,1 @@
-"""The operator's door to the PCs of a cluster: `python -m sweeps.pcs COMMAND`"""
+"""The operator's door to the PCs of a cluster: `sweeps pcs COMMAND`"""

@@ -1,4 +1,4 @@
-"""Look after the PCs of a cluster: `python -m sweeps.pcs check`, and others (`--help`)
+"""Look after the PCs of a cluster: `sweeps pcs check`, and others (`--help`)
 
 Exit status: 0, all is right; 1, something is not; 2, a mistake in what was asked; 130, Ctrl-C.
 """
@@ -13,7 +13,7 @@ from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import nearest
 
-NAME = "python -m sweeps.pcs"
+NAME = "sweeps pcs"
 COMMANDS = {
     "check": "what would go wrong, PC by PC, over SSH: reach, versions, GPU, disk, memory, clock, ports",
     "status": "what runs where in the running cluster, and why a trial waits",

@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs back`: on a PC that was drained, let it join the cluster again."""
+"""`sweeps pcs back`: on a PC that was drained, let it join the cluster again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(arguments: Sequence[str]) -> int:
         UserError: a flag is wrong.
         SystemExit: after `--help` (status 0).
     """
-    command = "python -m sweeps.pcs back"
+    command = "sweeps pcs back"
     parser = cli_parser.Parser(
         prog=command, usage="%(prog)s", description="Let this PC, which was drained, join the cluster again."
     )

@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs check [ray_cluster.yaml]`: look at every PC of the cluster file, all at a time."""
+"""`sweeps pcs check [ray_cluster.yaml]`: look at every PC of the cluster file, all at a time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str]) -> tuple[ClusterFile, str | None]:
         UserError: what is wrong.
         SystemExit: after `--help` (status 0).
     """
-    command = "python -m sweeps.pcs check"
+    command = "sweeps pcs check"
     parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}] [--storage FOLDER]",

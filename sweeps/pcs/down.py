@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs down [ray_cluster.yaml]`: end Ray on every PC of the cluster file.
+"""`sweeps pcs down [ray_cluster.yaml]`: end Ray on every PC of the cluster file.
 
 `ray down` ends the head alone, says "No nodes remaining", and the workers run on until they have missed the
 head for a minute (teardown_cluster in Ray's autoscaler/_private/commands.py: `ray stop` is for the head, and
@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str]) -> ClusterFile:
         UserError: what is wrong.
         SystemExit: after `--help` (status 0).
     """
-    command = "python -m sweeps.pcs down"
+    command = "sweeps pcs down"
     parser = cli_parser.Parser(
         prog=command,
         usage=f"%(prog)s [{cluster_file.DEFAULT}]",

@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs drain [PC]`: take a PC out of the running cluster, in order.
+"""`sweeps pcs drain [PC]`: take a PC out of the running cluster, in order.
 
 Its trials write a checkpoint at the end of the epoch at hand and go on elsewhere; those whose epoch takes
 longer than --timeout-s go on from the checkpoint before. Then Ray ends there.
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         rejoin.stop_unit()
     print(f"{leaver.node.hostname} has left, after {_since(began)}.")
     where = "" if leaver.is_here else f", on {leaver.node.hostname}"
-    print(f"Back{where}: python -m sweeps.pcs back")
+    print(f"Back{where}: sweeps pcs back")
     return 0
 
 
@@ -71,7 +71,7 @@ def parse(arguments: Sequence[str]) -> tuple[str | None, str, float]:
         UserError: what is wrong.
         SystemExit: after `--help` (status 0).
     """
-    command = "python -m sweeps.pcs drain"
+    command = "sweeps pcs drain"
     parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
@@ -125,7 +125,7 @@ def choose(living: Sequence[Node], pc: str | None, here: str) -> Node:
     if found[0].is_head:
         raise UserError(
             f"{found[0].hostname} is the head, without which the cluster ends: "
-            "give another PC, or end all by `python -m sweeps.pcs down`"
+            "give another PC, or end all by `sweeps pcs down`"
         )
     return found[0]
 

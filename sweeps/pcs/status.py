@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs status [results/NAME]`: what the PCs of the running cluster do, and who waits.
+"""`sweeps pcs status [results/NAME]`: what the PCs of the running cluster do, and who waits.
 
 For the head: there Ray's state API, which says what is where, is answered (by its dashboard). Which trial a
 process trains stands in the record of the sweep alone, for a process trains many.
@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, Path | None]:
         UserError: what is wrong.
         SystemExit: after `--help` (status 0).
     """
-    command = "python -m sweeps.pcs status"
+    command = "sweeps pcs status"
     parser = cli_parser.Parser(
         prog=command,
         usage="%(prog)s [results/NAME] [--address HOST:6379]",

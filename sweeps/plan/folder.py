@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from sweeps.common import project
 from sweeps.common.atomic_io import atomic_write, write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
@@ -48,7 +49,7 @@ def opened(plan: Plan) -> Iterator[Record]:
         except RecordLost as error:
             raise UserError(str(error)) from None
         except BaseException:
-            again = command("sweeps.run", "--resume", place(plan.folder))
+            again = command("run", "--resume", place(plan.folder))
             print(f"\nWhat was recorded is whole. Go on: {again}", file=sys.stderr)
             raise
 
@@ -66,6 +67,8 @@ def _create(plan: Plan) -> None:
             "max_epochs": config.max_epochs,
             "identity": identity(plan),
         }
+        if (noted := project.to_note()) is not None:
+            about[project.KEY] = noted
         if plan.lineage is not None:
             about["parents"] = list(plan.lineage.parents)
         write(part / CONFIG_FILE, to_yaml(config))

@@ -101,11 +101,10 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
     trainable = plugins.find("trainable", name)
-    if not config.search_spaces and "." in name and not {"SPACE", "suggest"} & set(vars(trainable)):
-        raise UserError(
-            f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
-        )
-    file = plugins.find("search_space", space_name)
+    if config.search_spaces:
+        file = plugins.find("search_space", space_name)
+    else:
+        file = plugins.space_of(name, trainable)
     checked = _space(config, name, trainable, file, searcher)
     prepared = datasets.wanted(name, trainable, checked)
     about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))

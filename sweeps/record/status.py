@@ -70,7 +70,7 @@ def go_on(record: Record) -> str:
     more = parser.machine_given()
     if status(record) == "out of time":
         more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
-    return command("sweeps.run", "--resume", place(record.folder.resolve()), *more)
+    return command("run", "--resume", place(record.folder.resolve()), *more)
 
 
 def best(record: Record) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_only
 
-from sweeps.common import atomic_io, plugins
+from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, place
@@ -67,7 +67,7 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     if workers == 1:
         try:
             rows = find(run, module, prepared).rows
-            again = command("sweeps.fit", "--resume", place(run.folder), "--micro-batch", str(rows))
+            again = command("fit", "--resume", place(run.folder), "--micro-batch", str(rows))
             launch.say(f"Go on, the batch stays what it is:\n  {again}")
         except (MemoryError, CannotTrain, UserError) as error:
             launch.say(f"None was found: {error}")
@@ -167,6 +167,7 @@ def main(folder: str, rows: int) -> None:
     _be_killed_first()
     with subprocess_run.telling(Path(folder)):
         run = run_settings.read(Path(folder))
+        project.use(Path(run.project) if run.project else None)
         module: Any = plugins.find(TRAINABLE, run.trainable)
 
         from sweeps.training.data import build

@@ -257,7 +257,7 @@ class Diary:
 
     @property
     def _how_to_go_on(self) -> str:
-        return command("sweeps.fit", "--resume", place(self._run.folder), *parser.machine_given())
+        return command("fit", "--resume", place(self._run.folder), *parser.machine_given())
 
     @property
     def _epochs(self) -> Path:

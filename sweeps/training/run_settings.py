@@ -13,19 +13,17 @@ from typing import ClassVar
 
 import yaml
 
-from sweeps.common import atomic_io, machine_folders, plugins
+from sweeps.common import atomic_io, machine_folders, plugins, project
 from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
+from sweeps.common.project import SETTINGS_FILE as SETTINGS_FILE
 from sweeps.common.settings import Setting, Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 from sweeps.training.config import FIT_SETTINGS, FitConfig
 from sweeps.training.distributed import launch
 
-COMMAND = "python -m sweeps.fit"
-SETTINGS_FILE = "fit.yaml"
-"""In the folder of a run: what `--resume` goes on with."""
 BEST = "best"
 """In the folder of a run that has ended: the weights of its best epoch."""
 
@@ -59,6 +57,8 @@ class SingleRun(Settings):
     """Folder that holds the folders of runs and sweeps."""
     data: str = ""
     """What it trains on, in words; found when the run begins."""
+    project: str = ""
+    """Folder of the project; noted when the run begins."""
     test: bool = False
     """Score the best epoch on the test rows at the end: once, when nothing is left to choose."""
 
@@ -84,7 +84,7 @@ class SingleRun(Settings):
 
 OF_THE_PLACE = ("name", "results_dir")
 """Follow from where the folder lies."""
-NO_FLAGS = ("trainable", "params", "data")
+NO_FLAGS = ("trainable", "params", "data", "project")
 """The first word, the hyperparameters' own flags, and what the run finds out."""
 
 
@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     settings.setdefault("name", asked.folder_name("fit"))
     if started := launch.found():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
-    run = SingleRun.of(**settings, trainable=asked.trainable, params=params)
+    run = SingleRun.of(**settings, trainable=asked.trainable, params=params, project=project.to_note() or "")
     if faults := [*faults, *_faults(run)]:
         raise UserError("\n".join(faults))
     return run, module, False
@@ -141,12 +141,13 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     except (OSError, yaml.YAMLError, TypeError) as error:
         known = [str(each.parent) for each in Path("results").glob(f"*/{SETTINGS_FILE}")]
         raise UserError(
-            f"--resume {folder}: no run of {COMMAND} ({error}).{nearest(folder, known)}"
+            f"--resume {folder}: no run of sweeps fit ({error}).{nearest(folder, known)}"
         ) from None
     if (path / BEST).is_dir():
         raise UserError(f"--resume {folder}: this run has ended; its weights are in {path / BEST}")
     if rows:
         run = run.changed(micro_batch=int(rows[-1]))
+    project.use_noted(path, [run.trainable], f"--resume {folder}")
     module = plugins.find(TRAINABLE, run.trainable)
     params, faults = param_flags.checked(module.Params, run.params)
     if faults:
@@ -157,9 +158,8 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
 
 def _command() -> Command:
     return Command(
-        name=COMMAND,
+        name="fit",
         does="Train one trial, without a sweep.",
-        wants="what to train",
         settings={name: each.kind for name, each in _flags().items()},
         add=_add_settings,
         others=("--resume",),

@@ -31,7 +31,7 @@ def to_confirm(sweep: Sweep) -> str:
     record = sweep.record
     if record.best() is None or sweep.about.get("confirm") or status.status(record) == "running":
         return ""
-    return command("sweeps.run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
+    return command("run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
 
 
 def confirmed(sweep: Sweep) -> list[Confirmed]:

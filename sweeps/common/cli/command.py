@@ -1,4 +1,4 @@
-"""Commands whose first word is a trainable: `python -m sweeps.fit fashion_cnn --lr 0.1`."""
+"""Commands whose first word is a trainable: `sweeps fit fashion_cnn --lr 0.1`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.common import machine_folders, plugins
+from sweeps.common import machine_folders, params_file, plugins, project
 from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
+from sweeps.common.formatting import command
 from sweeps.common.params_file import Recipe
 from sweeps.common.yaml_values import ParamValue
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 """As such a command calls it."""
-ONE = "; this command takes one trainable (several compete: python -m sweeps.run --trainable NAME NAME)"
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
@@ -63,20 +64,23 @@ class Typed:
         return {**self.of_files, **self.typed}
 
     def folder_name(self, of: str) -> str:
-        """Of what becomes of it, where none was given: fit-fashion_cnn-20260131-235959."""
+        """The name of its folder where none was given, as fit-fashion_cnn-20260131-235959."""
         return time.strftime(f"{of}-{self.trainable.split('.')[-1]}-%Y%m%d-%H%M%S")
+
+
+def all_hyperparameters(module: ModuleType) -> list[str]:
+    """Every field of a trainable's Params."""
+    return [field.name for field in dataclasses.fields(module.Params)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """How a command is called: behind the trainable its own flags, and one for each hyperparameter."""
+    """A command that takes a trainable, then its own flags and one for each hyperparameter."""
 
     name: str
-    """As typed, `python -m sweeps.fit`."""
+    """Its subcommand, as `fit`."""
     does: str
     """For --help."""
-    wants: str
-    """For the answer to a call without the trainable: what to train."""
     settings: Mapping[str, Any]
     """Its own flags and their types."""
     add: Callable[[cli_parser.Parser], object]
@@ -89,10 +93,8 @@ class Command:
     """Trainables that it can be called with."""
     find: Callable[[str], ModuleType] = lambda name: plugins.find(TRAINABLE, name)
     """The trainable of this name, if the command can do something with it."""
-    takes: Callable[[ModuleType], Collection[str]] = lambda module: [
-        field.name for field in dataclasses.fields(module.Params)
-    ]
-    """Hyperparameters of it that have a meaning here."""
+    takes: Callable[[ModuleType], Collection[str]] = all_hyperparameters
+    """Hyperparameters of a trainable that have a meaning here."""
     hyperparameters_are: str = "Hyperparameters of {name}"
     fit_settings: Collection[str]
     """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
@@ -105,14 +107,20 @@ class Command:
             SystemExit: after `--help` (status 0).
         """
         tokens = list(sys.argv[1:] if arguments is None else arguments)
-        name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
-        if name is None and not {"-h", "--help"} & set(tokens):
-            raise UserError(f"give {self.wants} first: {', '.join(self.choices()) or 'there is none here'}")
-        module = None if name is None else self.find(name)
-        hyperparameters = [] if module is None else self._hyperparameters(module)
-        values = self._parser(name, module, hyperparameters).values_of(tokens, ONE)
-        assert name is not None
-        assert module is not None
+        typed_name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
+        if typed_name is None and {"-h", "--help"} & set(tokens):
+            self._parser(None, None, ()).values_of(tokens)
+        project.use()
+        self._use_project_of_files(tokens)
+        if typed_name is None:
+            name = plugins.only(TRAINABLE, self.choices())
+        else:
+            name = plugins.name_of(TRAINABLE, typed_name)
+        module = self.find(name)
+        hyperparameters = self._hyperparameters(module)
+        several = command("run", "--trainable", "NAME", "NAME")
+        hint = f"; this command takes one trainable (several compete: {several})"
+        values = self._parser(name, module, hyperparameters).values_of(tokens, hint)
         recipes, typed = param_flags.taken(values, hyperparameters, self.fit_settings)
         for recipe in recipes:
             _refuse_other(recipe, name, module)
@@ -120,6 +128,15 @@ class Command:
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = {**self._fit_settings(recipes), **vars(values)}
         return Typed(name, module, argparse.Namespace(**settings), typed, of_files)
+
+    @staticmethod
+    def _use_project_of_files(tokens: Sequence[str]) -> None:
+        """A file of `--params` in the folder of a sweep, or of a single run, is of its project."""
+        files = [token.removeprefix("--params=") for token in tokens if token.endswith((".yaml", ".yml"))]
+        for file in files:
+            folder = Path(file).expanduser().resolve().parent.parent
+            if (named := params_file.trainable_of(file)) and project.noted_in(folder) is not None:
+                project.use_noted(folder, [named], f"--params {file}")
 
     def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
         """How to train by the files of `--params`: what is typed wins."""
@@ -135,7 +152,7 @@ class Command:
     def _hyperparameters(self, module: ModuleType) -> list[str]:
         """Those with a flag of their own; one that is called as another flag goes through --params."""
         of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
-        free = param_flags.free(module.Params, [*self.settings, *of_others, "params"])
+        free = param_flags.free(module.Params, [*self.settings, *of_others])
         return [hyperparameter for hyperparameter in free if hyperparameter in self.takes(module)]
 
     def _parser(
@@ -143,7 +160,9 @@ class Command:
     ) -> cli_parser.Parser:
         choices = f" NAME: {', '.join([*self.choices(), 'or yours'])}." if name is None else ""
         parser = cli_parser.Parser(
-            prog=f"{self.name} {name or 'NAME'}", usage="%(prog)s [flags]", description=self.does + choices
+            prog=f"sweeps {self.name} {name or 'NAME'}",
+            usage="%(prog)s [flags]",
+            description=self.does + choices,
         )
         title = self.hyperparameters_are.format(name=name or "NAME")
         param_flags.add(parser, title, None if module is None else module.Params, hyperparameters)
@@ -154,7 +173,7 @@ class Command:
 
 def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:
     """Refuse a file of another trainable: a hyperparameter of the same name means something else there."""
-    if not recipe.trainable or recipe.trainable == name:
+    if recipe.trainable in ("", name):
         return
     try:
         is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # by another of its names

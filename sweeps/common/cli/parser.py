@@ -17,6 +17,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from sweeps.common.errors import UserError
+from sweeps.common.formatting import command
 from sweeps.common.machine_folders import OF_THE_MACHINE
 from sweeps.common.settings import Setting, flag, grouped
 from sweeps.common.yaml_values import (
@@ -40,7 +41,11 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(
-            prog=prog, usage=usage, description=description, allow_abbrev=False, exit_on_error=False
+            prog=command(*prog.split()[1:]),
+            usage=usage,
+            description=description,
+            allow_abbrev=False,
+            exit_on_error=False,
         )
 
     def error(self, message: str) -> NoReturn:

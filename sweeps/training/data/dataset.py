@@ -160,7 +160,7 @@ class DataSet:
         ]
         where = [text for name, folder in folders for text in (name, place(Path(folder)))]
         params = ["--params", *hyperparameters] if hyperparameters else []
-        return command("sweeps.prepare", self.trainable, *params, *where, *more)
+        return command("prepare", self.trainable, *params, *where, *more)
 
     @property
     def _recipe(self) -> list[Any]:

@@ -175,7 +175,7 @@ def _copy_file(file: File, original: Original, fetch: Fetch, told: Callable[[int
         part.unlink()
     raise CannotCopy(
         f"{file.name} arrived {TRIES} times with another checksum than it should have: the original, "
-        f"{original.folder}, is damaged (`python -m sweeps.prepare NAME --check` there says how to mend it)"
+        f"{original.folder}, is damaged (`sweeps prepare NAME --check` there says how to mend it)"
     )
 
 

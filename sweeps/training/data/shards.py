@@ -274,7 +274,7 @@ def checksum_fault(folder: Path, shard: Shard) -> str:
 def _damaged(path: Path, what: str) -> NotPrepared:
     """Of a shard that is of its size: only one that is missing, or of another, is seen and made anew."""
     remedy = f"{shlex.join(['rm', str(path)])}, and prepare the data again"
-    return NotPrepared(f"{path}: {what}. To mend it: {remedy} (python -m sweeps.prepare NAME)")
+    return NotPrepared(f"{path}: {what}. To mend it: {remedy} (sweeps prepare NAME)")
 
 
 def _check_size(path: Path, size_bytes: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import atomic_io, plugins
+from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training import subprocess_run
@@ -78,6 +78,7 @@ def measure(
         asked = Path(folder) / "asked.json"
         content = {
             "trainable": trainable,
+            "project": str(project.folder()),
             "params": dict(params),
             "setup": dataclasses.asdict(setup),
             "seconds": seconds,
@@ -109,6 +110,7 @@ def main(file: Path) -> None:
     """Measure what a file asks for; beside it stands the answer, or why there is none."""
     asked = json.loads(file.read_text())
     setup, params = Setup(**asked["setup"]), asked["params"]
+    project.use(Path(asked["project"]))
     module: Any = plugins.find(TRAINABLE, asked["trainable"])
 
     from sweeps.training.data import build

@@ -177,7 +177,7 @@ def write(
     content = {
         "trainable": trainable,
         "params": dict(params),
-        "command": " ".join(["python -m sweeps.ladder", *sys.argv[1:]]),
+        "command": " ".join(["sweeps ladder", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "busy_cores_before": busy_cores,

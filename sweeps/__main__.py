@@ -1,0 +1,56 @@
+"""The one command: `sweeps run`, `sweeps fit` and so on; `python -m sweeps run` is the same.
+
+Exit status: that of the subcommand; 2, there is no such subcommand.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command
+from sweeps.common.yaml_values import nearest
+
+COMMANDS = {
+    "init": "write a small project that runs, to begin with",
+    "run": "run a sweep: train many trials of a model, prune the poor ones, record them all",
+    "fit": "train one trial by itself, without a sweep",
+    "prepare": "prepare raw data once, for all trials that train on it",
+    "ladder": "measure how fast a model trains, one improvement after another",
+    "results": "show sweeps side by side",
+    "report": "write an HTML page about a sweep",
+    "dashboard": "show a sweep in the browser, while it runs or afterwards",
+    "pcs": "check the PCs of a cluster, show what they do, take one out or back in",
+}
+"""Each is a module `sweeps.NAME` with `main(arguments) -> exit status`; those of `pcs` are a package."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    return status_of(lambda: _run(tokens))
+
+
+def _run(tokens: Sequence[str]) -> int:
+    name = tokens[0] if tokens else ""
+    if name in ("-h", "--help"):
+        print(f"usage: {command()} COMMAND [flags]\n")
+        for known, does in COMMANDS.items():
+            print(f"  {known:<10} {does}")
+        print(f"\nThe flags of a command: {command()} COMMAND --help")
+        return 0
+    if name not in COMMANDS:
+        what = f"{name}: no such command.{nearest(name, COMMANDS)}" if name else "give a command."
+        raise UserError(f"{what} Choices: {', '.join(COMMANDS)}")
+    # Each command reads its own words, as `python -m sweeps.run` would have them.
+    sys.argv = [sys.argv[0], *tokens[1:]]
+    module = importlib.import_module("sweeps.pcs.__main__" if name == "pcs" else f"sweeps.{name}")
+    status: int = module.main(tokens[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

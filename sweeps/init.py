@@ -1,0 +1,92 @@
+"""Begin a project: `sweeps init FOLDER` writes a model, its data, a test, a pyproject and a README.
+
+Exit status: 0; 2, the folder is not empty or can't be written to.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, place
+
+TEMPLATE = "template"
+"""Folder beside this file that holds what is written."""
+NAME = "PROJECT"
+"""In those files: the project's name."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: init(parse(arguments)))
+
+
+def parse(arguments: Sequence[str] | None = None) -> Path:
+    """The folder to write into.
+
+    Raises:
+        UserError: there is no such flag, or no folder was given.
+        SystemExit: after `--help` (status 0).
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    parser = cli_parser.Parser(
+        prog="sweeps init",
+        usage="%(prog)s FOLDER",
+        description="Write a small project that runs: a model with its search space, its data and its test.",
+    )
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="A new or empty folder.")
+    values = parser.values_of(tokens, "; give one folder")
+    if values.folder is None:
+        raise UserError(f"give a folder: {command('init', 'FOLDER')}")
+    return Path(values.folder).expanduser()
+
+
+def init(folder: Path) -> int:
+    """Write the project; the exit status.
+
+    Raises:
+        UserError: the folder is not empty, or can't be written to.
+    """
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UserError(f"{place(folder)} is not empty: give a new folder, or an empty one")
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [_write(file, folder) for file in sorted(_template(), key=lambda file: file.name)]
+    except OSError as error:
+        raise UserError(f"{place(folder)} can't be written to: {error.strerror or error}") from None
+    print(f"Created    {place(folder.resolve())}: {', '.join(written)}")
+    print(f"Next       {_next(folder)}")
+    return 0
+
+
+def _template() -> list[Path]:
+    with resources.as_file(resources.files("sweeps") / TEMPLATE) as folder:
+        return [file for file in folder.iterdir() if file.is_file()]
+
+
+def _write(file: Path, folder: Path) -> str:
+    """One file of the template, with the project's name; its own name."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
+    (folder / file.name).write_text(file.read_text().replace(NAME, name))
+    return file.name
+
+
+def _next(folder: Path) -> str:
+    words = ("run", "--num-trials", "12")
+    if folder.resolve() == Path.cwd():
+        return command(*words)
+    # A relative path of Python would lead nowhere from there.
+    typed = command(*words)
+    again = typed if typed.startswith("sweeps ") else shlex.join([sys.executable, "-m", "sweeps", *words])
+    return f"{shlex.join(['cd', place(folder.resolve())])} && {again}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
