@@ -46,7 +46,7 @@ def write(folder: Path) -> Path:
 def install(folder: Path) -> Path:
     """This program as a wheel, installed by pip; what PYTHONPATH must hold."""
     source, target = folder / "source", folder / "site-packages"
-    for package in ("sweeps", "trainables", "search_spaces"):
+    for package in ("sweeps", "trainables", "search_spaces"):  # all that the checkout has
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)

@@ -82,18 +82,6 @@ def test_what_is_installed_is_neither_sent_nor_looked_through(home: Path) -> Non
     assert source_files.to_send([plug_in]) == [ROOT / "sweeps"]
 
 
-def test_a_helper_of_ours_counts_as_code_of_the_plug_in(home: Path) -> None:
-    (home / "my_project" / "mlp.py").write_text("from trainables.digits_mlp import *\n")
-    plug_in = plugins.find("trainable", "my_project.mlp")
-    ours = {
-        "trainables/digits_mlp.py",
-        "trainables/_shared/tensor_loader.py",
-        "trainables/_shared/classifier.py",
-    }
-    assert ours <= source_files.files(plug_in).keys()
-    assert ROOT / "trainables" in source_files.to_send([plug_in])
-
-
 def test_a_package_that_is_a_plug_in_has_its_root_above_it(home: Path) -> None:
     text = (home / "my_project" / "model.py").read_text().replace("from . import", "from .. import")
     (home / "my_project" / "nets").mkdir()

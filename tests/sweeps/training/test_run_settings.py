@@ -55,7 +55,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give what to train first: digits_mlp, faces, fashion_cnn"),
+        ((), "trainable: this project has several; give one of digits_mlp, faces, fashion_cnn"),
         (("fashon_cnn",), r"trainable fashon_cnn: no such trainable. Did you mean 'fashion_cnn'\?"),
         (("digits_mlp", "--larning-rate", "1"), "--larning-rate: no such flag"),
         (("digits_mlp", "--max-epoch", "1"), r"--max-epoch: no such flag. Did you mean '--max-epochs'\?"),
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
         ),
         (("digits_mlp", "--seed", "-1"), "--seed -1: must be at least 0 and at most 4,294,967,295"),
         (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
-        (("--resume", "/nowhere"), r"--resume /nowhere: no run of python -m sweeps\.fit"),
+        (("--resume", "/nowhere"), r"--resume /nowhere: no run of sweeps fit"),
         (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
     ],
 )

@@ -10,18 +10,21 @@ from types import ModuleType
 import pytest
 
 from sweeps import fit, ladder, prepare
+from sweeps.common.formatting import command
 from sweeps.run import main
 from tests.conftest import ROOT
 
 TOY = ("--trainable", "tests.faulty.toy")
+DIGITS = ("--trainable", "digits_mlp")
 MISTAKES = {
+    "no trainable": (["--seed", "1"], "--trainable: this project has several; give one of digits_mlp, faces"),
     "flag": (["--num-trails", "3"], "Did you mean '--num-trials'?"),
     "value": (["--num-trials", "many"], "--num-trials many: must be a whole number"),
     "trainable": (["--trainable", "fasion_cnn"], "Did you mean 'fashion_cnn'?"),
     "own module": (["--trainable", "my_project.cnn"], "no such trainable"),
-    "space": (["--search-space", "digits_mpl"], "Did you mean 'digits_mlp'?"),
-    "searcher": (["--searcher", "tpee"], "Did you mean 'tpe'?"),
-    "scheduler": (["--scheduler", "ahsa"], "Did you mean 'asha'?"),
+    "space": ([*DIGITS, "--search-space", "digits_mpl"], "Did you mean 'digits_mlp'?"),
+    "searcher": ([*DIGITS, "--searcher", "tpee"], "Did you mean 'tpe'?"),
+    "scheduler": ([*DIGITS, "--scheduler", "ahsa"], "Did you mean 'asha'?"),
     "hyperparameter": (
         ["--trainable", "digits_mlp", "--params", "batch_sise=3"],
         "Did you mean 'batch_size'?",
@@ -36,7 +39,10 @@ MISTAKES = {
         "weight_decay: no such hyperparameter of Params",
     ),
     "grid of a range": (["--trainable", "digits_mlp", "--searcher", "grid"], "can't take a continuous range"),
-    "tpe of a grid": (["--search-space", "fashion_cnn_grid"], "can't take tune.grid_search"),
+    "tpe of a grid": (
+        ["--trainable", "fashion_cnn", "--search-space", "fashion_cnn_grid"],
+        "can't take tune.grid_search",
+    ),
     "no rung": (
         ["--trainable", "digits_mlp", "--max-epochs", "2"],
         "the first rung lies after the last epoch",
@@ -59,7 +65,10 @@ MISTAKES = {
         ],
         "slope.*ZeroDivisionError",
     ),
-    "folder of the data": (["--data-dir", "/nowhere"], "Fashion-MNIST is not in /nowhere .* lacks"),
+    "folder of the data": (
+        ["--trainable", "fashion_cnn", "--data-dir", "/nowhere"],
+        "Fashion-MNIST is not in /nowhere .* lacks",
+    ),
 }
 
 
@@ -88,7 +97,7 @@ def test_a_second_trainable_is_answered_with_how_to_train_several(
     assert program.main(["faces", "digits_mlp"]) == 2
     assert capsys.readouterr().err == (
         "error: digits_mlp: not a flag; this command takes one trainable "
-        "(several compete: python -m sweeps.run --trainable NAME NAME)\n"
+        f"(several compete: {command('run', '--trainable', 'NAME', 'NAME')})\n"
     )
 
 

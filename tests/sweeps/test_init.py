@@ -1,0 +1,94 @@
+"""`sweeps init`: the project that it writes is swept, trained and tested for real, and works from anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.record.record import Record
+from tests.conftest import ROOT
+
+SMALL = ("--max-epochs", "3", "--no-ray-dashboard")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the package alone, as site-packages of the wheel does."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "sweeps").symlink_to(ROOT / "sweeps")
+    return folder
+
+
+def typed(program: Path, here: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(program), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+
+
+@pytest.fixture
+def project(program: Path, tmp_path: Path) -> Path:
+    done = typed(program, tmp_path, "sweeps", "init", "My Project")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "My Project"
+
+
+def test_a_project_is_written_once(program: Path, project: Path) -> None:
+    files = sorted(path.name for path in project.iterdir())
+    assert files == ["README.md", "digits.py", "digits_data.py", "pyproject.toml", "test_digits.py"]
+    assert len((project / "digits.py").read_text().splitlines()) <= 40
+    assert len((project / "README.md").read_text().splitlines()) <= 20
+    assert 'name = "my-project"' in (project / "pyproject.toml").read_text()
+    (project / "digits.py").unlink()
+    done = typed(program, project.parent, "sweeps", "init", "My Project")
+    assert done.returncode == 2
+    assert done.stderr == "error: My Project is not empty: give a new folder, or an empty one\n"
+    assert not (project / "digits.py").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    done = typed(program, tmp_path, "sweeps", "init", "taken")
+    assert done.returncode == 2
+    assert done.stderr == "error: taken can't be written to: File exists\n"
+
+
+def test_its_own_test_passes(program: Path, project: Path) -> None:
+    done = typed(program, project, "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_is_swept_and_goes_on_from_any_folder(program: Path, project: Path, tmp_path: Path) -> None:
+    done = typed(program, project, "sweeps", "run", "--name", "first", "--num-trials", "2", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    sweep = project / "results" / "first"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.move(sweep, elsewhere / "first")  # so that no folder above it is the project
+    away = str(elsewhere / "first")
+    done = typed(program, elsewhere, "sweeps", "run", "--resume", away, "--num-trials", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.read(elsewhere / "first")
+    assert len(record.trials) == 3
+    again = ("--params", f"{away}/best/params.yaml", "--max-epochs", "1", "--name", "again")
+    done = typed(program, elsewhere, "sweeps", "fit", "digits", *again)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert typed(program, elsewhere, "sweeps", "results", away).returncode == 0
+
+    project.rename(tmp_path / "moved")
+    for words in (("run", "--resume", away, "--num-trials", "4"), ("fit", "digits", *again[:2])):
+        done = typed(program, elsewhere, "sweeps", *words)
+        assert done.returncode == 2
+        assert f"the project's folder {project} is missing; it was moved or deleted. " in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    done = typed(program, tmp_path / "moved", "sweeps", "run", "--resume", away, "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
