@@ -54,7 +54,7 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
 def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-        return f"Repeat     {command('sweeps.run', *again, *parser.machine_given())}"
+        return f"Repeat     {command('run', *again, *parser.machine_given())}"
     return f"Go on      {status.go_on(record)}"
 
 

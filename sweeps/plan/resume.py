@@ -99,7 +99,7 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
     if "identity" not in record.about:
         raise UserError(
             f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
-            f"repeat it: {command('sweeps.run', '--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
+            f"repeat it: {command('run', '--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
         )
     if not hasattr(plan.scheduler, "ends_at"):
         raise UserError(
@@ -135,11 +135,11 @@ def _finished(plan: Plan, record: Record) -> str:
     text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. It is in {place(plan.folder)}."
     if record.best() is not None and not plan.config.confirm:
         sure = ("--resume", place(plan.folder), "--confirm", "3")
-        text += f"\nTo see its best trials with other seeds: {command('sweeps.run', *sure)}"
+        text += f"\nTo see its best trials with other seeds: {command('run', *sure)}"
     if ended >= plan.space.size():
         return f"{text}\nIts space has no more points."
     more = ("--resume", place(plan.folder), "--num-trials", str(2 * ended))
-    return f"{text}\nFor more trials: {command('sweeps.run', *more)}"
+    return f"{text}\nFor more trials: {command('run', *more)}"
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:

@@ -284,7 +284,7 @@ def test_a_project_has_its_own_trainables_and_spaces_and_no_others(is_package: b
     assert found_in(tmp_path, "search_space", "mine") == [space, "choices: mine"]
 
 
-@pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py", "cnn.py"])
+@pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py"])
 def test_a_file_where_the_command_is_typed_is_found_by_its_name_or_path(typed: str, tmp_path: Path) -> None:
     write(tmp_path, {"cnn.py": TRAINABLE + "SPACE = {}\n", "data.py": "ROWS = 3\n"})
     found = found_in(tmp_path, "trainable", typed.format(here=tmp_path))
