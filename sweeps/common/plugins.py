@@ -212,7 +212,12 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
         module = load(path)
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if path.split(".")[-1] in f.filename]
+        on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if any(frame.filename.endswith(end) for end in on_the_way)
+        ]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}"
         if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
