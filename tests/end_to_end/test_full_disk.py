@@ -84,7 +84,7 @@ def test_a_disk_that_is_full_at_once_ends_the_sweep_in_order_and_a_resume_loses_
     said = (disk.parent / "output").read_text()
     assert "The sweep broke off: " in said
     assert "No space left on device" in said or "is full" in said
-    assert f"-m sweeps.run --resume {disk / 'sweep'}" in said
+    assert f"sweeps run --resume {disk / 'sweep'}" in said
     assert "Traceback" not in said
     before = {trial.number: trial.epochs for trial in Record.read(disk / "sweep").trials}
     others.unlink()

@@ -12,7 +12,9 @@ from tests.conftest import Command
 
 @pytest.mark.slow
 def test_the_default_sweep_finds_a_good_model(sweep: Command, tmp_path: Path) -> None:
-    done = sweep("--name", "main", "--results-dir", str(tmp_path), timeout_s=1200)
+    done = sweep(
+        "--trainable", "fashion_cnn", "--name", "main", "--results-dir", str(tmp_path), timeout_s=1200
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = analysis_sweep.load(tmp_path / "main")
     statuses = found.trials["status"].to_pylist()

@@ -205,7 +205,7 @@ def test_two_of_the_same_mean_lead_nobody(tmp_path: Path) -> None:
 
 def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
     boxes = re.findall(r"<pre>(.*?)</pre>", page_of(folders["pruned"]))
-    assert boxes[0].endswith(f"-m sweeps.run --resume {folders['pruned']} --confirm 3")
+    assert boxes[0].endswith(f"sweeps run --resume {folders['pruned']} --confirm 3")
     (folders["pruned"] / ".lock").touch()
     with lock.held(folders["pruned"]):
         assert "--confirm" not in words_of(page_of(folders["pruned"])), "one that runs can't be resumed"

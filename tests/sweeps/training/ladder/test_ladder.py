@@ -402,7 +402,7 @@ def test_what_is_prepared_is_asked_for_once(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give what to train first: "),
+        ([], "trainable: this project has several; give one of "),
         (["digits_mpl"], "no such trainable. Did you mean 'digits_mlp'"),
         (["digits_mlp", "--second", "3"], "--second: no such flag. Did you mean '--seconds'"),
         (["digits_mlp", "--seconds", "0"], "--seconds 0: must be above 0"),
