@@ -121,7 +121,7 @@ def edges(
         ]
         if old is not None and old.high > old.low:
             shares, all_shares = ([old.share(float(v)) for v in each] for each in (values, all_values))
-            count = old.values()
+            count = old.count
         elif are_ordered(choices):
             last = len(choices) - 1
             shares, all_shares = ([choices.index(v) / last for v in each] for each in (values, all_values))

@@ -12,7 +12,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.space import conditional, flat, overrides
+from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import Space
 from sweeps.storage import datasets
@@ -114,19 +114,16 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
 def _space(
     config: SweepConfig, name: str, trainable: ModuleType, file: ModuleType, searcher: ModuleType
 ) -> OneSpace:
-    fixed, narrower = own(config.params, name), own(config.ranges, name)
-    rest = (searcher.TAKES, config.searcher, name)
-    if hasattr(file, "suggest"):
-        if narrower:
-            raise UserError(
-                f"--ranges {' '.join(narrower)}: {file.__name__} is a function suggest(trial), whose ranges "
-                "are its own; change them there"
-            )
-        return conditional.check(file.suggest, trainable.Params, fixed, *rest)
-    if not narrower or not isinstance(file.SPACE, Mapping):
-        return flat.check(file.SPACE, trainable.Params, fixed, *rest)
-    domains, still = overrides.applied(file.SPACE, narrower, searcher.TAKES)
-    return flat.check(domains, trainable.Params, {**still, **fixed}, *rest)
+    fixed, ranges = own(config.params, name), own(config.ranges, name)
+    rest = (trainable.Params, fixed, searcher.TAKES, config.searcher, name)
+    if not hasattr(file, "suggest"):
+        return flat.check(file.SPACE, *rest, ranges)
+    if ranges:
+        raise UserError(
+            f"--ranges {' '.join(ranges)}: {file.__name__} is a function suggest(trial), whose ranges "
+            "are its own; change them there"
+        )
+    return conditional.check(file.suggest, *rest)
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

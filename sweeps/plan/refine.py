@@ -18,10 +18,10 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import models
 from sweeps.plan.parents import Parent
+from sweeps.space.domain import Domain, Form
 from sweeps.space.flat import check
-from sweeps.space.numeric_range import Range, Side
-from sweeps.space.overrides import applied, grid_range, range_of_domain, text_of
-from sweeps.space.tune_domains import Form, describe, form, values_of
+from sweeps.space.numeric_range import Range, Side, range_of_grid
+from sweeps.space.overrides import applied, text_of
 
 NARROWER = 0.9
 """Of a range, on its scale: a new one that is not narrower than this is left as it was."""
@@ -136,7 +136,7 @@ def _steps(
     """What becomes of each hyperparameter of a space, but for those whose range or value is given."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
     trainable = plugins.find("trainable", name)
-    check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name)
+    domains = check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name).domains
     is_same = config.search_space == parents[0].settings.get("search_space")
     of_parent = models.own(parents[0].settings.get("ranges", {}), name) if is_same else {}
     before = {
@@ -144,8 +144,8 @@ def _steps(
         for hyperparameter in of_parent
         if hyperparameter in space and hyperparameter not in given
     }
-    base, _ = applied(space, before, takes | {"grid_search"})
-    for hyperparameter in space:
+    base, _ = applied(domains, before, takes | {"grid_search"})
+    for hyperparameter in domains:
         if hyperparameter in given or hyperparameter in fixed:
             continue
         if hyperparameter not in base:  # the parent held it still
@@ -163,39 +163,40 @@ def _steps(
         if isinstance(new, Range):
             new = text_of(_accepted(new, base[hyperparameter], hyperparameter, trainable.Params, fixed))
         new = before.get(hyperparameter) if new is None else new
-        old = describe(base[hyperparameter])
+        old = str(base[hyperparameter])
         if new is None:
             yield _Step(hyperparameter, None, f"{hyperparameter}: {old}, as it was")
             continue
-        domains, still = applied(
-            {hyperparameter: space[hyperparameter], "": space[hyperparameter]}, {hyperparameter: new}, takes
-        )
-        words = (
-            f"held at {short(still[hyperparameter])}"
-            if hyperparameter in still
-            else describe(domains[hyperparameter])
-        )
+        own = domains[hyperparameter]
+        refined, fixed_values = applied({hyperparameter: own, "": own}, {hyperparameter: new}, takes)
+        words = str(refined.get(hyperparameter, ""))
+        if hyperparameter in fixed_values:
+            words = f"fixed at {short(fixed_values[hyperparameter])}"
         arrow = f"{old}, as it was" if words == old else f"{old} -> {words}"
         yield _Step(hyperparameter, new, f"{hyperparameter}: {arrow}{f' ({why})' if why else ''}")
 
 
-def _new(hyperparameter: str, domain: Any, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
+def _new(hyperparameter: str, domain: Domain, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
     """What a hyperparameter has in place of its domain, as --ranges takes it or as a Range, and why; None where
     nothing is known that would change it."""
     told, best = learnt.prefix + hyperparameter, learnt.best
     values = [trial.params[hyperparameter] for trial in best if hyperparameter in trial.params]
     matters = bool(learnt.dead_of(hyperparameter)) or any((told, side) in learnt.edges for side in SIDES)
-    if form(domain) in ("sample_from", "normal"):
+    if domain.distribution is None:
         return None, ""
     if told in learnt.without_influence and values and not matters:
         return values[
             0
         ], f"it decided {100 * learnt.without_influence[told]:.1f} %; a small effect can't be ruled out"
-    old = range_of_domain(domain)
+    old = domain.range
     if old is not None:
         return _new_range(old, values, hyperparameter, learnt)
-    choices = values_of(domain) or []
-    if (grid := grid_range(choices)) is not None and form(domain) == "grid_search" and "continuous" in takes:
+    choices = domain.choices or []
+    if (
+        (grid := range_of_grid(choices)) is not None
+        and domain.form == "grid_search"
+        and "continuous" in takes
+    ):
         return _beside(grid, sorted(choices), values, told, learnt)
     return _fewer(choices, values, hyperparameter, learnt)
 
@@ -265,10 +266,10 @@ def _fewer(
 
 
 def _accepted(
-    new: Range, domain: Any, hyperparameter: str, params_class: Any, fixed: Mapping[str, ParamValue]
+    new: Range, domain: Domain, hyperparameter: str, params_class: Any, fixed: Mapping[str, ParamValue]
 ) -> Range:
     """The range, but an end that Params refuses stays where it was."""
-    old = range_of_domain(domain) or grid_range(values_of(domain) or [])
+    old = domain.range or range_of_grid(domain.choices or [])
     hint = hints_of(params_class).get(hyperparameter)
     for side in SIDES:
         end = getattr(new, side)

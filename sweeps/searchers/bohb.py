@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from optuna.trial import FixedTrial
-from ray.tune.search.sample import Categorical, Integer
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
@@ -33,9 +32,9 @@ from sweeps.record.record import Record
 from sweeps.search.candidates import draws, model_fidelity
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
+from sweeps.space.domain import Domain, Form
 from sweeps.space.flat import FlatSpace, seeded_globals
 from sweeps.space.point import Point, Space
-from sweeps.space.tune_domains import Form, bounds, is_log, on_grid, values_of
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
@@ -86,15 +85,15 @@ def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamVa
 class Translation:
     """A space as ConfigSpace has it: ranges, and choices by their position."""
 
-    domains: Mapping[str, Any]
+    domains: Mapping[str, Domain]
     varying: tuple[str, ...]
     """Hyperparameters with more than one value: the model is of these."""
     least_bandwidths: Mapping[str, float]
     """Of each hyperparameter that varies, in units of its range."""
 
     @classmethod
-    def of(cls, domains: Mapping[str, Any]) -> Translation:
-        varying = tuple(name for name, domain in domains.items() if len(values_of(domain) or (0, 0)) > 1)
+    def of(cls, domains: Mapping[str, Domain]) -> Translation:
+        varying = tuple(name for name, domain in domains.items() if domain.size() > 1)
         return cls(domains, varying, {name: _least_bandwidth(domains[name]) for name in varying})
 
     @property
@@ -113,15 +112,12 @@ class Translation:
 
         space = ConfigurationSpace(seed=seed)
         for name in self.varying:
-            domain = self.domains[name]
-            if isinstance(domain, Categorical):
-                space.add(CategoricalHyperparameter(name, list(range(len(domain.categories)))))
+            choices, found = self.domains[name].choices, self.domains[name].range
+            if found is None:
+                space.add(CategoricalHyperparameter(name, list(range(len(choices or [])))))
                 continue
-            low, high = bounds(domain)
-            if isinstance(domain, Integer):
-                space.add(UniformIntegerHyperparameter(name, int(low), int(high), log=is_log(domain)))
-            else:
-                space.add(UniformFloatHyperparameter(name, low, high, log=is_log(domain)))
+            kind = UniformIntegerHyperparameter if found.is_whole else UniformFloatHyperparameter
+            space.add(kind(name, found.low, found.high, log=found.is_log))
         return space
 
     def to_model(self, params: Mapping[str, ParamValue]) -> dict[str, Any] | None:
@@ -129,13 +125,13 @@ class Translation:
         found: dict[str, Any] = {}
         for name in self.varying:
             domain, value = self.domains[name], params.get(name)
-            if isinstance(domain, Categorical):
-                if value not in domain.categories:
+            if domain.choices is not None:
+                if value not in domain.choices:
                     return None
-                found[name] = domain.categories.index(value)
+                found[name] = domain.choices.index(value)
             else:
-                low, high = bounds(domain)
-                if not isinstance(value, int | float) or not low <= value <= high:
+                range_ = domain.range
+                if not isinstance(value, int | float) or not range_ or not range_.low <= value <= range_.high:
                     return None
                 found[name] = value
         return found
@@ -145,20 +141,19 @@ class Translation:
         found = {}
         for name, domain in self.domains.items():
             if name not in self.varying:
-                found[name] = (values_of(domain) or [])[0]
-            elif isinstance(domain, Categorical):
-                found[name] = domain.categories[int(proposed[name])]
-            else:
-                found[name] = on_grid(domain, proposed[name])
+                found[name] = (domain.values() or [])[0]
+            elif domain.choices is not None:
+                found[name] = domain.choices[int(proposed[name])]
+            elif domain.range is not None:
+                found[name] = domain.range.nearest(proposed[name])
         return found
 
 
-def _least_bandwidth(domain: Any) -> float:
-    values = values_of(domain)
-    if isinstance(domain, Categorical):
+def _least_bandwidth(domain: Domain) -> float:
+    if domain.choices is not None:
         return LEAST_SHARE
     # A third of a step: the spread of three bandwidths is one.
-    return max(LEAST_BANDWIDTH, 0.0 if values is None else 1 / (3 * max(1, len(values) - 1)))
+    return max(LEAST_BANDWIDTH, 1 / (3 * max(1, domain.size() - 1)))
 
 
 class Density:

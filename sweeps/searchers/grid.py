@@ -8,8 +8,8 @@ from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.space.domain import Form
 from sweeps.space.point import Space
-from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("asha", "none")

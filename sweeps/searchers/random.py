@@ -6,8 +6,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.candidates import draws
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.space.domain import Form
 from sweeps.space.point import Space
-from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset(
     {"finite", "continuous", "normal", "sample_from", "conditional", "several"}

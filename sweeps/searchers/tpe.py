@@ -31,8 +31,8 @@ from sweeps.record.trials import TrialRow
 from sweeps.search.candidates import draws, model_fidelity
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
+from sweeps.space.domain import Form
 from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space, optuna_point
-from sweeps.space.tune_domains import Form
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("asha", "hyperband", "none")

@@ -23,9 +23,10 @@ from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
+from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
+from sweeps.space.numeric_range import range_of
 from sweeps.space.point import InvalidPoint, Point, Suggests
-from sweeps.space.tune_domains import Form
 
 SAMPLES = 200
 """Points that are tried before the start."""
@@ -287,14 +288,10 @@ def _kind(distribution: BaseDistribution) -> Kind:
 
 def _in_words(seen: Seen) -> str:
     share = "" if seen.share == 1 else f", in {max(1, round(100 * seen.share))} %"
-    first: Any = seen.distributions[0]
+    first = seen.distributions[0]
     if isinstance(first, CategoricalDistribution):
-        return "one of " + ", ".join(map(str, first.choices)) + share
-    ranges: list[Any] = list(seen.distributions)
-    low, high = min(d.low for d in ranges), max(d.high for d in ranges)
-    steps = {d.step for d in ranges} - {None, 1}
-    by = f" in steps of {', '.join(f'{step:g}' for step in sorted(steps))}" if steps else ""
-    return f"{low:g} to {high:g}{by}{', log scale' if first.log else ''}{share}"
+        return f"one of {', '.join(map(str, first.choices))}{share}"
+    return f"{range_of(seen.distributions)}{share}"
 
 
 def _line(error: BaseException) -> str:

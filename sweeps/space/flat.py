@@ -12,36 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ray.tune.search.sample import Categorical, Domain, Float, Integer
 from ray.tune.search.variant_generator import generate_variants
 
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
+from sweeps.space import overrides, tune_domains
+from sweeps.space.domain import Domain, Form
+from sweeps.space.numeric_range import clean
 from sweeps.space.point import Point, Suggests
-from sweeps.space.tune_domains import (
-    Form,
-    bounds,
-    clean,
-    describe,
-    distribution,
-    exactly,
-    form,
-    is_log,
-    step_of,
-    suggest,
-    values_of,
-)
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
 
 @dataclass(frozen=True)
 class FlatSpace:
-    """SPACE, checked, and the hyperparameters that stand still: every point has the same hyperparameters."""
+    """SPACE, checked, and the fixed hyperparameters: every point has the same hyperparameters."""
 
-    domains: Mapping[str, Any]
-    """Swept hyperparameter to its `ray.tune` domain."""
+    domains: Mapping[str, Domain]
+    """Of each swept hyperparameter."""
     fixed: Mapping[str, ParamValue]
     """Every other field of Params, with its value."""
     params_class: Any
@@ -53,59 +42,58 @@ class FlatSpace:
 
     @property
     def dimensions(self) -> int:
-        return len(self._words())
+        return len(self._suggested())
 
     @property
     def has_code(self) -> bool:
         """Whether its file says more than its words do."""
-        return any(form(domain) == "sample_from" for domain in self.domains.values())
+        return any(domain.form == "sample_from" for domain in self.domains.values())
 
     def draw(self, seeds: tuple[int, ...]) -> Point:
         """One random point; the same seeds draw the same point."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
         with seeded_globals(int(generator.integers(2**32))):
             # A sample_from reads the other hyperparameters, so it is drawn after them.
-            ordered = dict(sorted(self.domains.items(), key=lambda item: form(item[1]) == "sample_from"))
-            _, point = next(generate_variants(ordered, random_state=generator))
+            ordered = sorted(self.domains.items(), key=lambda item: item[1].form == "sample_from")
+            domains = {name: domain.tune for name, domain in ordered}
+            _, point = next(generate_variants(domains, random_state=generator))
         return self._point({name: point[name] for name in self.domains})
 
     def grid(self) -> Iterator[Point]:
         """Every point of a finite space, the last hyperparameter changing fastest."""
-        values = {name: values_of(domain) for name, domain in self.domains.items()}
-        for point in itertools.product(*[v or [] for v in values.values()]):
-            yield self._point(dict(zip(values, point, strict=True)))
+        for point in itertools.product(*[domain.values() or [] for domain in self.domains.values()]):
+            yield self._point(dict(zip(self.domains, point, strict=True)))
 
     def size(self) -> float:
         """Number of points; infinite where a hyperparameter is continuous."""
-        counts = [len(v) if (v := values_of(d)) is not None else math.inf for d in self.domains.values()]
-        return math.prod(counts)
+        return math.prod(domain.size() for domain in self.domains.values())
 
     def suggest(self, trial: Suggests) -> Point:
-        """The point of the values that a trial suggests, hyperparameter by hyperparameter (a `sample_from` has none)."""
-        return self._point({name: suggest(trial, name, self.domains[name]) for name in self._words()})
+        """The point of the values that a trial suggests, one of each hyperparameter that has a distribution."""
+        return self._point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
 
     def names(self, point: Point) -> dict[str, ParamValue]:
-        """The hyperparameters that Optuna has a word for."""
-        return {name: point.params[name] for name in self._words()}
+        """The hyperparameters that have a distribution in Optuna."""
+        return {name: point.params[name] for name in self._suggested()}
 
     def describe(self) -> dict[str, str]:
         """Hyperparameter to its domain in a few words."""
-        return {name: describe(domain) for name, domain in self.domains.items()}
+        return {name: str(domain) for name, domain in self.domains.items()}
 
     def exactly(self) -> dict[str, str]:
         """Hyperparameter to its domain, such that two which differ read differently."""
-        return {name: exactly(domain) for name, domain in self.domains.items()}
+        return {name: domain.exactly for name, domain in self.domains.items()}
 
-    def _words(self) -> list[str]:
-        return [name for name, domain in self.domains.items() if distribution(domain) is not None]
+    def _suggested(self) -> list[str]:
+        return [name for name, domain in self.domains.items() if domain.distribution is not None]
 
     def _point(self, values: Mapping[str, Any]) -> Point:
-        """Plain Python values of the types that Params states, on the hyperparameter's own grid."""
+        """Plain Python values of the types that Params states, without rounding errors."""
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
             value = value.item() if isinstance(value, np.generic) else value
             if isinstance(value, float):
-                value = clean(value, step_of(self.domains[name]))
+                value = clean(value, self.domains[name].step)
             params[name] = cast(value, hints[name])
         return Point(self.trainable, params, self.fixed)
 
@@ -117,8 +105,9 @@ def check(
     takes: frozenset[Form],
     searcher: str,
     trainable: str = "",
+    ranges: Mapping[str, Any] | None = None,
 ) -> FlatSpace:
-    """The space and the fixed hyperparameters against Params and against what the searcher can take.
+    """SPACE, in the ranges that --ranges gives, against Params and against what the searcher can take.
 
     Raises:
         UserError: all faults at once, one a line.
@@ -127,24 +116,44 @@ def check(
         raise UserError(
             "SPACE must be a dict with at least one hyperparameter, such as {'lr': tune.loguniform(1e-3, 0.1)}"
         )
-    hints = hints_of(params_class)
-    defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
-    faults = []
-    for name, domain in space.items():
-        faults += _faults_of_domain(name, domain, hints, takes, searcher)
-        if name in fixed:
-            faults.append(f"{name}: {SWEPT_AND_FIXED}")
+    domains, faults = _converted(space, hints_of(params_class))
+    if ranges and not faults:
+        domains, in_ranges = overrides.applied(domains, ranges, takes)
+        fixed = {**in_ranges, **fixed}
+    for name, domain in domains.items():
+        faults[name] = _faults_of_domain(name, domain, hints_of(params_class)[name], takes, searcher)
+    lines = [f"{name}: {fault}" for name in space for fault in faults.get(name, [])]
+    lines += [f"{name}: {SWEPT_AND_FIXED}" for name in domains if name in fixed]
     values, wrong = given(params_class, fixed)
-    faults += wrong
-    if not faults:
-        faults = _faults_of_values(params_class, space, values)
-    if faults:
-        raise UserError("\n".join(faults))
-    fixed_values = {name: value for name, value in {**defaults, **values}.items() if name not in space}
-    checked = FlatSpace(space, fixed_values, params_class, trainable)
-    if any(form(domain) == "sample_from" for domain in space.values()):
+    lines += wrong
+    if not lines:
+        lines = _faults_of_values(params_class, domains, values)
+    if lines:
+        raise UserError("\n".join(lines))
+    defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
+    fixed_values = {name: value for name, value in {**defaults, **values}.items() if name not in domains}
+    checked = FlatSpace(domains, fixed_values, params_class, trainable)
+    if checked.has_code:
         _try_functions(checked)
     return checked
+
+
+def _converted(
+    space: Mapping[str, Any], hints: Mapping[str, Any]
+) -> tuple[dict[str, Domain], dict[str, list[str]]]:
+    """The domains of a space, and what is wrong with the others."""
+    domains, faults = {}, {}
+    for name, domain in space.items():
+        if name not in hints:
+            faults[name] = [unknown(str(name), hints)]
+            continue
+        try:
+            domains[name] = tune_domains.converted(domain)
+        except TypeError as error:
+            faults[name] = [f"{error}; a fixed hyperparameter is given as --params {name}={domain}"]
+        except ValueError as error:
+            faults[name] = [str(error)]
+    return domains, faults
 
 
 def _try_functions(space: FlatSpace) -> None:
@@ -162,55 +171,29 @@ def _try_functions(space: FlatSpace) -> None:
 
 
 def _faults_of_domain(
-    name: str, domain: Any, hints: Mapping[str, Any], takes: frozenset[Form], searcher: str
+    name: str, domain: Domain, hint: Any, takes: frozenset[Form], searcher: str
 ) -> list[str]:
-    if name not in hints:
-        return [f"{name}: {unknown(str(name), hints)}"]
-    if not isinstance(domain, Domain) and form(domain) != "grid_search":
-        return [
-            f"{name}: {domain!r} is no ray.tune domain; "
-            f"a hyperparameter that stands still is given as --params {name}={domain}"
-        ]
-    if form(domain) not in takes:
-        return [f"{name}: searcher {searcher} can't take {_called(domain)}. {_remedy(searcher)}"]
-    if form(domain) == "grid_search" or isinstance(domain, Categorical):
-        return _faults_of_choices(name, domain, hints[name])
-    if form(domain) in ("sample_from", "normal"):
+    if domain.form not in takes:
+        return [f"searcher {searcher} can't take {domain.in_words()}. {_remedy(searcher)}"]
+    if (choices := domain.choices) is not None:
+        faults = [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]
+        if not faults and len(set(choices)) < len(choices):
+            faults.append(f"a value stands twice among {choices}")
+        return faults
+    if domain.range is None:
         return []
-    return _faults_of_range(name, domain, hints[name])
-
-
-def _faults_of_choices(name: str, domain: Any, hint: Any) -> list[str]:
-    values = values_of(domain) or []
-    if not values:
-        return [f"{name}: no value to choose from"]
-    faults = [f"{name}: {value!r}: {fault}" for value in values if (fault := type_fault(value, hint))]
-    if not faults and len(set(values)) < len(values):
-        faults.append(f"{name}: a value stands twice among {values}")
-    return faults
-
-
-def _faults_of_range(name: str, domain: Any, hint: Any) -> list[str]:
-    low, high = bounds(domain)
-    if domain.lower > domain.upper:
-        return [f"{name}: bounds reversed: {domain.lower:g} to {domain.upper:g}"]
-    if low > high:
-        return [f"{name}: empty: no value from {domain.lower:g} to {domain.upper:g}"]
-    if is_log(domain) and low <= 0:
-        return [f"{name}: log scale from {low:g}: the lower bound must be above 0"]
     wanted = plain_types(hint)
-    if isinstance(domain, Float) and float not in wanted:
+    if not domain.range.is_whole and float not in wanted:
         return [
-            f"{name}: the space gives fractions, Params.{name} is {names_of(hint)}; "
-            "use tune.randint or tune.qrandint"
+            f"the space gives fractions, Params.{name} is {names_of(hint)}; use tune.randint or tune.qrandint"
         ]
-    if isinstance(domain, Integer) and not {int, float} & wanted:
-        return [f"{name}: the space gives whole numbers, Params.{name} is {names_of(hint)}"]
+    if domain.range.is_whole and not {int, float} & wanted:
+        return [f"the space gives whole numbers, Params.{name} is {names_of(hint)}"]
     return []
 
 
 def _faults_of_values(
-    params_class: Any, space: Mapping[str, Any], fixed: Mapping[str, ParamValue]
+    params_class: Any, domains: Mapping[str, Domain], fixed: Mapping[str, ParamValue]
 ) -> list[str]:
     """Params may refuse values in `__post_init__`: ask it about the ends of every range."""
     try:
@@ -218,30 +201,15 @@ def _faults_of_values(
     except (ValueError, TypeError) as error:
         return [f"--params: {error}"]
     faults = []
-    for name, domain in space.items():
-        for value in _ends(domain):
+    for name, domain in domains.items():
+        ends = [] if domain.range is None else [domain.range.low, domain.range.high]
+        for value in domain.choices or ends:
             try:
                 params_class(**fixed, **{name: value})
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
                 break
     return faults
-
-
-def _ends(domain: Any) -> list[Any]:
-    values = values_of(domain) if not isinstance(domain, Float | Integer) else None
-    if values is not None:
-        return values
-    if form(domain) in ("sample_from", "normal"):
-        return []
-    low, high = bounds(domain)
-    kind = int if isinstance(domain, Integer) else float
-    return [kind(low), kind(high)]
-
-
-def _called(domain: Any) -> str:
-    words = {"normal": "tune.randn", "finite": "a choice", "continuous": "a continuous range"}
-    return words.get(form(domain), f"tune.{form(domain)}")
 
 
 def _remedy(searcher: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
 Side = Literal["low", "high"]
 WIDER = 0.25
@@ -29,6 +29,30 @@ class Range:
     step: float | None = None
     """None where it is continuous; 1 of whole numbers."""
     is_whole: bool = False
+
+    @classmethod
+    def of(cls, distribution: Any, step: float | None) -> Range:
+        """Optuna's range of numbers; on a log scale the step is ours, Optuna has none there."""
+        is_whole = isinstance(distribution, IntDistribution)
+        return cls(distribution.low, distribution.high, distribution.log, step, is_whole)
+
+    @property
+    def count(self) -> int | None:
+        """How many values there are; None where it is continuous."""
+        return None if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def values(self) -> list[float] | None:
+        """All of them, in order; None where it is continuous."""
+        if self.step is None or self.count is None:
+            return None
+        return [clean(self.low + number * self.step, self.step) for number in range(self.count)]
+
+    def nearest(self, value: float) -> float:
+        """The nearest value that lies on a step; the value itself where there are no steps."""
+        if self.step is None:
+            return value
+        found = min(max(self.low, round(value / self.step) * self.step), self.high)
+        return int(found) if self.is_whole else clean(found, self.step)
 
     def share(self, value: float) -> float:
         """Where a value lies: 0 at the low end, 1 at the high end."""
@@ -94,13 +118,9 @@ class Range:
         low, high = max(self.low, other.low), min(self.high, other.high)
         return other if low > high else replace(other, low=low, high=high)
 
-    def values(self) -> int | None:
-        """How many there are; None where it is continuous."""
-        return None if self.step is None else round((self.high - self.low) / self.step) + 1
-
     def __str__(self) -> str:
         by = f" in steps of {self.step:g}" if self.step not in (None, 1) else ""
-        return f"{self.low:.4g} to {self.high:.4g}{by}{', log scale' if self.is_log else ''}"
+        return f"{self.low:g} to {self.high:g}{by}{', log scale' if self.is_log else ''}"
 
     def _bent(self, value: float) -> float:
         return math.log(value) if self.is_log else value
@@ -116,8 +136,7 @@ class Range:
         )
         if self.is_whole:
             return replace(self, low=round(low), high=round(high))
-        digits = max(0, 3 - math.floor(math.log10(self.step)))
-        return replace(self, low=round(low, digits), high=round(high, digits))
+        return replace(self, low=clean(low, self.step), high=clean(high, self.step))
 
 
 def range_of(words: Iterable[BaseDistribution]) -> Range | None:
@@ -130,13 +149,20 @@ def range_of(words: Iterable[BaseDistribution]) -> Range | None:
     points = [value for word in found if word not in ranges for value in word.choices]
     if any(isinstance(value, str | bool | None) for value in points):
         return None
-    first = ranges[0]
-    is_whole = type(first).__name__.startswith("Int")
-    low, high = (
-        min([*points, *(word.low for word in ranges)]),
-        max([*points, *(word.high for word in ranges)]),
-    )
-    return Range(low, high, bool(first.log), first.step, is_whole)
+    whole = Range.of(ranges[0], ranges[0].step)
+    low = min([*points, *(word.low for word in ranges)])
+    return replace(whole, low=low, high=max([*points, *(word.high for word in ranges)]))
+
+
+def range_of_grid(values: Sequence[Any]) -> Range | None:
+    """From the first to the last of a grid of fractions, continuous, on a log scale where its gaps grow;
+    None of a grid of something else: 32, 64, 128 mean these three."""
+    fractions = [value for value in values if isinstance(value, float)]
+    if len(values) < 3 or not fractions or any(isinstance(v, bool | str) for v in values):
+        return None
+    ordered = sorted(float(value) for value in values)
+    grows = ordered[0] > 0 and ordered[-1] - ordered[-2] > 1.5 * (ordered[1] - ordered[0])
+    return Range(ordered[0], ordered[-1], is_log=grows)
 
 
 def choices_of(words: Iterable[BaseDistribution]) -> list[Any]:
@@ -151,6 +177,13 @@ def are_ordered(values: Sequence[Any]) -> bool:
     """Whether these are at least three numbers, each larger than the one before."""
     are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return are_numbers and len(values) >= 3 and list(values) == sorted(set(values))
+
+
+def clean(value: float, step: float | None) -> Any:
+    """0.30000000000000004 in steps of 0.1 is 0.3."""
+    if step is None or isinstance(value, int):
+        return value
+    return round(value, max(0, 3 - math.floor(math.log10(step))))
 
 
 def _rounded(value: float, to: Callable[[float], int], width: float | None) -> float:

@@ -11,36 +11,34 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ray import tune
-from ray.tune.search.sample import Domain, Integer
-
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
-from sweeps.space.numeric_range import Range
-from sweeps.space.tune_domains import Form, bounds, form, is_log, step_of, values_of
+from sweeps.space.domain import Domain, Form
+from sweeps.space.numeric_range import Range, range_of_grid
+from sweeps.space.tune_domains import of_choices, of_range
 
 BETWEEN = ".."
 
 
 def applied(
-    space: Mapping[str, Any], ranges: Mapping[str, Any], takes: frozenset[Form]
-) -> tuple[dict[str, Any], dict[str, ParamValue]]:
-    """The space with ranges in place of its own, and the hyperparameters that stand still by them.
+    space: Mapping[str, Domain], ranges: Mapping[str, Any], takes: frozenset[Form]
+) -> tuple[dict[str, Domain], dict[str, ParamValue]]:
+    """The space with ranges in place of its own, and the hyperparameters that they fix.
 
     Args:
-        space: hyperparameter to its `ray.tune` domain.
+        space: hyperparameter to its domain.
         ranges: hyperparameter to LOW..HIGH, a list of choices, or one value.
         takes: what the searcher can take.
 
     Raises:
         UserError: all ranges that don't fit, one a line.
     """
-    domains, still, faults = dict(space), {}, []
+    domains, fixed, faults = dict(space), {}, []
     for name, given in ranges.items():
         if name not in space:
             faults.append(
                 f"--ranges {name}: not in the space.{nearest(name, space)} Hyperparameters: {', '.join(space)}; "
-                "one that stands still takes its value by --params"
+                "the value of a fixed one is given by --params"
             )
             continue
         try:
@@ -49,39 +47,37 @@ def applied(
             shown = given if not isinstance(given, list) else ",".join(map(str, given))
             faults.append(f"--ranges {name}={shown}: {error}")
             continue
-        if isinstance(found, bool | int | float | str):
-            still[name] = found
-            del domains[name]
-        else:
+        if isinstance(found, Domain):
             domains[name] = found
+        else:
+            fixed[name] = found
+            del domains[name]
     if not domains and not faults:
-        faults.append("--ranges: no hyperparameter is left to try; give one a range")
+        faults.append("--ranges: every hyperparameter is fixed; give at least one a range")
     if faults:
         raise UserError("\n".join(faults))
-    return domains, still
+    return domains, fixed
 
 
-def _one(domain: Any, given: Any, takes: frozenset[Form]) -> Any:
+def _one(domain: Domain, given: Any, takes: frozenset[Form]) -> Domain | ParamValue:
     """A domain, or the one value that is left of it.
 
     Raises:
         ValueError: the range does not fit the domain.
     """
-    if not isinstance(domain, Domain) and not _is_grid(domain):
-        raise ValueError("the space has no ray.tune domain there")
-    if form(domain) in ("sample_from", "normal"):
-        raise ValueError(f"tune.{form(domain)} has no range to replace")
-    choices = values_of(domain) if form(domain) == "grid_search" or hasattr(domain, "categories") else None
+    if domain.distribution is None:
+        raise ValueError(f"{domain.in_words()} has no range to replace")
+    choices = domain.choices
     if isinstance(given, str) and BETWEEN in given and (choices is None or given not in choices):
-        return _between(domain, given, choices)
+        return _between(domain, given)
     listed = given if isinstance(given, list) else _listed(given)
     if choices is not None:
         kept = [_among(choices, value) for value in listed]
         if len(kept) == 1:
             return kept[0]
-        return {"grid_search": kept} if _is_grid(domain) and "grid_search" in takes else tune.choice(kept)
+        return of_choices(kept, is_grid=domain.form == "grid_search" and "grid_search" in takes)
     if len(listed) == 1 and isinstance(listed[0], int | float):
-        return _in_kind(listed[0], domain)
+        return _of_type(listed[0], domain.range is not None and domain.range.is_whole)
     raise ValueError("must be LOW..HIGH, or one value: the space has a range there")
 
 
@@ -91,26 +87,22 @@ def _listed(given: Any) -> list[Any]:
     )
 
 
-def _among(choices: Sequence[Any], value: Any) -> Any:
-    found = [choice for choice in choices if choice == value or str(choice) == str(value)]
+def _among(choices: Sequence[Any], value: Any) -> ParamValue:
+    found: list[ParamValue] = [choice for choice in choices if choice == value or str(choice) == str(value)]
     if not found:
         raise ValueError(f"{value} is none of its choices: {', '.join(map(str, choices))}")
     return found[0]
 
 
-def _is_grid(domain: Any) -> bool:
-    return form(domain) == "grid_search"
-
-
-def _in_kind(value: float, domain: Any) -> ParamValue:
-    if not isinstance(domain, Integer):
+def _of_type(value: float, is_whole: bool) -> ParamValue:
+    if not is_whole:
         return float(value)
     if value != int(value):
         raise ValueError("must be a whole number: the space has whole ones there")
     return int(value)
 
 
-def _between(domain: Any, text: str, choices: Sequence[Any] | None) -> Any:
+def _between(domain: Domain, text: str) -> Domain | ParamValue:
     ends = [hyperparameter("--ranges", part.strip()) for part in text.split(BETWEEN, 1)]
     numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
     if len(numbers) < 2:
@@ -118,54 +110,21 @@ def _between(domain: Any, text: str, choices: Sequence[Any] | None) -> Any:
     low, high = numbers
     if low > high:
         raise ValueError("bounds reversed")
-    if choices is not None and (old := grid_range(choices)) is None:
+    asked = domain.range or range_of_grid(choices := domain.choices or [])
+    if asked is None:
         raise ValueError(f"its choices stay choices: give some of {', '.join(map(str, choices))}")
-    asked = old if choices is not None else range_of_domain(domain)
-    assert asked is not None
     if asked.is_log and low <= 0:
         raise ValueError("log scale: LOW must be above 0")
     if asked.step is not None and (off := [end for end in (low, high) if not _is_step(end, asked.step)]):
         must = "whole numbers" if asked.step == 1 else f"multiples of {asked.step:g}, the space's step"
         raise ValueError(f"must be {must}; not so: {', '.join(f'{end:g}' for end in off)}")
     if low == high:
-        return _in_kind(low, domain)
-    return domain_of(dataclasses.replace(asked, low=low, high=high))
+        return _of_type(low, asked.is_whole)
+    return of_range(dataclasses.replace(asked, low=low, high=high))
 
 
 def _is_step(value: float, step: float) -> bool:
     return math.isclose(value / step, round(value / step), abs_tol=1e-9)
-
-
-def range_of_domain(domain: Any) -> Range | None:
-    """The range of a domain that has one."""
-    if form(domain) in ("grid_search", "sample_from", "normal") or hasattr(domain, "categories"):
-        return None
-    low, high = bounds(domain)
-    return Range(low, high, is_log(domain), step_of(domain), isinstance(domain, Integer))
-
-
-def grid_range(values: Sequence[Any]) -> Range | None:
-    """From the first to the last of a grid of fractions, continuous, on a log scale where its gaps grow;
-    None of a grid of something else: 32, 64, 128 mean these three."""
-    fractions = [value for value in values if isinstance(value, float)]
-    if len(values) < 3 or not fractions or any(isinstance(v, bool | str) for v in values):
-        return None
-    ordered = sorted(float(value) for value in values)
-    grows = ordered[0] > 0 and ordered[-1] - ordered[-2] > 1.5 * (ordered[1] - ordered[0])
-    return Range(ordered[0], ordered[-1], is_log=grows)
-
-
-def domain_of(asked: Range) -> Any:
-    """A range as a `ray.tune` domain; Ray's upper bound of whole numbers is open, unless in steps."""
-    low, high, step = asked.low, asked.high, asked.step
-    if asked.is_whole:
-        low, high = math.ceil(low), math.floor(high)
-        if step in (None, 1):
-            return (tune.lograndint if asked.is_log else tune.randint)(low, high + 1)
-        return (tune.qlograndint if asked.is_log else tune.qrandint)(low, high, int(step or 1))
-    if step is not None:
-        return (tune.qloguniform if asked.is_log else tune.quniform)(low, high, step)
-    return (tune.loguniform if asked.is_log else tune.uniform)(low, high)
 
 
 def text_of(found: Range) -> str:

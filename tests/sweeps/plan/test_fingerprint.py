@@ -18,6 +18,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan.plan import Plan
 from sweeps.space.flat import FlatSpace
+from sweeps.space.tune_domains import converted
 from tests.conftest import ROOT
 
 MODEL = """
@@ -189,7 +190,7 @@ def of_model(plan: Plan, **changes: Any) -> Plan:
 def of_space(plan: Plan, domains: dict[str, Any]) -> FlatSpace:
     space = plan.models[0].space
     assert isinstance(space, FlatSpace)
-    return dataclasses.replace(space, domains=domains)
+    return dataclasses.replace(space, domains={name: converted(each) for name, each in domains.items()})
 
 
 def with_domain(plan: Plan, domain: Any) -> Plan:

@@ -29,6 +29,7 @@ from sweeps.record.record import Record
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point, optuna_point
+from sweeps.space.tune_domains import converted
 from sweeps.storage.disk_guard import Disk
 from tests.support.drivers import ALONE
 
@@ -344,7 +345,7 @@ def test_a_record_of_when_there_was_one_model_is_read(tmp_path: Path) -> None:
 def _lr() -> Any:
     from ray import tune
 
-    return FlatSpace({"lr": tune.uniform(0, 1)}, {}, _Params, "net")
+    return FlatSpace({"lr": converted(tune.uniform(0, 1))}, {}, _Params, "net")
 
 
 @dataclasses.dataclass

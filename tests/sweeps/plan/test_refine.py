@@ -23,7 +23,6 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.search.candidates import model_fidelity
 from sweeps.space.flat import FlatSpace
-from sweeps.space.tune_domains import bounds, values_of
 from tests.conftest import Command
 from tests.support.searched import carried_out, peak, searched
 
@@ -80,8 +79,9 @@ def ranges_of(plan: Plan) -> dict[str, Any]:
     space = plan.space
     assert isinstance(space, FlatSpace)
     return {
-        name: tuple(values_of(domain) or ()) if hasattr(domain, "categories") else bounds(domain)
+        name: tuple(domain.choices or ()) or (domain.range.low, domain.range.high)
         for name, domain in space.domains.items()
+        if domain.choices or domain.range
     }
 
 

@@ -23,6 +23,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import asha
 from sweeps.space.flat import FlatSpace
+from sweeps.space.tune_domains import converted
 from sweeps.training import checkpoint_store
 from tests.conftest import propose
 
@@ -231,7 +232,7 @@ def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
     plan = sweep.to_resume()
     (model,) = plan.models
     assert isinstance(model.space, FlatSpace)
-    wider = dataclasses.replace(model.space, domains={"slope": tune.uniform(0.1, 2.0)})
+    wider = dataclasses.replace(model.space, domains={"slope": converted(tune.uniform(0.1, 2.0))})
     models = (dataclasses.replace(model, space=wider),)
     with pytest.raises(UserError, match=r"\n  hyperparameter slope: 0\.1 to 1\S* -> 0\.1 to 2"):
         look(dataclasses.replace(plan, models=models))

@@ -22,6 +22,7 @@ from sweeps.record.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
 from sweeps.space.flat import check, seeded_globals
+from sweeps.space.tune_domains import converted
 from tests.conftest import propose as suggest_trial
 
 EPOCHS = 9
@@ -41,6 +42,7 @@ SPACE = {
     "width": tune.randint(1, 9),
     "activation": tune.choice(["relu", "gelu", "tanh"]),
 }
+DOMAINS = {name: converted(domain) for name, domain in SPACE.items()}
 
 
 def new_record(folder: Path, mode: str = "max") -> Record:
@@ -90,7 +92,7 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
                     str(number), {"score": good_when(params), "hyperband_info": {"budget": EPOCHS}}
                 )
             )
-        translation = Translation.of(SPACE)
+        translation = Translation.of(DOMAINS)
         ours = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
     mine, theirs = ours.kde_models[EPOCHS], rays.bohber.kde_models[EPOCHS]
     names = list(rays.bohber.configspace.keys())
@@ -124,12 +126,12 @@ def test_a_hyperparameter_on_which_all_good_trials_agree_is_still_varied(tmp_pat
     tried = [{**params, "width": 4} for params in points(SPACE, 40)]
     record = new_record(tmp_path)
     try_out(record, tried, good_when)
-    translation = Translation.of(SPACE)
+    translation = Translation.of(DOMAINS)
     widths = {}
     for name, floors in (("ours", translation.least_bandwidths), ("theirs", dict.fromkeys(SPACE, 1e-3))):
         with warnings.catch_warnings(), seeded_globals(0):
             warnings.simplefilter("ignore")
-            changed = Translation(SPACE, translation.varying, floors)
+            changed = Translation(DOMAINS, translation.varying, floors)
             generator = model(changed, results_at(record, EPOCHS), EPOCHS, 0)
             drawn = [generator.get_config(EPOCHS) for _ in range(40)]
         widths[name] = [int(point["width"]) for point, about in drawn if about.get("model_based_pick")]
@@ -185,7 +187,7 @@ def test_a_trial_that_diverged_is_a_bad_one_and_one_that_failed_is_none(tmp_path
 
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:
-    translation = Translation.of(SPACE)
+    translation = Translation.of(DOMAINS)
     inside: dict[str, ParamValue] = {"lr": 0.1, "width": 3, "activation": "gelu"}
     assert translation.to_model(inside) == {"lr": 0.1, "width": 3, "activation": 1}
     for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):

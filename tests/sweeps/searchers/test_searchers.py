@@ -26,9 +26,9 @@ from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.search import candidates
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import tpe
-from sweeps.space import tune_domains
 from sweeps.space.flat import FlatSpace, check
 from sweeps.space.point import optuna_point as words_of
+from sweeps.space.tune_domains import converted
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")
@@ -174,7 +174,7 @@ def test_a_proposal_lies_inside_the_space_and_has_the_types_of_params(name: str,
             "width": int,
             "activation": str,
         }
-        assert all(value in (tune_domains.values_of(FINITE[key]) or []) for key, value in params.items())
+        assert all(value in (converted(FINITE[key]).values() or []) for key, value in params.items())
 
 
 def taking(form: str) -> list[str]:
@@ -449,7 +449,7 @@ def test_tpe_goes_on_in_a_space_that_was_changed_without_the_trials_that_are_not
     for params in resumed.run(6):
         assert list(params) == list(CHANGED[change])
         for name, domain in CHANGED[change].items():
-            values = tune_domains.values_of(domain)
+            values = converted(domain).values()
             assert params[name] in values if values else domain.is_valid(params[name])
 
 

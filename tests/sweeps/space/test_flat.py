@@ -13,13 +13,11 @@ from ray import tune
 from ray.tune.search.sample import Float
 
 from sweeps.common.errors import UserError
-from sweeps.space import tune_domains
+from sweeps.space.domain import Form
 from sweeps.space.flat import FlatSpace, check
 from sweeps.space.point import optuna_point
 
-ALL_FORMS: frozenset[tune_domains.Form] = frozenset(
-    {"grid_search", "sample_from", "normal", "finite", "continuous"}
-)
+ALL_FORMS: frozenset[Form] = frozenset({"grid_search", "sample_from", "normal", "finite", "continuous"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +70,7 @@ def test_a_draw_stays_inside_its_bounds_and_on_its_grid() -> None:
     points = [drawn(space, 0, number) for number in range(200)]
     assert all(1e-3 <= point["lr"] <= 1.0 for point in points)
     for name in ("momentum", "width", "depth", "activation", "bias"):
-        assert {point[name] for point in points} == set(tune_domains.values_of(WIDE[name]) or [])
+        assert {point[name] for point in points} == set(space.domains[name].values() or [])
 
 
 def test_a_draw_has_the_types_that_params_states() -> None:
@@ -143,7 +141,7 @@ def test_a_continuous_hyperparameter_makes_a_space_endless() -> None:
     assert checked(WIDE).size() == float("inf")
 
 
-def test_hyperparameters_that_are_not_swept_stand_still_at_what_was_given_or_the_default() -> None:
+def test_hyperparameters_that_are_not_swept_are_fixed_at_what_was_given_or_the_default() -> None:
     space = checked({"lr": tune.uniform(0, 1)}, {"width": 16, "momentum": 0})
     assert dict(space.fixed) == {
         "momentum": 0.0,
@@ -173,10 +171,11 @@ def _log_from_zero() -> Float:
     ("name", "domain", "expected"),
     [
         ("widht", tune.randint(1, 9), "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
-        ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a hyperparameter that stands still is given as --params lr=0.1"),
+        ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a fixed hyperparameter is given as --params lr=0.1"),
         ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
+        ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is no ray.tune domain; a fixed hyperparameter"),
         ("lr", tune.choice([0.1, 0.1]), "lr: a value stands twice among [0.1, 0.1]"),
         ("lr", tune.uniform(1.0, 0.0), "lr: bounds reversed: 1 to 0"),
         ("width", tune.randint(5, 2), "width: bounds reversed: 5 to 2"),
@@ -238,10 +237,8 @@ def test_params_may_refuse_what_is_fixed() -> None:
         ("continuous", tune.uniform(0, 1)),
     ],
 )
-def test_a_form_that_the_searcher_cannot_take_is_refused_with_a_way_out(
-    kind: tune_domains.Form, domain: Any
-) -> None:
+def test_a_form_that_the_searcher_cannot_take_is_refused_with_a_way_out(kind: Form, domain: Any) -> None:
     (fault,) = faults({"lr": domain}, takes=ALL_FORMS - {kind})
     assert fault.startswith("lr: searcher random can't take ")
     assert "Use " in fault
-    assert checked({"lr": domain}).domains == {"lr": domain}
+    assert checked({"lr": domain}).domains["lr"].tune is domain

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from ray import tune
 
-from sweeps.space import tune_domains
+from sweeps.space.domain import Domain
+from sweeps.space.numeric_range import clean
+from sweeps.space.tune_domains import converted, of_range
 
 FINITE: dict[str, tuple[Any, list[Any]]] = {
     "choice": (tune.choice(["a", "b"]), ["a", "b"]),
@@ -43,36 +46,34 @@ FORMS = {
     "sample_from": "sample_from",
 }
 EVERY = {**{kind: domain for kind, (domain, _) in FINITE.items()}, **ENDLESS}
-QUANTIZED = [kind for kind, domain in EVERY.items() if tune_domains.step_of(domain) is not None]
+DOMAINS: dict[str, Domain] = {kind: converted(domain) for kind, domain in EVERY.items()}
+QUANTIZED = [kind for kind in FINITE if DOMAINS[kind].step is not None]
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_domain_has_one_form(kind: str) -> None:
-    assert tune_domains.form(EVERY[kind]) == FORMS[kind]
+    assert DOMAINS[kind].form == FORMS[kind]
 
 
 @pytest.mark.parametrize("kind", FINITE)
 def test_a_finite_domain_lists_its_values_in_order_without_rounding_dust(kind: str) -> None:
-    domain, values = FINITE[kind]
-    assert tune_domains.values_of(domain) == values
-    assert [type(value) for value in tune_domains.values_of(domain) or []] == [
-        type(value) for value in values
-    ]
+    values, listed = FINITE[kind][1], DOMAINS[kind].values() or []
+    assert listed == values
+    assert [type(value) for value in listed] == [type(value) for value in values]
+    assert DOMAINS[kind].size() == len(values)
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_an_endless_domain_lists_no_values(kind: str) -> None:
-    assert tune_domains.values_of(ENDLESS[kind]) is None
+    assert DOMAINS[kind].values() is None
+    assert DOMAINS[kind].size() == float("inf")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FINITE if kind != "grid_search"])
 def test_the_values_listed_are_those_that_ray_draws(kind: str) -> None:
     domain, values = FINITE[kind]
     generator = np.random.default_rng(0)
-    drawn = {
-        tune_domains.clean(domain.sample(random_state=generator), tune_domains.step_of(domain))
-        for _ in range(400)
-    }
+    drawn = {clean(domain.sample(random_state=generator), DOMAINS[kind].step) for _ in range(400)}
     assert drawn == set(values)
 
 
@@ -89,7 +90,9 @@ def test_the_values_listed_are_those_that_ray_draws(kind: str) -> None:
     ],
 )
 def test_bounds_are_the_first_and_the_last_value(domain: Any, bounds: tuple[float, float]) -> None:
-    assert tune_domains.bounds(domain) == pytest.approx(bounds)
+    found = converted(domain).range
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(bounds)
 
 
 @pytest.mark.parametrize(
@@ -111,22 +114,48 @@ def test_bounds_are_the_first_and_the_last_value(domain: Any, bounds: tuple[floa
     ],
 )
 def test_optuna_has_the_same_word_or_none(kind: str, expected: Any) -> None:
-    assert tune_domains.distribution(EVERY[kind]) == expected
+    assert DOMAINS[kind].distribution == expected
 
 
-@pytest.mark.parametrize("kind", [kind for kind in QUANTIZED if FORMS[kind] == "finite"])
-def test_on_grid_gives_the_nearest_value_and_stays_inside(kind: str) -> None:
-    domain, values = FINITE[kind]
-    step = tune_domains.step_of(domain)
-    assert step is not None
-    assert [tune_domains.on_grid(domain, value + 0.3 * step) for value in values] == values
-    assert tune_domains.on_grid(domain, values[0] - 10 * step) == values[0]
-    assert tune_domains.on_grid(domain, values[-1] + 10 * step) == values[-1]
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_the_nearest_value_lies_on_a_step_and_inside(kind: str) -> None:
+    values, found = FINITE[kind][1], DOMAINS[kind].range
+    assert found is not None
+    assert found.step is not None
+    assert [found.nearest(value + 0.3 * found.step) for value in values] == values
+    assert found.nearest(values[0] - 10 * found.step) == values[0]
+    assert found.nearest(values[-1] + 10 * found.step) == values[-1]
 
 
-@pytest.mark.parametrize(("kind", "value"), [("choice", "b"), ("uniform", 0.123), ("loguniform", 0.0123)])
-def test_on_grid_leaves_alone_what_has_no_grid(kind: str, value: Any) -> None:
-    assert tune_domains.on_grid(EVERY[kind], value) == value
+@pytest.mark.parametrize(("kind", "value"), [("uniform", 0.123), ("loguniform", 0.0123)])
+def test_a_value_of_a_continuous_range_is_its_own_nearest(kind: str, value: float) -> None:
+    found = DOMAINS[kind].range
+    assert found is not None
+    assert found.nearest(value) == value
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERY if DOMAINS[kind].distribution is not None])
+def test_a_suggested_value_is_one_of_the_domain(kind: str) -> None:
+    domain, study = DOMAINS[kind], optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(20):
+        value = domain.suggest(study.ask(), "x")
+        assert domain.distribution is not None
+        assert domain.distribution._contains(value)
+        assert domain.values() is None or value in (domain.values() or [])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FINITE if DOMAINS[kind].range] + ["uniform", "loguniform"])
+def test_a_range_made_of_a_domain_becomes_the_same_domain_again(kind: str) -> None:
+    found = DOMAINS[kind].range
+    assert found is not None
+    assert of_range(found).range == found
+    assert str(of_range(found)) == str(DOMAINS[kind])
+
+
+@pytest.mark.parametrize("value", [0.1, None, "lr", {"grid_search": 3}, {"choice": [1]}])
+def test_what_is_no_domain_of_ray_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no ray\.tune domain"):
+        converted(value)
 
 
 @pytest.mark.parametrize(
@@ -144,19 +173,19 @@ def test_on_grid_leaves_alone_what_has_no_grid(kind: str, value: Any) -> None:
     ],
 )
 def test_the_plan_has_words_for_a_domain(kind: str, words: str) -> None:
-    assert tune_domains.describe(EVERY[kind]) == words
+    assert str(DOMAINS[kind]) == words
 
 
 @pytest.mark.parametrize("step", [0.1, 0.05, 0.25, 0.2])
 def test_every_value_of_a_quantized_range_is_one_that_optuna_can_be_told(step: float) -> None:
     """Uncleaned, 3 * 0.1 is 0.30000000000000004: above the first value, and the last one is lost."""
     for first in range(1, 51):
-        domain = tune.quniform(first * step, (first + 6) * step, step)
-        values = tune_domains.values_of(domain)
-        word = tune_domains.distribution(domain)
+        domain = converted(tune.quniform(first * step, (first + 6) * step, step))
+        values, found = domain.values(), domain.range
+        assert domain.distribution is not None
+        assert found is not None
         assert values is not None
-        assert word is not None
         assert len(values) == 7
         for value in values:
-            assert word._contains(value), (first, value)
-            assert tune_domains.on_grid(domain, value) == value
+            assert domain.distribution._contains(value), (first, value)
+            assert found.nearest(value) == value
