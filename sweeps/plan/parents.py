@@ -1,4 +1,4 @@
-"""What a sweep takes over from those that it refines: their trials, as far as they are comparable.
+"""The trials of earlier sweeps that a refined sweep knows, as far as their scores are comparable.
 
 It is written into the record when the sweep begins, so that a resume needs the earlier folders no more.
 """
@@ -107,9 +107,7 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
             lines.append(("", f"  it refined {missing}, whose trials count only if that is named here too"))
         if changed or not known:
             retried.append(fit)
-            why = changed or [
-                "the hyperparameters that stand still differ" if fit else "none lies in the new ranges"
-            ]
+            why = changed or ["the fixed hyperparameters differ" if fit else "none lies in the new ranges"]
             lines += [("", f"  its scores are not comparable: {reason}") for reason in why]
             continue
         trials += known
@@ -223,7 +221,7 @@ def _is_point(plan: Plan, point: Point) -> bool:
 
 
 def _row(parent: Parent, trial: TrialRow, point: Point) -> TrialRow:
-    """One that was broken off tells of the epochs that it trained, and no more."""
+    """The trial as its record has it; an interrupted one counts with the epochs that it trained."""
     status = "failed" if trial.status == "unfinished" else trial.status
     origin = f"trial {trial.number} of {parent.name}"
     params, fixed = dict(point.params), dict(point.fixed)

@@ -1,4 +1,4 @@
-"""Who prunes: one file per scheduler.
+"""Schedulers, which prune trials: one file each.
 
 The contract: `build(config, record) -> TrialScheduler`; `describe(config) -> str`, one line for the
 plan; and `ends_at(config, record, number, epoch) -> bool`, whether a trial that reported this epoch,

@@ -31,7 +31,10 @@ def describe(config: SweepConfig) -> str:
     if not judged:
         return f"asha: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
     epochs = ", ".join(map(str, [*judged, config.max_epochs]))
-    return f"asha: judged at epochs {epochs} (the end); about 1/{config.reduction_factor} go on"
+    return (
+        f"asha: judged at epochs {epochs} (the end); a trial goes on if it is among the best "
+        f"1/{config.reduction_factor} of those that have reached the epoch so far"
+    )
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:

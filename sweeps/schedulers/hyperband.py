@@ -40,7 +40,9 @@ def in_words(config: SweepConfig) -> str:
         + (f"judged from epoch {judged[0]}" if judged else f"never (all to the end at {config.max_epochs})")
         for number, (size, judged) in enumerate(brackets.band(config))
     ]
-    return f"brackets of {', '.join([first, *others])}; about 1/{config.reduction_factor} go on"
+    return (
+        f"brackets of {', '.join([first, *others])}; the best 1/{config.reduction_factor} of a bracket go on"
+    )
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:

@@ -21,7 +21,7 @@ Propose = Callable[[int], Iterator[Point]]
 class RecordSearcher(Searcher):
     """A Tune searcher that reads the record instead of keeping results of its own.
 
-    Trials that the record holds unfinished, of a run that broke off, come first; then the anchors of a sweep
+    Trials that the record holds unfinished, of an interrupted run, come first; then the anchors of a sweep
     that refines others. What these tried to its end, and is comparable, is not tried again.
 
     Args:
@@ -49,7 +49,7 @@ class RecordSearcher(Searcher):
         self._has_finished = False
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
-        # One that failed there, or was broken off, has not shown what its point is worth.
+        # One that failed there, or was interrupted, has not shown what its point is worth.
         self._known = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
 
     def suggest(self, trial_id: str) -> Any:

@@ -1,4 +1,4 @@
-"""Who proposes params: one file per searcher.
+"""Searchers, which propose hyperparameters: one file each.
 
 The contract: `build(config, space, record) -> RecordSearcher`; `TAKES`, the forms of domain that it
 can take ("conditional": a space that is a function; "several": those of several models);

@@ -88,7 +88,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """`suggest` of a file, tried out, and the hyperparameters that stand still."""
+    """`suggest` of a file, tried out, and the fixed hyperparameters."""
 
     define: Define
     fixed: Mapping[str, ParamValue]

@@ -22,7 +22,7 @@ class Point:
     params: Mapping[str, ParamValue]
     """Swept hyperparameters."""
     fixed: Mapping[str, ParamValue] = field(default_factory=dict)
-    """Hyperparameters that stand still. A hyperparameter that is in neither has the default of Params."""
+    """Fixed hyperparameters. One that is in neither has the default of Params."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -31,7 +31,7 @@ class Point:
 
     @property
     def whole(self) -> tuple[Any, ...]:
-        """All that a trial trains with: another sweep may have held other hyperparameters still."""
+        """All that a trial trains with: another sweep may have fixed other hyperparameters."""
         return (self.trainable, *sorted({**self.fixed, **self.params}.items()))
 
 

@@ -21,7 +21,7 @@ from sweeps.pcs import check, diagnosis, drain
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
-from sweeps.space.tune_domains import Form
+from sweeps.space.domain import Form
 from sweeps.training.data import staging
 from tests.conftest import ROOT
 from tests.docs import examples

@@ -158,7 +158,7 @@ def test_what_was_tried_is_not_tried_again(place: Path) -> None:
     assert tried.isdisjoint({trial.params["hidden"] for trial in after.record.trials})
 
 
-def test_what_was_broken_off_is_tried_again(place: Path) -> None:
+def test_what_was_interrupted_is_tried_again(place: Path) -> None:
     """The best point of all may have been training when its sweep was interrupted."""
     space = space_file("refine_broken", "'hidden': tune.choice([8, 16, 24, 32])")
     settings: dict[str, Any] = {"trainable": "digits_mlp", "search_space": space, "searcher": "random"}
@@ -184,7 +184,7 @@ def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
     assert widths[-1] == pytest.approx(math.log(1000))
 
 
-def test_hyperparameters_without_influence_stand_still_and_what_was_learnt_of_them_counts(
+def test_hyperparameters_without_influence_are_fixed_and_what_was_learnt_of_them_counts(
     place: Path,
 ) -> None:
     searched(place, "wide", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
@@ -265,7 +265,7 @@ def test_bohb_has_a_model_from_its_first_trial(place: Path) -> None:
 def test_other_data_runs_the_best_again_first(place: Path) -> None:
     before = searched(place, "wide", peak(0.03), num_trials=20)
     plan = refined("results/wide", "--params", "batch_size=32")
-    assert "its scores are not comparable: the hyperparameters that stand still differ" in describe(plan)
+    assert "its scores are not comparable: the fixed hyperparameters differ" in describe(plan)
     sweep = carried_out(plan, peak(0.03), trials=5)
     best = before.record.best()
     assert best is not None
@@ -308,7 +308,7 @@ def test_scores_of_another_precision_are_not_comparable(gpu: str, knows: bool, p
     assert ("--precision auto: fp16 there, fp32 here" in describe(plan)) is not knows
 
 
-def test_it_goes_on_as_one_that_was_not_broken_off_without_its_parents_folder(place: Path) -> None:
+def test_it_resumes_as_one_that_was_not_interrupted_without_its_parents_folder(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=24)
     whole = carried_out(refined("results/wide", "--searcher", "tpe", "--name", "whole"), peak(0.03))
     plan = refined("results/wide", "--searcher", "tpe", "--name", "broken")
@@ -388,7 +388,7 @@ def test_several_parents_are_matched_by_hyperparameter(place: Path) -> None:
     assert other.config.seed == 1
     said = describe(other)
     assert "all: 20 trials ended" in said
-    assert "its scores are not comparable: the hyperparameters that stand still differ" in said
+    assert "its scores are not comparable: the fixed hyperparameters differ" in said
 
 
 def test_a_space_that_is_a_function_keeps_its_ranges_and_knows_the_trials(place: Path) -> None:

@@ -85,7 +85,9 @@ def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
 
 
 def test_asha_says_which_epochs_it_judges_at() -> None:
-    assert "3, 9, 27 (the end)" in asha.describe(SweepConfig())
+    said = asha.describe(SweepConfig())
+    assert "3, 9, 27 (the end)" in said
+    assert "among the best 1/3 of those that have reached the epoch so far" in said
     assert "nothing is pruned" in asha.describe(SweepConfig.of(max_epochs=3))
 
 

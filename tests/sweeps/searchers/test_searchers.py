@@ -223,7 +223,7 @@ def test_unfinished_trials_come_first_with_their_own_params_and_numbers(name: st
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_unfinished_trials_that_wait_take_no_slots(name: str, tmp_path: Path) -> None:
-    """Another run may have fewer slots than the one that broke off."""
+    """Another run may have fewer slots than the one that was interrupted."""
     Play(name, tmp_path, FINITE).run(4, slots=4)
     resumed = Play.resumed(name, tmp_path, FINITE)
     resumed.searcher.slots = 2
@@ -389,7 +389,7 @@ def test_a_trial_that_still_trains_is_told_as_running(scores: dict[int, float]) 
 
 
 def test_a_score_that_is_not_finite_is_never_told(tmp_path: Path) -> None:
-    # The sweep broke off between the report and the end of a trial that diverged.
+    # The sweep was interrupted between the report and the end of a trial that diverged.
     trial = told("unfinished", {1: 0.5, 3: math.nan}, 3)
     assert trial.state == TrialState.RUNNING
 
