@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influence]) -> Iterator[str]:
     """All sentences, the most important first."""
-    metric = str(record.about.get("metric", "the metric"))
+    metric = record.info.metric
     if status.can_go_on(record):
         yield _on_resuming(record)
     if not seen.trials:

@@ -58,40 +58,29 @@ def table(records: Iterable[Record]) -> pa.Table:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    about, best = record.about, record.best()
+    info, best = record.info, record.best()
     confirmed = [trial for trial in record.confirmed()[:1] if trial.scores]
     counts = Counter(trial.status for trial in record.searched)
     epochs = [row for trial in record.trials for row in trial.epochs.values()]
-    trainable = about.get("trainable")
     return {
-        "name": about.get("sweep", record.folder.name),
+        "name": record.name,
         "folder": str(record.folder),
-        "date": datetime.fromtimestamp(about["started"], UTC) if "started" in about else None,
-        "trainable": ", ".join(trainable) if isinstance(trainable, list) else trainable,
+        "date": None if info.started is None else datetime.fromtimestamp(info.started, UTC),
+        "trainable": ", ".join(info.trainables) or None,
         "status": record_status.status(record),
         "trials": len(record.searched),
         **{status: counts[status] for status in get_args(Status)},
-        "metric": about.get("metric"),
-        "mode": record.objective.mode,
+        "metric": info.metric,
+        "mode": info.objective.mode,
         "best_trial": best.number if best else None,
         "best_score": best.best_score(record.objective) if best else None,
         "confirmed_score": confirmed[0].mean if confirmed else None,
-        "test_score": _test_score(about),
+        "test_score": info.test_score,
         "epochs": len(epochs),
         "trained_hours": math.fsum(row.seconds for row in epochs) / 3600,
         "elapsed_hours": record.elapsed_s / 3600,
-        "parents": [
-            {name: parent.get(name) for name in ("name", "folder", "started")}
-            for parent in about.get("parents", [])
-        ],
+        "parents": [vars(parent) for parent in info.parents],
     }
-
-
-def _test_score(about: Mapping[str, Any]) -> float | None:
-    """The metric that the sweep judged by, as the model logs it in its test."""
-    metric, scores = str(about.get("metric", "")), about.get("test", {})
-    names = (metric, metric.replace("val", "test"), f"test_{metric}")
-    return next((scores[name] for name in names if name in scores), None)
 
 
 def printed(sweeps: pa.Table, width: int | None) -> str:

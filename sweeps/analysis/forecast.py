@@ -50,7 +50,7 @@ class RungCheck:
 
 def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
     """Of each rung below the end, the trials that reached both; none where nobody reached the end."""
-    settings = record.about.get("identity", {}).get("settings", {})
+    settings = record.info.settings
     asked = {
         name: settings[name]
         for name in ("max_epochs", "grace_epochs", "reduction_factor")

@@ -40,7 +40,7 @@ def trials_table(record: Record) -> pa.Table:
         for row in rows:  # of mixed types: 64 and "all"
             value = row[f"params_{name}"]
             row[f"params_{name}"] = None if value is None else str(value)
-    several = isinstance(record.about.get("trainable"), list)
+    several = record.info.is_of_several
     return pa.Table.from_pylist(rows, schema=_trials_schema(several, types, list(metrics.values())))
 
 
@@ -137,9 +137,8 @@ def _trial_row(
 def _metric_names(record: Record) -> dict[str, str]:
     """Logged name to column, also of a record without an epoch; a metric called like a column of ours
     gets `_logged` behind it."""
-    judged = [record.about["metric"]] if "metric" in record.about else []
     logged = (name for trial in record.trials for row in trial.epochs.values() for name in row.metrics)
-    names = dict.fromkeys([*judged, *logged])
+    names = dict.fromkeys([record.info.metric, *logged])
     ours = {"id", "epoch", "seconds", "time", *COSTS}
     return {name: f"{name}_logged" if name in ours else name for name in names}
 

@@ -96,7 +96,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
 
 def _how_often(record: Record) -> str:
     """Each other winner that was scored takes a little of what makes these rows a test."""
-    runs = [str(test["trial"]) for test in record.tests]
+    runs = [str(test.run) for test in record.info.tests]
     return "scored once" if len(runs) < 2 else f"scored {len(runs)} times: of trials {', '.join(runs)}"
 
 

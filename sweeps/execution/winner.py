@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -23,6 +21,7 @@ from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import TestScore
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
 from sweeps.trial.test_score import test_winner
@@ -58,26 +57,22 @@ def keep(driver: Driver) -> dict[str, float]:
 def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows; those that are known, where it has been scored before."""
     record, end = driver.record, driver.end
-    known = next((test for test in record.tests if test["trial"] == run.number), None)
+    known = next((test for test in record.info.tests if test.run == run.number), None)
     if known is not None:  # before the sweep was resumed
         _note_test(record, known, end)
-        return {name: score for name, score in known.items() if name != "trial"}
+        return dict(known.scores)
     is_settled = end.outcome != "interrupted" and not record.is_to_be_confirmed
-    if not is_settled or run.trainable in record.about.get("without_test", []):
+    if not is_settled or run.trainable in record.info.without_test:
         return {}
     scores = _test(driver, run, weights)
     if scores:
-        _note_test(record, {"trial": run.number, **scores}, end)
+        _note_test(record, TestScore(run.number, scores), end)
     return scores
 
 
-def _note_test(record: Record, test: Mapping[str, Any], end: End) -> None:
-    """Write the winner's scores, and that these rows were looked at once more."""
+def _note_test(record: Record, test: TestScore, end: End) -> None:
     try:
-        if test not in record.tests:
-            record.note("tests", [*record.tests, test])
-        if record.about.get("test") != test:
-            record.note("test", test)
+        record.note_test(test)
     except RecordLost as error:
         end.stop("lost", str(error))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ class Logger(Protocol):
 @contextlib.contextmanager
 def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[None]:
     """Write to all loggers of a sweep while a block runs, and what is left then."""
-    threads = [_Following(name, folder, record.about) for name in names]
+    threads = [_Following(name, folder, record) for name in names]
     for thread in threads:
         thread.start()
     try:
@@ -50,9 +50,10 @@ def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[No
 class _Following(threading.Thread):
     """Keeps one logger up to the record."""
 
-    def __init__(self, name: str, folder: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, folder: Path, record: Record) -> None:
         super().__init__(name=f"logger {name}", daemon=True)
-        self._logger_name, self._folder, self._about = name, folder, dict(about)
+        self._logger_name, self._folder = name, folder
+        self._about, self._trainable = dict(record.about), record.info.trainable
         self._logger: Logger | None = None
         self._storage: Any = None
         self._written: dict[int, tuple[int, str]] = {}
@@ -95,7 +96,7 @@ class _Following(threading.Thread):
         for frozen in self._storage.get_all_trials(study_id, deepcopy=False):
             if self._written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
                 continue
-            trial = row_of(frozen, self._about.get("trainable", ""))
+            trial = row_of(frozen, self._trainable)
             state = (len(trial.epochs), trial.status)
             if not is_on or state != self._written.get(trial.number):
                 self._logger.write(trial, is_on)

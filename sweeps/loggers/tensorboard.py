@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.objective import Objective
+from sweeps.record import sweep_info
 from sweeps.record.trials import TrialRow
 
 NEEDS = ("tensorboardX", "tensorboardX")
@@ -21,7 +22,7 @@ STATUSES = {"finished": "STATUS_SUCCESS", "pruned": "STATUS_SUCCESS"}
 
 def build(folder: Path, about: Mapping[str, Any]) -> EventFiles:
     """The logger."""
-    return EventFiles(folder / FOLDER, Objective(about.get("metric", "score"), about["mode"]))
+    return EventFiles(folder / FOLDER, sweep_info.parse(about).objective)
 
 
 class EventFiles:

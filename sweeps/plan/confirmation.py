@@ -9,16 +9,17 @@ from __future__ import annotations
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Confirmation
 
 
-def asked(config: SweepConfig) -> dict[str, int] | None:
-    """What is asked for, as the record keeps it: how many of the top, with how many new seeds."""
-    return {"top": config.confirm_top, "seeds": config.confirm} if config.confirm else None
+def asked(config: SweepConfig) -> Confirmation | None:
+    """What is asked for."""
+    return Confirmation(config.confirm_top, config.confirm) if config.confirm else None
 
 
 def is_other(config: SweepConfig, record: Record) -> bool:
     """Whether something else is asked for than the record has been told."""
-    return asked(config) != record.about.get("confirm")
+    return asked(config) != record.info.confirm
 
 
 def describe(config: SweepConfig) -> str:

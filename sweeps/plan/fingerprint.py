@@ -12,6 +12,7 @@ from sweeps.common.formatting import short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.plan.models import Model
+from sweeps.record.sweep_info import Identity
 from sweeps.storage import datasets
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps/space/")
 """Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""
-
-Identity = Mapping[str, Mapping[str, Any]]
-"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum), versions."""
 
 WITHOUT_EFFECT = frozenset(
     {

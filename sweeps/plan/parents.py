@@ -45,13 +45,12 @@ class Parent:
 
     @property
     def name(self) -> str:
-        return str(self.record.about.get("sweep", self.folder.name))
+        return self.record.name
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Its settings, those that results depend on; {} of an old record."""
-        found: Mapping[str, Any] = self.record.about.get("identity", {}).get("settings", {})
-        return found
+        return self.record.info.settings
 
 
 def look(config: SweepConfig) -> list[Parent]:
@@ -73,14 +72,13 @@ def look(config: SweepConfig) -> list[Parent]:
 
 
 def _faults(parent: Parent, config: SweepConfig) -> Iterator[str]:
-    about, what = parent.record.about, f"--refine {place(parent.folder)}"
-    trained = about.get("trainable", "")
-    trained = trained if isinstance(trained, list) else [trained]
+    info, what = parent.record.info, f"--refine {place(parent.folder)}"
+    trained, judged = info.trainables, dataclasses.asdict(info.objective)
     if sorted(trained) != sorted(config.trainables):
         yield f"{what}: it trained {', '.join(trained)}, this sweep {', '.join(config.trainables)}"
     for name, now in (("metric", config.fit.metric), ("mode", config.fit.mode)):
-        if now is not None and about.get(name) != now:
-            yield f"{what}: it was judged by {name} {about.get(name)}, this sweep by {now}"
+        if now is not None and judged[name] != now:
+            yield f"{what}: it was judged by {name} {judged[name]}, this sweep by {now}"
     if not any(trial.status in ("finished", "pruned") for trial in parent.record.searched):
         ended = sum(trial.status != "unfinished" for trial in parent.record.searched)
         yield f"{what}: {count(ended, 'trial')} ended, none of them well: there is nothing to learn from"
@@ -122,9 +120,7 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
     if anchors:
         again = ", ".join(anchor.origin for anchor in anchors)
         lines.append(("", f"  run again first, as anchors: {again}"))
-    about = [
-        {"name": p.name, "folder": str(p.folder), "started": p.record.about.get("started")} for p in parents
-    ]
+    about = [{"name": p.name, "folder": str(p.folder), "started": p.record.info.started} for p in parents]
     lines += [("" if place else "ranges", text) for place, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
 
@@ -144,9 +140,9 @@ def _anchors(
 
 def _not_named(parent: Parent, parents: Sequence[Parent]) -> str:
     """What a parent was refined from, of which nothing is taken over."""
-    named = {(other.name, other.record.about.get("started")) for other in parents}
-    about = parent.record.about.get("parents", [])
-    return ", ".join(one["name"] for one in about if (one["name"], one.get("started")) not in named)
+    named = {(other.name, other.record.info.started) for other in parents}
+    refined = parent.record.info.parents
+    return ", ".join(one.name for one in refined if (one.name, one.started) not in named)
 
 
 def _best(parent: Parent) -> str:
@@ -154,8 +150,8 @@ def _best(parent: Parent) -> str:
 
 
 def _changed(plan: Plan, parent: Parent) -> list[str]:
-    before = parent.record.about.get("identity")
-    if before is None:
+    before = parent.record.info.identity
+    if not before["settings"]:
         return ["its record does not say what code it ran"]
     return [*score_changes(before, plan), *_precision_change(plan.config, parent)]
 

@@ -8,9 +8,12 @@ spoken but not written down, and put the checkpoints in order.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sweeps.analysis import best_model
 from sweeps.common import atomic_io
@@ -22,9 +25,9 @@ from sweeps.config.yaml_files import refuse_other
 from sweeps.plan import confirmation, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
-from sweeps.record import status
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Run
 from sweeps.record.trials import Status, TrialRow, why_diverged
 from sweeps.storage import retention
 
@@ -47,13 +50,13 @@ def look(plan: Plan, record: Record) -> Standing:
         UserError: it can't go on exactly, and why.
     """
     _refuse_unknown_past(plan, record)
-    before, config = record.about["identity"]["settings"], plan.config
+    before, config = record.info.settings, plan.config
     refuse_other(config.flat(), before)
     _refuse_less(config, before)
     if _is_finished(record, config) and not best_model.is_lost(record, plan.storage):
         return Standing(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
-    changed = changes(record.about["identity"], identity(plan), but=RAISED)
+    changed = changes(record.info.identity, identity(plan), but=RAISED)
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
         raise UserError(
@@ -67,22 +70,17 @@ def look(plan: Plan, record: Record) -> Standing:
 def begin_run(plan: Plan, record: Record) -> None:
     """Write that a run begins; where it goes on with others, put their trials in order first."""
     now = identity(plan)
-    changed = changes(record.about["identity"], now)
-    run = {
-        "started": time.time(),
-        "changed": changed,
-        "forced": plan.config.force,
-        "num_trials": plan.config.num_trials,
-    }
-    record.note("runs", [*record.about.get("runs", []), run])
+    changed = changes(record.info.identity, now)
+    record.note_run(Run(time.time(), plan.config.num_trials, changed, plan.config.force))
     if changed:
         record.note("identity", now)
-    if (sampled := models.sampled(plan.models)) != record.about.get(status.SAMPLED, {}):
-        record.note(status.SAMPLED, sampled)
+    if (sampled := models.sampled(plan.models)) != record.info.sampled_space:
+        record.note("sampled_space", sampled)
     atomic_io.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     if confirmation.is_other(plan.config, record):
-        record.note("confirm", confirmation.asked(plan.config))
+        asked = confirmation.asked(plan.config)
+        record.note("confirm", None if asked is None else dataclasses.asdict(asked))
     record.start_clock()
     _write_ends(plan, record)
     _order_checkpoints(plan, record)
@@ -96,7 +94,7 @@ def end_run(record: Record, outcome: str) -> None:
 
 
 def _refuse_unknown_past(plan: Plan, record: Record) -> None:
-    if "identity" not in record.about:
+    if not record.info.settings:
         raise UserError(
             f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
             f"repeat it: {command('run', '--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"
@@ -109,12 +107,12 @@ def _refuse_unknown_past(plan: Plan, record: Record) -> None:
 
 
 def _is_finished(record: Record, config: SweepConfig) -> bool:
-    asked = record.about["identity"]["settings"]["num_trials"]
+    asked = record.info.settings["num_trials"]
     has_more = (config.num_trials or 0) > asked or confirmation.is_other(config, record)
-    return record.about.get("outcome") == "finished" and not has_more
+    return record.info.outcome == "finished" and not has_more
 
 
-def _refuse_less(config: SweepConfig, before: dict[str, object]) -> None:
+def _refuse_less(config: SweepConfig, before: Mapping[str, Any]) -> None:
     for name in sorted(RAISED):
         old, new = before[name], getattr(config, name)
         if isinstance(old, int | float) and new is not None and new < old:

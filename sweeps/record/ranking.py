@@ -11,17 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.common.objective import Objective
+from sweeps.record import sweep_info
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.trials import TrialRow
 
 
-class Standing:
+class RankedTrials:
     """Trials, and who leads: it follows from them alone."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self.about: dict[str, Any] = dict(about)
-        """sweep, metric, mode, seed, fixed, started, parents, runs, confirm; later outcome, test
-        (of the winner) and tests (of all that were the winner)."""
+        """What the record says of the sweep as a whole, as it is in the file; `info` is the same with types."""
+        self.info = sweep_info.parse(about)
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
         """Those of them that the search has proposed: all but reruns."""
@@ -35,14 +36,7 @@ class Standing:
     @property
     def objective(self) -> Objective:
         """What trials are judged by."""
-        return Objective(self.about.get("metric", "score"), self.about["mode"])
-
-    @property
-    def tests(self) -> list[Mapping[str, Any]]:
-        """The runs whose weights were scored on the test rows, in turn: `trial`, and its scores by name."""
-        last = self.about.get("test")
-        tests: list[Mapping[str, Any]] = self.about.get("tests", [last] if last else [])
-        return tests
+        return self.info.objective
 
     @property
     def live(self) -> list[TrialRow]:
@@ -63,15 +57,13 @@ class Standing:
 
     def confirmed(self) -> list[Confirmed]:
         """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
-        asked = self.about.get("confirm")
-        return self.reruns.standing(asked, self.leaders(asked["top"]) if asked else [])
+        asked = self.info.confirm
+        return self.reruns.confirmed(asked.seeds, self.leaders(asked.top)) if asked else []
 
     def wanted_reruns(self) -> tuple[list[int], list[int]]:
         """The trials that are to be confirmed as the search stands, and the seeds to do it with."""
-        wanted = self.about.get("confirm")
-        if not wanted:
-            return [], []
-        return self.leaders(wanted["top"]), seeds(int(self.about.get("seed", 0)), wanted["seeds"])
+        asked = self.info.confirm
+        return (self.leaders(asked.top), seeds(self.info.seed, asked.seeds)) if asked else ([], [])
 
     def reruns_to_come(self) -> list[tuple[int, int]]:
         """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short

@@ -22,8 +22,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.record import sweep_info
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
-from sweeps.record.ranking import Standing
+from sweeps.record.ranking import RankedTrials
+from sweeps.record.sweep_info import Run, TestScore
 from sweeps.record.trials import (
     EPOCH,
     NO_EARLIER,
@@ -51,7 +53,7 @@ _STATES = {
 }
 
 
-class Record(Standing):
+class Record(RankedTrials):
     """The trials of a sweep in memory, each change in its file before it counts.
 
     `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
@@ -76,7 +78,7 @@ class Record(Standing):
             self._rank_epoch(trial, epoch)
             self._last_report = moment
         said = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
-        self._elapsed_before_s: float = max([*said, self.about.get("elapsed_s", 0.0)])
+        self._elapsed_before_s: float = max([*said, self.info.elapsed_s])
 
     @classmethod
     def create(
@@ -131,6 +133,11 @@ class Record(Standing):
         return Record.read, (self.folder,)
 
     @property
+    def name(self) -> str:
+        """Of the sweep."""
+        return self.info.name or self.folder.name
+
+    @property
     def elapsed_s(self) -> float:
         """How long the sweep has run: all runs before, each up to its last word, and this one."""
         of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
@@ -144,7 +151,7 @@ class Record(Standing):
     @property
     def planned_trials(self) -> list[int]:
         """How many trials there were to be in all, each time that this was raised."""
-        planned = [run["num_trials"] for run in self.about.get("runs", []) if "num_trials" in run]
+        planned = [run.num_trials for run in self.info.runs if run.num_trials is not None]
         return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
 
     def propose_no_more(self) -> None:
@@ -172,7 +179,7 @@ class Record(Standing):
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it runs again.
         """
-        if confirms is not None and self.about.get("format") != FORMAT:
+        if confirms is not None and self.info.format != FORMAT:
             self.note("format", FORMAT)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
@@ -237,22 +244,35 @@ class Record(Standing):
         trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
         self._settle(trial)
 
+    def note_run(self, run: Run) -> None:
+        """Write that the sweep is started, or resumed."""
+        self.note("runs", [*self.about.get("runs", []), vars(run)])
+
     def note_without_test(self, trainable: str) -> None:
         """Write that a trainable can't be scored on test rows: no process need be started to find out."""
-        known = self.about.get("without_test", [])
-        if trainable not in known:
-            self.note("without_test", [*known, trainable])
+        if trainable not in self.info.without_test:
+            self.note("without_test", [*self.info.without_test, trainable])
+
+    def note_test(self, test: TestScore) -> None:
+        """Write the winner's scores on the test rows, and that these were looked at once more."""
+        content = {"trial": test.run, **test.scores}
+        if test not in self.info.tests:
+            before = [{"trial": other.run, **other.scores} for other in self.info.tests]
+            self.note("tests", [*before, content])
+        if test != self.info.test:
+            self.note("test", content)
 
     def note(self, key: str, value: Any) -> None:
         """Write something about the sweep as a whole."""
         self._storage.set_study_user_attr(self._study_id, key, value)
         self.about[key] = value
+        self.info = sweep_info.parse(self.about)
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
 
     def _take_in(self, frozen: FrozenTrial) -> None:
-        trial = row_of(frozen, self.about.get("trainable", ""))
+        trial = row_of(frozen, self.info.trainable)
         self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
         self._list(trial)
         if trial.status == "unfinished":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,16 +66,16 @@ class Reruns:
         found = [self._confirmed(number) for number in self._of]
         return sorted((trial for trial in found if trial.scores or trial.failures), key=self._rank)
 
-    def standing(self, asked: Mapping[str, int] | None, top: Sequence[int]) -> list[Confirmed]:
+    def confirmed(self, seeds: int, top: Sequence[int]) -> list[Confirmed]:
         """Trials that are confirmed, the best one first; none while reruns of a top trial are to come.
 
         Args:
-            asked: `seeds`, how many reruns a trial needs to be confirmed; None: none is asked for.
+            seeds: how many reruns a trial needs to be confirmed.
             top: the trials that are to be confirmed.
         """
-        if not asked or not top or not all(self._is_settled(number, asked["seeds"]) for number in top):
+        if not top or not all(self._is_settled(number, seeds) for number in top):
             return []
-        found = [self._confirmed(number) for number in self._of if self._is_settled(number, asked["seeds"])]
+        found = [self._confirmed(number) for number in self._of if self._is_settled(number, seeds)]
         return sorted(found, key=self._rank)
 
     def _is_settled(self, number: int, seeds: int) -> bool:

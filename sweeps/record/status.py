@@ -22,7 +22,7 @@ def status(record: Record) -> str:
     While another process runs it, its record says nothing, or what a run before has said. The process that
     runs it holds the lock until all is said, also what came of it.
     """
-    said = str(record.about.get("outcome", ""))
+    said = record.info.outcome
     if not record.is_at_work and lock.is_held(record.folder):
         return "running"
     if said in ENDED:
@@ -32,7 +32,7 @@ def status(record: Record) -> str:
 
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would go on with what was asked for."""
-    return status(record) not in ("running", "finished") and "identity" in record.about
+    return status(record) not in ("running", "finished") and bool(record.info.settings)
 
 
 def is_in_confirmation(record: Record) -> bool:
@@ -75,7 +75,7 @@ def go_on(record: Record) -> str:
 
 def best(record: Record) -> str:
     """`val_acc 0.9 (trial 3)`, or of one that was confirmed `val_acc 0.87 (trial 3, mean of 2)`."""
-    leader, metric = record.best(), record.about.get("metric", "score")
+    leader, metric = record.best(), record.info.metric
     if leader is None:
         return "no trial ended well"
     confirmed = record.confirmed()
@@ -85,28 +85,20 @@ def best(record: Record) -> str:
     return f"{metric} {short(leader.best_score(record.objective))} (trial {leader.number})"
 
 
-SAMPLED = "sampled_space"
-"""What the record keeps of each space of a function: by trainable, hyperparameter to what the samples before the start
-had of it, in words. Records of before have none."""
-
-
 def name_of(record: Record, trainable: str) -> str:
     """Of the space of a trainable, as it was named to the sweep; "" of an old record."""
-    settings = record.about.get("identity", {}).get("settings", {})
-    spaces, names = settings.get("search_space", ""), record.about.get("trainable", "")
-    if not isinstance(names, list):
+    info, spaces = record.info, record.info.settings.get("search_space", "")
+    if not info.is_of_several:
         return str(spaces)
-    return str(dict(zip(names, spaces, strict=False)).get(trainable, ""))
+    return str(dict(zip(info.trainables, spaces, strict=False)).get(trainable, ""))
 
 
 def function_of(record: Record, trainable: str) -> str:
     """The file of a space that is a function `suggest(trial)`, whose ranges only its file can change; "" of
     one whose hyperparameters are written down, as the record keeps those in words."""
-    identity, is_one = record.about.get("identity", {}), isinstance(record.about.get("trainable", ""), str)
-    hyperparameters, name = identity.get("space", {}), name_of(record, trainable)
-    if not name or any(
-        is_one or hyperparameter.endswith(f" of {trainable}") for hyperparameter in hyperparameters
-    ):
+    info, name = record.info, name_of(record, trainable)
+    written = info.identity["space"]
+    if not name or any(not info.is_of_several or each.endswith(f" of {trainable}") for each in written):
         return ""
     paths = (f"search_spaces/{name}.py", f"{name.replace('.', '/')}.py")
-    return next((path for path in paths if path in identity.get("code", {})), name)
+    return next((path for path in paths if path in info.identity["code"]), name)

@@ -47,11 +47,11 @@ class Spent:
 def spent(sweep: Sweep) -> Spent:
     """What a sweep took, and what pruning saved of training everything to the end."""
     trials = sweep.record.trials
-    settings = sweep.about.get("identity", {}).get("settings", {})
+    settings = sweep.record.info.settings
     on_gpu = any(trial.place.get("gpu") for trial in trials)
     asked = settings.get("gpus_per_trial") if on_gpu else settings.get("cpus_per_trial")
     share = float(asked or 1)
-    end = int(sweep.about.get("max_epochs", 0))
+    end = sweep.record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
     for trial in sweep.record.searched:  # a rerun ends early only where nobody asks for it any more
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
@@ -203,7 +203,7 @@ def _start_up(sweep: Sweep, trial: TrialRow) -> float:
         return 0.0
     row = trial.epochs[min(trial.epochs)]
     begun = row.time - row.seconds
-    runs = [run["started"] for run in sweep.about.get("runs", []) if "started" in run]
+    runs = [run.started for run in sweep.record.info.runs if run.started is not None]
     return 0.0 if any(trial.start < started < begun for started in runs) else max(0.0, begun - trial.start)
 
 

@@ -25,7 +25,7 @@ def rungs(sweep: Sweep) -> list[int]:
 
 def learning_curves(sweep: Sweep) -> go.Figure:
     """The score of each trial over its epochs, and where it stopped; rungs as lines, the best one heavy."""
-    metric = str(sweep.about.get("metric", "score"))
+    metric = sweep.record.info.metric
     title = f"Learning curves: {metric}"
     trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
@@ -61,7 +61,7 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     if not any(trial.epochs for trial in trials):
         return style.blank(title, "No epoch has been reported.")
     last = max(max(trial.epochs, default=0) for trial in trials)
-    end = int(sweep.about.get("max_epochs", last))
+    end = sweep.record.info.max_epochs or last
     stages = sorted({0, *rungs(sweep), end})
     if len(stages) < 3:
         return style.blank(title, "No trial was stopped early.")

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -17,6 +16,7 @@ from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
+from sweeps.record.sweep_info import ParentInfo
 
 MOST_GENERATIONS = 8
 
@@ -31,7 +31,7 @@ def seeds(sweep: Sweep) -> go.Figure:
         return style.blank(title, "No rerun has ended well." if record.reruns.numbers else why)
     figure = go.Figure(_scores(record, shown)).update_traces(mode="markers")
     figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text=str(sweep.about.get("metric", "score")))
+    figure.update_yaxes(title_text=record.info.metric)
     says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
     if failures := sum(one.failures for one in found):
         says += f" {count(failures, 'rerun')} failed or diverged."
@@ -86,22 +86,20 @@ class Ancestor:
 
 def ancestors(sweep: Sweep) -> list[Ancestor]:
     """This sweep, those that it came from, those that they came from, as far as their folders are there."""
-    found = [Ancestor(_name(sweep.about, sweep.folder), 0, "", status.best(sweep.record))]
+    found = [Ancestor(sweep.record.name, 0, "", status.best(sweep.record))]
     seen = {sweep.folder.resolve()}
-    following: list[tuple[Mapping[str, Any], Sweep | Record, int]] = [
-        (parent, sweep, 1) for parent in sweep.about.get("parents", [])
-    ]
+    following = [(parent, sweep.record, 1) for parent in sweep.record.info.parents]
     while following:
         parent, child, generation = following.pop(0)
-        name, folder = str(parent.get("name", "?")), _folder(parent, child.folder)
+        folder = _folder(parent, child.folder)
         record = None if folder is None else _read(folder)
-        of = _name(child.about, child.folder)
-        found.append(Ancestor(name, generation, of, "" if record is None else status.best(record)))
+        found.append(
+            Ancestor(parent.name, generation, child.name, "" if record is None else status.best(record))
+        )
         if record is None or folder is None or generation == MOST_GENERATIONS or folder.resolve() in seen:
             continue
         seen.add(folder.resolve())
-        parents = record.about.get("parents", [])
-        following += [(one, record, generation + 1) for one in parents]
+        following += [(one, record, generation + 1) for one in record.info.parents]
     return found
 
 
@@ -162,11 +160,10 @@ def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
     )
 
 
-def _folder(parent: Mapping[str, Any], child: Path) -> Path | None:
+def _folder(parent: ParentInfo, child: Path) -> Path | None:
     """Where a parent is: as it was named then, or, where all were moved, beside its child."""
-    named = [Path(str(parent["folder"]))] if parent.get("folder") else []
-    beside = [child.parent / str(parent["name"])] if parent.get("name") else []
-    return next((folder for folder in [*named, *beside] if folder.is_dir()), None)
+    named = [Path(parent.folder)] if parent.folder else []
+    return next((folder for folder in [*named, child.parent / parent.name] if folder.is_dir()), None)
 
 
 def _read(folder: Path) -> Record | None:
@@ -174,10 +171,6 @@ def _read(folder: Path) -> Record | None:
         return Record.read(folder)
     except (OSError, RecordUnreadable):
         return None
-
-
-def _name(about: Mapping[str, Any], folder: Path) -> str:
-    return str(about.get("sweep", folder.name))
 
 
 def _escaped(text: str) -> str:

@@ -33,7 +33,7 @@ HEIGHT = 220
 
 def history(sweep: Sweep) -> go.Figure:
     """The best score so far, against trials that ended and against epochs spent."""
-    title = f"Best {_metric(sweep)} so far"
+    title = f"Best {sweep.record.info.metric} so far"
     ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
     if not any(trial.best_score(sweep.record.objective) is not None for trial in sweep.record.searched):
         return style.blank(title, NO_SCORE)
@@ -43,7 +43,7 @@ def history(sweep: Sweep) -> go.Figure:
     figure.add_trace(_steps("best of all epochs", spent, scores, "dash"), row=2, col=1)
     figure.update_xaxes(title_text="trials ended", row=1, col=1)
     figure.update_xaxes(title_text="epochs trained, of all trials together", row=2, col=1)
-    figure.update_yaxes(title_text=_metric(sweep))
+    figure.update_yaxes(title_text=sweep.record.info.metric)
     says = "Above, each trial by the best of its epochs. Below, what that took."
     says += style.cut(figure, (point for trace in figure.data for point in trace.y))
     return style.dress(figure, title, says, height=640)
@@ -54,7 +54,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     found, title = fidelity(sweep.record), "Parallel coordinates"
     if found is None or not found.tried.ranges or len(found.scores) < 2:
         return style.blank(title, _why_not(found, trials=2, hyperparameters=1))
-    figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=_metric(sweep))
+    figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=sweep.record.info.metric)
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
@@ -75,7 +75,9 @@ def slices(sweep: Sweep) -> go.Figure:
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
         row, column = place // 2 + 1, place % 2 + 1
-        _take_over(figure, plot_slice(study, [hyperparameter], target_name=_metric(sweep)), row, column)
+        _take_over(
+            figure, plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric), row, column
+        )
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
@@ -108,7 +110,7 @@ def contour(sweep: Sweep) -> go.Figure:
         return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
-        part = plot_contour(study, list(pair), target_name=_metric(sweep))
+        part = plot_contour(study, list(pair), target_name=sweep.record.info.metric)
         part.data[0].showscale = row == 1
         _take_over(figure, part, row, 1)
     shared = [value for trace in figure.data if trace.type == "contour" for line in trace.z for value in line]
@@ -277,10 +279,6 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
                 tickvals=names,
                 ticktext=[name.strip("'") for name in names],
             )
-
-
-def _metric(sweep: Sweep) -> str:
-    return str(sweep.about.get("metric", "score"))
 
 
 def _shown(found: Fidelity, most: int, what: str) -> str:

@@ -29,7 +29,7 @@ def sureness(sweep: Sweep) -> list[str]:
 def to_confirm(sweep: Sweep) -> str:
     """What to type for more seeds; "" where they were asked for, or the sweep is running."""
     record = sweep.record
-    if record.best() is None or sweep.about.get("confirm") or status.status(record) == "running":
+    if record.best() is None or record.info.confirm or status.status(record) == "running":
         return ""
     return command("run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
 
@@ -95,7 +95,7 @@ def _on_confirming(sweep: Sweep) -> Iterator[str]:
         yield "This trains the best ones again with 3 new seeds, in this very sweep:"
     elif status.is_in_confirmation(record):
         yield f"That the best are trained again with new seeds is to show it: {status.reruns_left(record)}."
-    elif record.about.get("confirm"):
+    elif record.info.confirm:
         yield "When the search is through, the best are to be trained again with new seeds."
 
 

@@ -93,7 +93,7 @@ def page(sweep: Sweep) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        name=sweep.about.get("sweep", sweep.folder.name),
+        name=sweep.record.name,
         made=time.strftime("%Y-%m-%d at %H:%M"),
         sections=sections(sweep),
         plotly=plotly.offline.get_plotlyjs(),

@@ -28,11 +28,10 @@ _DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
 
 def asked(sweep: Sweep) -> list[str]:
     """What was asked for, and how far it came."""
-    about, settings = sweep.about, _settings(sweep)
-    trainable = about.get("trainable", "?")
-    models = " and ".join(trainable) if isinstance(trainable, list) else str(trainable)
-    metric, mode = about.get("metric", "score"), {"max": "large", "min": "small"}[sweep.record.objective.mode]
-    first = [f"It trained {models}, to make {metric} as {mode} as it can."]
+    info, settings = sweep.record.info, sweep.record.info.settings
+    size = {"max": "large", "min": "small"}[info.objective.mode]
+    models = " and ".join(info.trainables) or "?"
+    first = [f"It trained {models}, to make {info.metric} as {size} as it can."]
     if settings:
         pruned = "none was to be stopped early"
         if settings.get("scheduler") != "none":
@@ -41,35 +40,34 @@ def asked(sweep: Sweep) -> list[str]:
         trials = count(begun, "trial") if begun >= wanted else f"{begun:,} of {count(wanted, 'trial')}"
         first.append(
             f"The searcher {settings.get('searcher')} proposed {trials}, of at most "
-            f"{count(about.get('max_epochs', 0), 'epoch')}, and {pruned}; the seed was {about.get('seed')}."
+            f"{count(info.max_epochs or 0, 'epoch')}, and {pruned}; the seed was {info.seed}."
         )
-    words = about.get("identity", {}).get("data", {})
-    first += [f"The {name}: {text}." for name, text in words.items() if name.startswith("data") and text]
+    data = info.identity["data"]
+    first += [f"The {name}: {text}." for name, text in data.items() if name.startswith("data") and text]
     return [" ".join([*first, *_functions(sweep)]), _progress(sweep)]
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
     """Hyperparameter and what was tried of it, in words, its numbers as short as on the screen."""
-    exactly = sweep.about.get("identity", {}).get("space", {})
+    info = sweep.record.info
     written = [
         (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
-        for name, text in exactly.items()
+        for name, text in info.identity["space"].items()
     ]
-    several = isinstance(sweep.about.get("trainable"), list)
     return written + [
-        (f"{hyperparameter} of {name}" if several else hyperparameter, words)
-        for name, sampled in sweep.about.get(record_status.SAMPLED, {}).items()
+        (f"{hyperparameter} of {name}" if info.is_of_several else hyperparameter, words)
+        for name, sampled in info.sampled_space.items()
         for hyperparameter, words in sampled.items()
     ]
 
 
 def _functions(sweep: Sweep) -> Iterator[str]:
     """Of each space that no table can show whole, where it stands."""
-    trained = sweep.about.get("trainable", "")
-    for name in trained if isinstance(trained, list) else [trained]:
+    info = sweep.record.info
+    for name in info.trainables:
         if file := record_status.function_of(sweep.record, name):
-            sampled = "; below is what samples of it had" if sweep.about.get(record_status.SAMPLED) else ""
-            of = f" of {name}" if isinstance(trained, list) else ""
+            sampled = "; below is what samples of it had" if info.sampled_space else ""
+            of = f" of {name}" if info.is_of_several else ""
             yield f"The space{of} is the function suggest(trial) in {file}{sampled}."
 
 
@@ -81,8 +79,8 @@ def found(sweep: Sweep) -> list[str]:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
         most = f" The commonest reason: {reasons.most_common(1)[0][0]}." if reasons else ""
         return [f"No trial has ended well.{most}"]
-    metric = sweep.about.get("metric", "score")
-    model = f" ({best.trainable})" if isinstance(sweep.about.get("trainable"), list) else ""
+    metric = record.info.metric
+    model = f" ({best.trainable})" if record.info.is_of_several else ""
     score = f"{metric} {short(best.best_score(record.objective))}"
     epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
     confirmed = confidence.confirmed(sweep)
@@ -99,14 +97,13 @@ def found(sweep: Sweep) -> list[str]:
 
 def _test(sweep: Sweep, best: TrialRow) -> str:
     """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
-    test = sweep.about.get("test", {})
+    info, test = sweep.record.info, sweep.record.info.test
     reruns = {rerun.number: rerun for rerun in sweep.record.reruns.of(best.number)}
-    run = test.get("trial")
-    if run != best.number and run not in reruns:
+    if test is None or (test.run != best.number and test.run not in reruns):
         return ""
-    scores = ", ".join(f"{name} {short(score)}" for name, score in test.items() if name != "trial")
+    run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
     again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
-    times = len(sweep.record.tests)
+    times = len(info.tests)
     often = "" if times < 2 else f" They were scored {times} times: the winner was another one before."
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
 
@@ -173,12 +170,12 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     objective = sweep.record.objective
     trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, objective), trial.number))
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    several = isinstance(sweep.about.get("trainable"), list)
+    several = sweep.record.info.is_of_several
     columns = [
         "trial",
         *(["trainable"] if several else []),
         "status",
-        str(sweep.about.get("metric", "score")),
+        sweep.record.info.metric,
     ]
     columns += ["in epoch", "epochs", *hyperparameters]
     rows = []
@@ -202,15 +199,11 @@ def _progress(sweep: Sweep) -> str:
         return f"{stands}; no trial has begun."
     statuses = Counter(trial.status for trial in record.searched)
     parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
-    began = sweep.about.get("started")
+    began = record.info.started
     when = "" if began is None else time.strftime(" It began on %Y-%m-%d at %H:%M.", time.localtime(began))
     reruns = len(record.trials) - len(record.searched)
     again = f" and {count(reruns, 'rerun')}" if reruns else ""
     return f"{stands}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
-
-
-def _settings(sweep: Sweep) -> dict[str, Any]:
-    return dict(sweep.about.get("identity", {}).get("settings", {}))
 
 
 def _device_time(hours: float, devices: str) -> str:

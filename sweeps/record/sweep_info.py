@@ -1,0 +1,160 @@
+"""What a record says of its sweep as a whole, beside its trials."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sweeps.common.objective import Objective
+
+Identity = Mapping[str, Mapping[str, Any]]
+"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum), versions."""
+_PARTS = ("settings", "data", "space", "code", "versions")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A start of the sweep: the first one, or a resume."""
+
+    started: float | None = None
+    """Seconds since 1970."""
+    num_trials: int | None = None
+    """Trials that were asked for in all."""
+    changed: Sequence[str] = ()
+    """What had changed since the run before, a line each."""
+    forced: bool = False
+    """Whether the sweep was resumed with --force."""
+
+
+@dataclass(frozen=True)
+class ParentInfo:
+    """A sweep that this one refines."""
+
+    name: str = "?"
+    folder: str | None = None
+    """Where it was then."""
+    started: float | None = None
+    """Seconds since 1970; a name may be given twice."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Reruns that were asked for."""
+
+    top: int
+    """How many of the best trials to train again."""
+    seeds: int
+    """With how many new seeds each."""
+
+
+@dataclass(frozen=True)
+class TestScore:
+    """Scores on the test rows."""
+
+    run: int | None
+    """Number of the trial or rerun whose weights were scored."""
+    scores: Mapping[str, float]
+    """Metric, as the model logs it in its test, to its value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepInfo:
+    """What a record says of its sweep; what an older record does not say has its default."""
+
+    objective: Objective
+    """Its metric is `score` where the record names none."""
+    name: str = ""
+    trainables: tuple[str, ...] = ()
+    """What was trained, as it was named to the sweep."""
+    is_of_several: bool = False
+    """Whether several trainables competed."""
+    seed: int = 0
+    max_epochs: int | None = None
+    """Epochs of a trial that is never pruned."""
+    started: float | None = None
+    """When it began, seconds since 1970."""
+    format: int = 1
+    """Of the record; see `record.FORMAT`."""
+    identity: Identity
+    """What its results depend on; each part is empty in a record that could not be resumed yet."""
+    sampled_space: Mapping[str, Mapping[str, str]]
+    """Of each space that is a function, by trainable: hyperparameter to what samples of it had, in words."""
+    parents: tuple[ParentInfo, ...] = ()
+    runs: tuple[Run, ...] = ()
+    confirm: Confirmation | None = None
+    outcome: str = ""
+    """finished, out of time or interrupted; unfinished while it runs."""
+    elapsed_s: float = 0.0
+    """How long it had run when it last ended in order."""
+    test: TestScore | None = None
+    """Of the winner."""
+    tests: tuple[TestScore, ...] = ()
+    """Of all runs that were the winner when a run of the sweep ended, in turn."""
+    without_test: tuple[str, ...] = ()
+    """Trainables that can't be scored on test rows."""
+
+    @property
+    def trainable(self) -> str:
+        """The only one, which older records name once for all trials; "" where there are several."""
+        return self.trainables[0] if len(self.trainables) == 1 else ""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The fields of SweepConfig that results depend on; {} in a record that could not be resumed yet."""
+        return self.identity["settings"]
+
+    @property
+    def metric(self) -> str:
+        """What trials are judged by."""
+        return self.objective.metric
+
+    @cached_property
+    def test_score(self) -> float | None:
+        """The metric of the objective on the test rows, as the model logs it in its test."""
+        names = (self.metric, self.metric.replace("val", "test"), f"test_{self.metric}")
+        scores = self.test.scores if self.test else {}
+        return next((scores[name] for name in names if name in scores), None)
+
+
+def parse(about: Mapping[str, Any]) -> SweepInfo:
+    """The attributes of a record's study, of any version, as values with types."""
+    trainable = about.get("trainable", ())
+    several = isinstance(trainable, list)
+    identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
+    return SweepInfo(
+        objective=Objective(about.get("metric", "score"), about["mode"]),
+        name=about.get("sweep", ""),
+        trainables=tuple(trainable) if several or not trainable else (trainable,),
+        is_of_several=several,
+        seed=int(about.get("seed", 0)),
+        max_epochs=about.get("max_epochs"),
+        started=about.get("started"),
+        format=about.get("format", 1),
+        identity={part: identity.get(part, {}) for part in _PARTS},
+        sampled_space=about.get("sampled_space", {}),
+        parents=tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
+        runs=tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
+        confirm=Confirmation(**_of(confirm, Confirmation)) if confirm else None,
+        outcome=about.get("outcome", ""),
+        elapsed_s=about.get("elapsed_s", 0.0),
+        test=_test(test) if test else None,
+        tests=tuple(map(_test, about.get("tests", [test] if test else []))),
+        without_test=tuple(about.get("without_test", ())),
+    )
+
+
+def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """What of a mapping is a field of a dataclass; a newer record may say more."""
+    return {
+        name: value
+        for name, value in content.items()
+        if name in {field.name for field in dataclasses.fields(kind)}
+    }
+
+
+def _test(content: Mapping[str, Any]) -> TestScore:
+    scores = {name: score for name, score in content.items() if name != "trial"}
+    return TestScore(content.get("trial"), scores)
