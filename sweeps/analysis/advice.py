@@ -96,7 +96,7 @@ def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
         grace = advice.grace_epochs
         more = [] if grace is None else ["--grace-epochs", str(grace)]
         return command("run", "--refine", folder, *more)
-    searcher = record.info.settings.get("searcher", "grid")
-    if searcher == "grid" or not any(0 < len(part.order) < FEW for part in parts):
+    is_grid = record.info.settings.get("searcher") == "grid"
+    if is_grid or not record.info.has_identity or not any(0 < len(part.order) < FEW for part in parts):
         return ""
     return command("run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))

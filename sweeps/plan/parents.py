@@ -150,10 +150,9 @@ def _best(parent: Parent) -> str:
 
 
 def _changed(plan: Plan, parent: Parent) -> list[str]:
-    before = parent.record.info.identity
-    if not before["settings"]:
+    if not parent.record.info.has_identity:
         return ["its record does not say what code it ran"]
-    return [*score_changes(before, plan), *_precision_change(plan.config, parent)]
+    return [*score_changes(parent.record.info.identity, plan), *_precision_change(plan.config, parent)]
 
 
 def _precision_change(config: SweepConfig, parent: Parent) -> list[str]:

@@ -94,7 +94,7 @@ def end_run(record: Record, outcome: str) -> None:
 
 
 def _refuse_unknown_past(plan: Plan, record: Record) -> None:
-    if not record.info.settings:
+    if not record.info.has_identity:
         raise UserError(
             f"--resume {place(plan.folder)}: its record is of a version that could not resume yet; "
             f"repeat it: {command('run', '--config', str(plan.folder / CONFIG_FILE), '--name', 'NEW')}"

@@ -32,7 +32,7 @@ def status(record: Record) -> str:
 
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would go on with what was asked for."""
-    return status(record) not in ("running", "finished") and bool(record.info.settings)
+    return status(record) not in ("running", "finished") and record.info.has_identity
 
 
 def is_in_confirmation(record: Record) -> bool:

@@ -79,7 +79,9 @@ class SweepInfo:
     format: int = 1
     """Of the record; see `record.FORMAT`."""
     identity: Identity
-    """What its results depend on; each part is empty in a record that could not be resumed yet."""
+    """What its results depend on."""
+    has_identity: bool = True
+    """Whether the record says so; older ones do not, their parts are empty, and they can't be resumed."""
     sampled_space: Mapping[str, Mapping[str, str]]
     """Of each space that is a function, by trainable: hyperparameter to what samples of it had, in words."""
     parents: tuple[ParentInfo, ...] = ()
@@ -103,7 +105,7 @@ class SweepInfo:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The fields of SweepConfig that results depend on; {} in a record that could not be resumed yet."""
+        """The fields of SweepConfig that results depend on."""
         return self.identity["settings"]
 
     @property
@@ -133,6 +135,7 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         max_epochs=about.get("max_epochs"),
         started=about.get("started"),
         format=about.get("format", 1),
+        has_identity="identity" in about,
         identity={part: identity.get(part, {}) for part in _PARTS},
         sampled_space=about.get("sampled_space", {}),
         parents=tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
