@@ -1,0 +1,60 @@
+"""What a record says of its sweep, with types: of this version and of older ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.common.objective import Objective
+from sweeps.record.record import Record
+from sweeps.record.sweep_info import Confirmation, ParentInfo, Run, TestScore, parse
+from tests.support.kinds import begun
+
+
+def test_an_old_record_has_defaults_for_what_it_does_not_say() -> None:
+    info = parse({"mode": "min"})
+    assert (info.objective, info.name, info.trainables, info.seed) == (Objective("score", "min"), "", (), 0)
+    assert (info.confirm, info.test, info.tests, info.runs, info.parents) == (None, None, (), (), ())
+    assert not info.has_identity
+    assert info.settings == info.identity["space"] == info.identity["code"] == {}
+
+
+def test_a_test_that_was_noted_once_is_the_only_one() -> None:
+    test = {"trial": 3, "test_acc": 0.5}
+    info = parse({"mode": "max", "metric": "val_acc", "test": test})
+    assert info.tests == (info.test,) == (TestScore(3, {"test_acc": 0.5}),)
+    assert info.test_score == 0.5
+
+
+@pytest.mark.parametrize(
+    ("trainable", "names", "only", "several"),
+    [("cnn", ("cnn",), "cnn", False), (["cnn", "mlp"], ("cnn", "mlp"), "", True)],
+)
+def test_one_trainable_or_several(
+    trainable: str | list[str], names: tuple[str, ...], only: str, several: bool
+) -> None:
+    info = parse({"mode": "max", "trainable": trainable})
+    assert (info.trainables, info.trainable, info.is_of_several) == (names, only, several)
+
+
+def test_what_a_newer_record_says_more_is_left_out() -> None:
+    parent = {"name": "wide", "folder": "results/wide", "started": 5.0, "colour": "blue"}
+    assert parse({"mode": "max", "parents": [parent]}).parents == (ParentInfo("wide", "results/wide", 5.0),)
+
+
+def test_what_is_noted_is_there_with_its_type_and_read_again(tmp_path: Path) -> None:
+    record = begun(tmp_path / "s")
+    record.note("confirm", {"top": 2, "seeds": 3})
+    record.note_run(Run(1.0, 6, ["lr: its range"], forced=True))
+    record.note_test(TestScore(4, {"test_acc": 0.8}))
+    record.note_test(TestScore(2, {"test_acc": 0.9}))
+    record.note_test(TestScore(2, {"test_acc": 0.9}))
+    again = Record.read(tmp_path / "s")
+    for info in (record.info, again.info):
+        assert info.confirm == Confirmation(top=2, seeds=3)
+        assert info.runs == (Run(1.0, 6, ["lr: its range"], forced=True),)
+        assert [test.run for test in info.tests] == [4, 2]
+        assert info.test == TestScore(2, {"test_acc": 0.9})
+    assert again.about["test"] == {"trial": 2, "test_acc": 0.9}
+    assert list(again.about["runs"][0]) == ["started", "num_trials", "changed", "forced"]
