@@ -288,8 +288,7 @@ def _kind(distribution: BaseDistribution) -> Kind:
 
 def _in_words(seen: Seen) -> str:
     share = "" if seen.share == 1 else f", in {max(1, round(100 * seen.share))} %"
-    first = seen.distributions[0]
-    if isinstance(first, CategoricalDistribution):
+    if isinstance(first := seen.distributions[0], CategoricalDistribution):
         return f"one of {', '.join(map(str, first.choices))}{share}"
     return f"{range_of(seen.distributions)}{share}"
 
