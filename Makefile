@@ -8,6 +8,7 @@ ARGS   ?=
 
 BIN  := .venv/bin
 DONE := .venv/.installed
+SWEEPS := .venv/bin/sweeps
 FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
 DOCS := .venv/.docs-installed
@@ -22,7 +23,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(f
 
 .PHONY: sweep test test-all test-extras test-slurm bench lint docs data faces mlflow clean
 
-sweep: $(if $(findstring --data-dir,$(ARGS)),$(DONE),data)
+sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
 
 # Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
@@ -57,7 +58,7 @@ lint: $(DONE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-data: $(DONE)
+data: $(SWEEPS)
 	$(BIN)/python -m trainables._shared.fashion_mnist
 
 # What the trainable `faces` needs, and its clips. Without it, its tests are skipped.
@@ -100,6 +101,11 @@ $(DONE): requirements.lock
 	@echo "Installing the other packages (once; 400 MB)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	@touch $(DONE)
+
+# The command `sweeps`, which runs this checkout as it is.
+$(SWEEPS): $(DONE) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $(SWEEPS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site
