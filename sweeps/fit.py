@@ -81,22 +81,22 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
 
     with gc_freeze.uncollected():
         from sweeps.training.fit_loop import Fit, test
-        from sweeps.training.run_folder import Diary
+        from sweeps.training.run_folder import RunFolder
 
     params, config = module.Params(**run.params), run.fit_config(module)
-    with Diary(run, config, resumes) as diary, memory.recorded(diary.snapshot):
-        training = Fit(module, params, config, diary.checkpoint, prepared=prepared)
-        diary.begin(training)
+    with RunFolder(run, config, resumes) as folder, memory.recorded(folder.snapshot):
+        training = Fit(module, params, config, folder.checkpoint, prepared=prepared)
+        folder.begin(training)
         training.run(
-            lambda epoch: diary.note(epoch, training),
-            *diary.watchers(training),
+            lambda epoch: folder.note(epoch, training),
+            *folder.watchers(training),
             progress_bar=sys.stderr.isatty(),
         )
-        diary.keep_best(training)
+        folder.keep_best(training)
         scores = {}
         if run.test and launch.is_first():
-            scores = test(module, params, config, diary.best, prepared=prepared)
-        return diary.say_end(scores, is_prepared=prepared is not None)
+            scores = test(module, params, config, folder.best, prepared=prepared)
+        return folder.say_end(scores, is_prepared=prepared is not None)
 
 
 if __name__ == "__main__":

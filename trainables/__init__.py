@@ -1,8 +1,8 @@
 """What to train: one file per model.
 
-The contract of a file (`fashion_cnn.py` is a good one to copy):
+The contract of a file (copy `fashion_cnn.py` to begin):
 
-    METRIC, MODE = "val_acc", "max"           # what trials are judged by; the model logs it
+    METRIC, MODE = "val_acc", "max"           # trials are compared by it; the model logs it
 
     @dataclass(frozen=True, kw_only=True)
     class Params:                             # every hyperparameter of model and data, with default and unit
@@ -13,42 +13,39 @@ The contract of a file (`fashion_cnn.py` is a good one to copy):
 
 Optional:
 
-    def describe_data(params: Params) -> str: ...    # one line for the plan; raises when it is missing
+    def describe_data(params: Params) -> str: ...    # a line for the plan; raises OSError if data is missing
 
-and a `test_step` in the model, run once, for the winner alone. Load a data set once per process (a
-cached function): trials that follow one another in a process then share it, and those of another model
-may come between them. Knows torch, lightning
-and `training`; never ray, never `sweeps`. A module that begins with `_` is a helper, no trainable.
+A model with a `test_step` is tested once: the winner of a sweep. Load a data set in a cached function:
+consecutive trials of a process then share it. A trainable imports torch, lightning and `sweeps.training`,
+and nothing else of this program. A module whose name begins with `_` is no trainable.
 
-Weights that `configure_optimizers` sees are flat under FSDP: their shape is gone, mostly, and with it
-`weight.dim() > 1`, by which biases and norms are often kept from decay. What depends on a shape is decided in
-`__init__` and noted on the weight, where it stays (`_vit.py` does so).
+Under FSDP the weights that `configure_optimizers` sees are flat, so `weight.dim() > 1` no longer tells biases
+and norms from other weights. Decide in `__init__` and note it on the weight, as `_shared/vit.py` does.
 
-`self.log` in each step costs about a millisecond of it. Where steps are short, sum on the device and log
-once an epoch, as `_classifier.py` does.
+`self.log` in each step costs about a millisecond per step. For short steps, sum on the device and log once
+an epoch, as `_shared/classifier.py` does.
 
-Data that costs work before it can be trained on is prepared once, by `python -m sweeps.prepare NAME` or by
-whatever trains first; a file that wants this defines all of
+Data that needs work before training is prepared once, by `python -m sweeps.prepare NAME` or by the first
+training. Such a file defines all of
 
-    PREPARE_PARAMS = ("pixels",)               # hyperparameters of Params that prepared rows depend on; () for none
+    PREPARE_PARAMS = ("pixels",)              # hyperparameters that prepared rows depend on; () for none
     def raw_items(params: Params) -> Mapping[str, Sequence[Path]]: ...  # split to its raw files
-    def prepare(item: Path, params: Params) -> Iterator[Rows]: ...      # a file to blocks of rows
+    def prepare(item: Path, params: Params) -> Iterator[Rows]: ...      # a raw file to blocks of rows
 
-and its `build_data(params, prepared: Path)` gets the folder of the prepared data too, to read it with
-`sweeps.training.data.datamodule.ParquetDataModule`. A split is "train", "val" or "test"; `raw_items` raises
-FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], of
-the same columns in every file, and raises when the file is corrupt. Both get a Params of which
-PREPARE_PARAMS alone can be read: another hyperparameter is an error, and ends the preparation. Prepared data is taken
-again as long as the raw files, these hyperparameters and the code of `prepare` stay as they are: its module and what
-that imports. So it stands best in a helper of its own:
+and its `build_data(params, prepared: Path)` also gets the folder of the prepared data, which
+`sweeps.training.ParquetDataModule` reads. A split is "train", "val" or "test". `raw_items` raises
+FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], with
+the same columns for every file, and raises if the file is corrupt. Both can read the hyperparameters of
+PREPARE_PARAMS alone; reading another one ends the preparation with an error.
+
+Prepared data is used again while the raw files, these hyperparameters and the code of `prepare` are the same.
+That code is the module of `prepare` and what it imports of the project, so give it a module of its own:
 `from trainables._clips import prepare, raw_items`.
 
-Beside it, what prepared data is measured against, may stand
+`sweeps.ladder` compares prepared data with the same batches made from the raw files, if the file defines
 
     def build_raw_data(params: Params, loader_workers: int) -> LightningDataModule: ...
 
-the same batches, each sample made from its raw file when it is asked for.
-
-Heavy imports (torch, lightning) inside the functions: the plan needs Params alone, and is there in a
-second. At the top of the file they work too.
+Import torch and lightning inside the functions: a plan needs Params alone, and is then printed within a
+second. Imports at the top of the file work too.
 """

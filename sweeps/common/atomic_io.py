@@ -74,7 +74,7 @@ def place_fault(folder: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder to the disk: without it a rename may survive a power cut, and the content not."""
+    """Flush a file or folder to the disk: a rename may survive a power cut that its content does not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,8 +6,7 @@
     score: 0.8815                       # what came of it; nobody reads that back
     epoch: 19
 
-A file with `params` alone, or with hyperparameters alone, is one too. What is of a machine (its folders) is in
-none.
+A file with `params` alone, or with hyperparameters alone, is one too. Folders of a machine are in none.
 """
 
 from __future__ import annotations

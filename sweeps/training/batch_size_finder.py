@@ -23,9 +23,11 @@ from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.training import run_settings, subprocess_run
 from sweeps.training.config import Trainable
+from sweeps.training.data import build
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, launch, strategy
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
+from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.run_settings import SETTINGS_FILE, SingleRun
 from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
@@ -169,9 +171,6 @@ def main(folder: str, rows: int) -> None:
         run = run_settings.read(Path(folder))
         project.use(Path(run.project) if run.project else None)
         module: Any = plugins.find(TRAINABLE, run.trainable)
-
-        from sweeps.training.data import build
-        from sweeps.training.fit_loop import Fit
 
         config = dataclasses.replace(
             run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS

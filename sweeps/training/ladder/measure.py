@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.yaml_values import ParamValue
@@ -30,7 +32,7 @@ LOADER_S = 3.0
 TIMEOUT_S = 3600
 """Long for a few steps of the slowest raw data; a worker that waits for another one does so for ever."""
 LOOK_S = 1.0
-"""At how busy the cores are with others' work."""
+"""Time in which the load of other processes is measured."""
 FOUND_FILE = "speed.json"
 
 
@@ -93,8 +95,6 @@ def measure(
 
 def busy_cores() -> float:
     """Cores that other programs keep busy just now; looks for `LOOK_S`."""
-    import psutil
-
     return psutil.cpu_percent(LOOK_S) / 100 * (psutil.cpu_count() or 1)
 
 

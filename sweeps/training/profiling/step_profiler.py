@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psutil
+import pynvml
 import torch
 from lightning.pytorch.profilers import Profiler
 from torch.profiler import record_function
@@ -114,8 +115,6 @@ class _Gpu:
     def __init__(self) -> None:
         self._util: GpuUtil | None = None
         with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
-            import pynvml
-
             pynvml.nvmlInit()
             uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
             self._util = GpuUtil(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))

@@ -120,7 +120,8 @@ def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
     errors = capsys.readouterr().err
     assert f"error: {small_disk / 'it'}: the disk is full: " in errors
     assert (
-        " kB left, and no room for the weights of epoch 3 (240 kB). Make some; the run begins anew" in errors
+        " kB left, and no room for the weights of epoch 3 (240 kB). Free some space; the run starts "
+        in errors
     )
     assert f"-m sweeps.fit --resume {small_disk / 'it'}\n" in errors
     assert names(small_disk / "it") == ["epochs.jsonl", "fit.yaml"], "nothing half is left"

@@ -275,7 +275,7 @@ def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_pat
     here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}
     done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
     assert done.returncode == 130, done.stderr
-    assert "\nStopped    the run begins anew, for it has no checkpoint yet" in done.stdout
+    assert "\nStopped    the run starts again, as it has no checkpoint yet" in done.stdout
     assert f"sweeps.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
     done = fit("--resume", "results/mine", "--data-dir", "other", **here)
     assert done.returncode == 2
