@@ -1,4 +1,4 @@
-"""A space of a function `suggest(trial)`, in Optuna's define-by-run style: hyperparameters depend on one another.
+"""A space of a function `suggest(trial)`, in Optuna's define-by-run style, of dependent hyperparameters.
 
 What it can give is not written down, so it is tried out before anything runs, and the plan shows what
 was seen. What it gives later is a point only if it keeps to the same rules.
@@ -136,8 +136,8 @@ class ConditionalSpace:
             line = _line(error)
             raise InvalidPoint({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
         if returned is not None:
-            text = f"suggest returned {returned!r}; a hyperparameter is what trial.suggest_... is asked for, or --params"
-            raise InvalidPoint({"returned": text})
+            text = "a hyperparameter is what trial.suggest_... is asked for, or --params"
+            raise InvalidPoint({"returned": f"suggest returned {returned!r}; {text}"})
         return self._point(asked)
 
     def names(self, point: Point) -> dict[str, ParamValue]:
@@ -239,7 +239,8 @@ def _try_out(space: ConditionalSpace) -> tuple[list[Point], dict[str, Seen]]:
             faults.setdefault(name, f"{name}: {fault}")
     if not had and not faults:
         faults["nothing"] = (
-            "suggest asks the trial for nothing; for a hyperparameter it asks trial.suggest_float('lr', 1e-3, 0.1), say"
+            "suggest asks the trial for nothing; it must ask for at least one hyperparameter, such as "
+            "trial.suggest_float('lr', 1e-3, 0.1)"
         )
     if faults:
         raise UserError("\n".join(faults.values()))

@@ -1,4 +1,4 @@
-"""What is tried of a hyperparameter: a range or choices as Optuna has them, or what Optuna has no word for."""
+"""The domain of a hyperparameter: a range or choices as Optuna has them, or what Optuna does not have."""
 
 from __future__ import annotations
 

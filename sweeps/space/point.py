@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from optuna.distributions import BaseDistribution
-from optuna.trial import FixedTrial, TrialState, create_trial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps.common.yaml_values import ParamValue
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,9 @@ def optuna_point(space: Space, point: Point) -> OptunaPoint:
     Raises:
         LookupError, ValueError: it is no point of this space.
     """
+    # Here, not above: a trial's process knows points, and never Optuna.
+    from optuna.trial import FixedTrial, TrialState, create_trial
+
     names = space.names(point)
     again = FixedTrial(dict(names))
     with warnings.catch_warnings():
