@@ -6,22 +6,23 @@ import contextlib
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import ray
 
 from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
+from sweeps.cluster.session import Cluster
+from sweeps.common import plugins
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
+from sweeps.plan.plan import Plan
 from sweeps.storage import datasets
 from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, Reader, SharedData
-from sweeps.training.data import replicate
+from sweeps.training.data import dataset, replicate
 from sweeps.training.data.replicate import Original
-
-if TYPE_CHECKING:
-    from sweeps.cluster.session import Cluster
-    from sweeps.plan.plan import Plan
 
 READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""
@@ -89,9 +90,6 @@ def _looked(there: Sequence[Node], sources: Sequence[DataSource], raw: Sequence[
 
 def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or can't train on its own data."""
-    from sweeps.common import plugins
-    from sweeps.training.data import dataset
-
     try:
         for name, path, fixed in raw:
             module = plugins.load(path)
@@ -108,8 +106,6 @@ def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
 
 
 def _start_reader(sources: Sequence[DataSource]) -> Any:
-    import ray
-
     folders = [source.original.folder for source in sources if isinstance(source, CopiedData)]
     actor: Any = ray.remote(Reader)
     return actor.options(
@@ -124,8 +120,6 @@ def _start_reader(sources: Sequence[DataSource]) -> Any:
 
 def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[DataSource]) -> None:
     """To all PCs that lack something, at the same time."""
-    import ray
-
     asked = broadcast.begin(list(lacking), _bring, sources)
     began = time.monotonic()
     waiting = list(asked)

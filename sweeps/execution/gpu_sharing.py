@@ -3,8 +3,8 @@
 The first trials have a GPU each. Once as many as there are GPUs have trained an epoch, the memory that they
 took says how many share one. Those of the first that still train then make room: they write a checkpoint at
 the end of their next epoch, and are requeued with a share. A trial that runs out of memory in a share is
-requeued with a GPU of its own: its hyperparameters may make it larger than any before. What was measured is in
-the record, so a resumed sweep does not measure again.
+requeued with a GPU of its own: its hyperparameters may make it larger than any before. What was measured is
+in the record, so a resumed sweep does not measure again.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
         confirmed = record.confirmed()
         if confirmed and confirmed[0].scores:
             score = confirmed[0].mean
-        of_those = ", of those that ended" if record.live else ""
+        of_those = ", among the trials that ended" if record.live else ""
         leads = f"best {metric} {short(score)} (trial {best.number}{of_those})"
     return {
         "SWEEP_NAME": str(plan.config.name),

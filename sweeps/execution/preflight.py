@@ -5,16 +5,13 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
+from sweeps.plan.plan import Plan
 from sweeps.storage.base import Storage, StorageError, new_name
-
-if TYPE_CHECKING:
-    from sweeps.plan.plan import Plan
 
 MOST_S = 120
 """That a PC may take."""

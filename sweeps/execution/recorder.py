@@ -148,7 +148,7 @@ class Recorder(Callback):
         number, result = trial.config["number"], trial.last_result
         if "unfit" in result:
             reason, at = result["unfit"], result["at"]
-            why = f"trial {number} can't go on on {at['pc']}: {reason}"
+            why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue_elsewhere(trial, reason, at["node"], or_else=why)
         if not result.get("done") and not self._was_left_behind(number):
             return None

@@ -57,7 +57,7 @@ def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
             for terminal in terminals:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         end.stop("interrupted")
-        say("Stopping; the record is safe. Ctrl-C again to leave at once.")
+        say("Stopping; all results so far are recorded. Press Ctrl-C again to stop at once.")
 
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     heard = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one

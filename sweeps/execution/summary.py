@@ -39,10 +39,10 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
     else:
         _say_best(plan, record, test_scores)
     if end.outcome == "lost":
-        print(f"The sweep broke off: {end.error}. What was recorded is whole.")
+        print(f"The sweep stopped: {end.error}. All results so far are recorded.")
     elif end.outcome != "finished":
         print(f"The sweep was {_called(end.outcome)}{status.how_far(record)}.")
-    print(f"All of it  {place(plan.folder)}")
+    print(f"Folder     {place(plan.folder)}")
     if end.outcome != "lost" and record.trials:
         _report(record)
     print(_what_next(plan, record, end))
@@ -55,7 +55,7 @@ def _what_next(plan: Plan, record: Record, end: End) -> str:
     if end.outcome == "finished":
         again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
         return f"Repeat     {command('run', *again, *parser.machine_given())}"
-    return f"Go on      {status.go_on(record)}"
+    return f"Resume     {status.go_on(record)}"
 
 
 def _report(record: Record) -> None:
@@ -63,10 +63,10 @@ def _report(record: Record) -> None:
     try:
         print(f"Report     {place(page.write(Sweep(record)))}")
     except KeyboardInterrupt:
-        print("Report     not written; Ctrl-C")
+        print("Report     not written: interrupted by Ctrl-C")
     except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole
         again = command("report", place(record.folder))
-        print(f"Report     not written, {type(error).__name__}: {error}; again: {again}")
+        print(f"Report     not written, {type(error).__name__}: {error}; write it again: {again}")
 
 
 def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:
@@ -78,13 +78,13 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
     if confirmed := record.confirmed():
         _say_confirmed(record, confirmed)
     else:
-        ended = ", of those that ended" if status.unfinished(record) else ""
-        ended = ended or (", to be confirmed" if record.is_to_be_confirmed else "")
+        ended = ", among the trials that ended" if status.unfinished(record) else ""
+        ended = ended or (", not confirmed yet" if record.is_to_be_confirmed else "")
         print(f"{score} in epoch {epoch}{ended}")
     print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
     if test_scores:
         words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
-        print(f"Test       {words} (rows that no trial has seen, {_how_often(record)})")
+        print(f"Test       {words} (on rows that no trial has seen; {_how_often(record)})")
     if (plan.folder / sweep_folder.FOLDER).is_dir():
         print(f"Weights    {place(plan.folder / sweep_folder.FOLDER)}")
         fit_again = command("fit", *best_folder.again(plan, best), *parser.machine_given())
@@ -97,7 +97,7 @@ def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None
 def _how_often(record: Record) -> str:
     """Each other winner that was scored takes a little of what makes these rows a test."""
     runs = [str(test.run) for test in record.info.tests]
-    return "scored once" if len(runs) < 2 else f"scored {len(runs)} times: of trials {', '.join(runs)}"
+    return "scored once" if len(runs) < 2 else f"scored {len(runs)} times, for trials {', '.join(runs)}"
 
 
 def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:
@@ -106,7 +106,7 @@ def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:
     if not first.scores:
         best = record.best()
         score = "" if best is None else short(best.best_score(record.objective))
-        print(f"{score} in the search; no rerun with another seed ended well")
+        print(f"{score} in the search; no rerun with a new seed finished")
     else:
         print(f"{_mean(first)} with new seeds")
     for trial in confirmed:

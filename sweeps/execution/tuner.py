@@ -67,7 +67,7 @@ def _confirm(driver: Driver) -> None:
     for number in confirmation.give_up_others(driver.record):
         driver.plan.storage.remove(number)
     if driver.record.is_to_be_confirmed:
-        driver.say(f"\nConfirming {confirmation.describe(driver.config)}")
+        driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
         searcher = rerun_searcher.RerunSearcher(driver.config, driver.plan.space, driver.record)
         _run(driver, Phase(searcher, none, RerunReporter(driver)))
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
@@ -18,13 +17,11 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.plan import models as plan_models
+from sweeps.plan import parents as plan_parents
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.space.point import Space
 from sweeps.storage import url
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_TRIALS = 24
 
@@ -42,8 +39,7 @@ def make_plan(config: SweepConfig) -> Plan:
         plugins.find("logger", name)
     if not config.parents or config.resume is not None:
         return _plan(config, searcher, scheduler)
-    from sweeps.plan import parents as plan_parents  # they know plans
-    from sweeps.plan import refine
+    from sweeps.plan import refine  # SciPy and scikit-learn, which other sweeps do without
 
     parents = plan_parents.look(config)
     narrowed = refine.narrowed(config, parents, searcher)

@@ -30,11 +30,11 @@ def describe(config: SweepConfig) -> str:
     each = " each" if top > 1 else ""
     budget = config.time_budget_hours
     within = (
-        "" if budget is None else f"; in what the search leaves of --time-budget-hours {budget:g}, if any"
+        "" if budget is None else f"; in the time that the search leaves of --time-budget-hours {budget:g}"
     )
     return (
-        f"{which} again with {count(config.confirm, 'new seed')}{each}: "
-        f"{runs} x {config.max_epochs} = {runs * config.max_epochs:,} epochs more{within}"
+        f"train {which} again with {count(config.confirm, 'new seed')}{each}: "
+        f"{runs} x {config.max_epochs} = {runs * config.max_epochs:,} more epochs{within}"
     )
 
 

@@ -14,7 +14,6 @@ from sweeps.storage import datasets
 def describe(plan: Plan) -> str:
     """The plan in lines of words and numbers with units."""
     config, judged = plan.config, plan.config.objective
-    epochs_to_end = (config.num_trials or 0) * config.max_epochs
     names = ", ".join(config.trainables)
     lines = [
         ("sweep", f"{config.name}: {names}, {judged.metric} ({judged.mode}), seed {config.seed}"),
@@ -22,14 +21,22 @@ def describe(plan: Plan) -> str:
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         ("searcher", config.searcher),
         ("scheduler", plan.scheduler.describe(config)),
-        ("trials", f"{config.num_trials}, of at most {config.max_epochs} epochs"),
-        ("epochs", f"about {plan.expected_epochs:,} expected, {epochs_to_end:,} without pruning"),
+        ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
+        ("epochs", _epochs(plan)),
         *([("confirm", confirmation.describe(config))] if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", place(plan.folder)),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
+
+
+def _epochs(plan: Plan) -> str:
+    """Of all trials together: what pruning saves depends on scores that nobody knows yet."""
+    most, expected = (plan.config.num_trials or 0) * plan.config.max_epochs, plan.expected_epochs
+    return (
+        f"{most:,}" if expected >= most else f"at most {most:,}; with pruning about {expected:,} (estimate)"
+    )
 
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
@@ -54,16 +61,16 @@ def _data(model: Model) -> list[tuple[str, str]]:
 
 def _resources(config: SweepConfig) -> str:
     cpus, workers = count(config.cpus_per_trial, "CPU"), config.workers_per_trial
-    of_workers = "" if workers == 1 else f"{workers} workers, each "
+    of_workers = "" if workers == 1 else f"{workers} workers of "
     later = ""
     if config.trials_per_gpu == "auto":
-        later = "; as many on each GPU as it holds, once the first have shown what they take"
+        later = "; later as many on each GPU as fit, by the memory that the first trials took"
     if config.address is not None:
         gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
-        return f"{of_workers}{cpus}{gpus} a trial, on the Ray cluster at {config.address}{later}"
+        return f"{of_workers}{cpus}{gpus} per trial, on the Ray cluster at {config.address}{later}"
     here = session.this_pc()
     return (
         f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
         f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "
-        f"each {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}{later}"
+        f"each with {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}{later}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.cluster import environment
 from sweeps.common import source_files
@@ -12,11 +12,9 @@ from sweeps.common.formatting import short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.plan.models import Model
+from sweeps.plan.plan import Plan
 from sweeps.record.sweep_info import Identity
 from sweeps.storage import datasets
-
-if TYPE_CHECKING:
-    from sweeps.plan.plan import Plan
 
 DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps/space/")
 """Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""

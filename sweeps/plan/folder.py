@@ -50,7 +50,7 @@ def opened(plan: Plan) -> Iterator[Record]:
             raise UserError(str(error)) from None
         except BaseException:
             again = command("run", "--resume", place(plan.folder))
-            print(f"\nWhat was recorded is whole. Go on: {again}", file=sys.stderr)
+            print(f"\nAll results so far are recorded. Resume: {again}", file=sys.stderr)
             raise
 
 

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
-from sweeps.record.trials import Earlier
+from sweeps.record.record import Record
+from sweeps.record.trials import Earlier, TrialRow, Waits
 from sweeps.space.point import Space
 from sweeps.storage import open as storage_open
 from sweeps.storage.base import Storage
-
-if TYPE_CHECKING:
-    from sweeps.record.record import Record
-    from sweeps.record.trials import TrialRow, Waits
 
 
 @dataclass(frozen=True)

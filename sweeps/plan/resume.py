@@ -1,8 +1,8 @@
-"""Go on with a sweep whose driver is gone: what may, what must not, and where each trial stands.
+"""Resume a sweep whose driver is gone: what may have changed, what must not, and where each trial continues.
 
-Searchers and schedulers keep nothing (they read the record), so going on is a new Tune run over the
-old record. What is left to do here: say what has changed since, end the trials whose last word was
-spoken but not written down, and put the checkpoints in order.
+Searchers and schedulers keep nothing (they read the record), so a resume is a new Tune run over the
+old record. What is left to do here: say what has changed since, end the trials whose end was decided
+but not written, and put the checkpoints in order.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ RAISED = frozenset({"num_trials", "time_budget_hours"})
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a sweep stands before it goes on."""
+class ResumeState:
+    """What a resume finds of a sweep."""
 
     text: str
     is_finished: bool
 
 
-def look(plan: Plan, record: Record) -> Standing:
-    """How a sweep stands, in words.
+def look(plan: Plan, record: Record) -> ResumeState:
+    """What a resume finds of a sweep, in words.
 
     Raises:
         UserError: it can't go on exactly, and why.
@@ -54,17 +54,17 @@ def look(plan: Plan, record: Record) -> Standing:
     refuse_other(config.flat(), before)
     _refuse_less(config, before)
     if _is_finished(record, config) and not best_model.is_lost(record, plan.storage):
-        return Standing(_finished(plan, record), is_finished=True)
+        return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
     changed = changes(record.info.identity, identity(plan), but=RAISED)
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
         raise UserError(
-            f"--resume {place(plan.folder)}: this changed since the sweep began, and trials before and "
+            f"--resume {place(plan.folder)}: this changed since the sweep began, so that trials before and "
             f"after could not be compared:\n{listed}\n"
-            "Put it back, start a new sweep, or go on all the same with --force (the record will say so)."
+            "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
-    return Standing(_unfinished(plan, record, changed), is_finished=False)
+    return ResumeState(_unfinished(plan, record, changed), is_finished=False)
 
 
 def begin_run(plan: Plan, record: Record) -> None:
@@ -130,12 +130,12 @@ def _refuse_used_up(config: SweepConfig, record: Record) -> None:
 
 def _finished(plan: Plan, record: Record) -> str:
     ended = len(record.searched)
-    text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. It is in {place(plan.folder)}."
+    text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. Folder: {place(plan.folder)}."
     if record.best() is not None and not plan.config.confirm:
         sure = ("--resume", place(plan.folder), "--confirm", "3")
-        text += f"\nTo see its best trials with other seeds: {command('run', *sure)}"
+        text += f"\nTo confirm its best trials with new seeds: {command('run', *sure)}"
     if ended >= plan.space.size():
-        return f"{text}\nIts space has no more points."
+        return f"{text}\nIts search space has no more points."
     more = ("--resume", place(plan.folder), "--num-trials", str(2 * ended))
     return f"{text}\nFor more trials: {command('run', *more)}"
 
@@ -147,31 +147,31 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     wanted = min(plan.config.num_trials or 0, plan.space.size())
     to_come = max(0, round(wanted - len(record.searched)))
     lines = [
-        f"\nGoing on with {plan.config.name}: {count(ended, 'trial')} ended, {len(searched)} unfinished, "
+        f"\nResuming {plan.config.name}: {count(ended, 'trial')} ended, {len(searched)} unfinished, "
         f"{to_come} to come"
     ]
     if plan.config.confirm:
         lines.append(f"  then {confirmation.describe(plan.config)}")
     if record.cut_bytes:
-        lines.append(f"  the end of the record, {record.cut_bytes:,} bytes, was torn and is cut off")
+        lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
     lines += [f"  {_called(trial)} {_goes_on(plan, record, trial)}" for trial in unfinished]
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
 
 def _called(trial: TrialRow) -> str:
-    return f"trial {trial.number}" + ("" if trial.confirms is None else f" (again trial {trial.confirms})")
+    return f"trial {trial.number}" + ("" if trial.confirms is None else f" (rerun of trial {trial.confirms})")
 
 
 def _goes_on(plan: Plan, record: Record, trial: TrialRow) -> str:
     if (waits := plan.waits(record)) is not None and waits(trial):
-        return f"waits at epoch {max(trial.epochs)} for others"
+        return f"waits at epoch {max(trial.epochs)} for other trials"
     params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
     newest, faults = plan.storage.look(trial.number, params, reported)
     epoch = newest or 0
     again = len(trial.epochs) - epoch
     notes = [f"{count(again, 'epoch')} again"] if again else []
-    start = f"goes on after epoch {epoch}" if epoch else "starts from its first epoch"
+    start = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
     return start + (f" ({'; '.join([*notes, *faults])})" if notes or faults else "")
 
 

@@ -180,7 +180,7 @@ def assert_goes_on(bed: Bed, job: str, before: dict[int, dict[int, float]]) -> N
     """It runs again by itself, and its sweep is whole in the end: nothing lost, nothing twice."""
     assert bed.slurm.end_of(job, LONG_S) == "COMPLETED", bed.slurm.said(job)
     assert int(bed.slurm.shown(job)["Restarts"]) >= 1
-    assert "goes on after epoch" in bed.slurm.said(job)
+    assert "continues after epoch" in bed.slurm.said(job)
     record = Record.read(bed.sweep(job))
     check_whole(record, len(record.trials), [3], max_epochs=9)
     assert {trial.place["pc"] for trial in record.trials} == {"pc0", "pc1"}
@@ -198,7 +198,7 @@ def test_a_job_that_is_cancelled_leaves_a_sweep_to_go_on_with_and_no_process(bed
     bed.slurm.run("scancel", job)
     assert bed.slurm.end_of(job) == "CANCELLED"
     wait_until(lambda: bed.left() == [], "the end of all processes")
-    assert "Go on " in bed.slurm.said(job)
+    assert "Resume " in bed.slurm.said(job)
     again = bed.submit("--resume", str(bed.sweep(job)), sbatch=("--nodes=3",))
     assert bed.slurm.end_of(again) == "COMPLETED", bed.slurm.said(again)
     record = Record.read(bed.sweep(job))

@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_at_once_ends_the_sweep_in_order_and_a_resume_loses_
     others = fill_up(disk)
     assert driver.wait(timeout=180) == 1
     said = (disk.parent / "output").read_text()
-    assert "The sweep broke off: " in said
+    assert "The sweep stopped: " in said
     assert "No space left on device" in said or "is full" in said
     assert f"sweeps run --resume {disk / 'sweep'}" in said
     assert "Traceback" not in said

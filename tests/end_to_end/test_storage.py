@@ -72,7 +72,7 @@ def test_a_sweep_with_pauses_is_killed_and_resumed(
     before = {trial.number: dict(trial.epochs) for trial in Record.read(folder).trials}
     done = run(environment, "--resume", str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "goes on after epoch" in done.stdout
+    assert "continues after epoch" in done.stdout
     assert f"storage    checkpoints in {url}/far" in done.stdout
     record = Record.read(folder)
     check_whole(record, 5, [3], max_epochs=9, brackets=True)

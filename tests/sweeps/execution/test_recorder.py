@@ -108,7 +108,7 @@ def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: 
     assert not asked
     assert keeping.record.trials[0].status == "unfinished"
     assert keeping.end.outcome == "lost"
-    assert keeping.end.error.startswith("trial 0 can't go on on pc1: sftp://head/srv: No route to host")
+    assert keeping.end.error.startswith("trial 0 can't continue on pc1: sftp://head/srv: No route to host")
 
 
 def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> None:

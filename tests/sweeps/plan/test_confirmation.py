@@ -300,8 +300,8 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
     record = searched(tmp_path, 0.1, 0.9, 0.8)
     for number, often in (
         (1, "scored once"),
-        (2, "scored 2 times: of trials 1, 2"),
-        (1, "scored 2 times: of"),
+        (2, "scored 2 times, for trials 1, 2"),
+        (1, "scored 2 times, for"),
     ):
         run = record.trials[number]
         scores = winner._scores(driver_of(tmp_path, record, SweepConfig()), run, tmp_path)
@@ -322,10 +322,10 @@ def config_of(tmp_path: Path, **changes: Any) -> SweepConfig:
 
 def test_the_plan_says_what_it_will_cost(tmp_path: Path) -> None:
     text = describe(make_plan(config_of(tmp_path, confirm=2, confirm_top=5, max_epochs=9)))
-    assert "confirm    the best 3 trials again with 2 new seeds each: 6 x 9 = 54 epochs more" in text
+    assert "confirm    train the best 3 trials again with 2 new seeds each: 6 x 9 = 54 more epochs" in text
     assert "confirm" not in describe(make_plan(config_of(tmp_path)))
     timed = describe(make_plan(config_of(tmp_path, confirm=1, max_epochs=9, time_budget_hours=0.5)))
-    assert "epochs more; in what the search leaves of --time-budget-hours 0.5, if any" in timed
+    assert "more epochs; in the time that the search leaves of --time-budget-hours 0.5" in timed
 
 
 def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
             add(record, score)
         resume.end_run(record, "finished")
 
-    def look(**asked: int) -> resume.Standing:
+    def look(**asked: int) -> resume.ResumeState:
         again = make_plan(config_of(tmp_path, resume=str(plan.folder), **asked))
         with folder.opened(again) as record:
             standing = resume.look(again, record)
@@ -347,10 +347,11 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
                 resume.end_run(record, "finished")
             return standing
 
-    assert "with other seeds" in look().text
+    assert "with new seeds" in look().text
     assert look().is_finished
     going_on = look(confirm=2, confirm_top=2)
-    assert "then the best 2 trials again with 2 new seeds each: 4 x 27 = 108 epochs more" in going_on.text
+    cost = "then train the best 2 trials again with 2 new seeds each: 4 x 27 = 108 more epochs"
+    assert cost in going_on.text
     assert look(confirm=2, confirm_top=2).is_finished
     assert not look(confirm=3, confirm_top=2).is_finished
     assert len(Record.read(plan.folder).trials) == 3 + 6

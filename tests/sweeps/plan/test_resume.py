@@ -48,7 +48,7 @@ def config(results: Path, **changes: Any) -> SweepConfig:
     return base.changed(**changes)
 
 
-def look(plan: Plan) -> resume.Standing:
+def look(plan: Plan) -> resume.ResumeState:
     """As the program does."""
     with folder.opened(plan) as record:
         return resume.look(plan, record)
@@ -92,7 +92,7 @@ class Sweep:
         asked = self.plan.config.changed(resume=str(self.folder), **changes)
         return make_plan(asked)
 
-    def look(self, **changes: Any) -> resume.Standing:
+    def look(self, **changes: Any) -> resume.ResumeState:
         return look(self.to_resume(**changes))
 
     def resumed(self, **changes: Any) -> Record:
@@ -218,8 +218,8 @@ def test_a_changed_setting_is_refused_and_named_unless_forced(
     changes: dict[str, Any], line: str, sweep: Sweep
 ) -> None:
     sweep.trial(0.1)
-    refused = "this changed since the sweep began, and trials before and after could not be compared"
-    sweep.refuses(rf"--resume .*: {refused}:\n  {line}\nPut it back, .* --force \(the record", **changes)
+    refused = "this changed since the sweep began, so that trials before and after could not be compared"
+    sweep.refuses(rf"--resume .*: {refused}:\n  {line}\nUndo the changes, .* --force \(the record", **changes)
     standing = sweep.look(**changes, force=True)
     assert not standing.is_finished
     assert re.search(rf"\nChanged since it began: {line.partition('(')[0]}", standing.text)
@@ -290,7 +290,7 @@ def test_where_a_sweep_runs_and_lies_may_change(sweep: Sweep, tmp_path: Path) ->
             address="10.0.0.1:6379",
         )
     )
-    assert "Going on with moved" in look(plan).text
+    assert "Resuming moved" in look(plan).text
 
 
 def test_a_record_of_before_there_was_a_resume_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_a_finished_sweep_goes_on_with_more_trials(sweep: Sweep) -> None:
     resume.end_run(sweep.record, "finished")
     standing = sweep.look(num_trials=9)
     assert not standing.is_finished
-    assert "Going on with s: 6 trials ended, 0 unfinished, 3 to come" in standing.text
+    assert "Resuming s: 6 trials ended, 0 unfinished, 3 to come" in standing.text
     record = sweep.resumed(num_trials=9)
     assert record.about["outcome"] == "unfinished", "so that it can be resumed again"
     assert record.about["identity"]["settings"]["num_trials"] == 9
@@ -386,9 +386,9 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
     sweep.trial()
     sweep.trial(0.1)
     assert sweep.look(num_trials=8).text.strip().splitlines() == [
-        "Going on with s: 2 trials ended, 4 unfinished, 2 to come",
-        "  trial 1 goes on after epoch 4 (1 epoch again)",
-        "  trial 2 goes on after epoch 4",
+        "Resuming s: 2 trials ended, 4 unfinished, 2 to come",
+        "  trial 1 continues after epoch 4 (1 epoch again)",
+        "  trial 2 continues after epoch 4",
         "  trial 3 starts from its first epoch (2 epochs again)",
         "  trial 4 starts from its first epoch",
     ]
@@ -397,7 +397,7 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
 def test_a_checkpoint_ahead_of_the_record_is_not_gone_on_from(sweep: Sweep) -> None:
     sweep.trial(0.9, 0.9)
     sweep.checkpoint(0, 2, 3)
-    assert "trial 0 goes on after epoch 2" in sweep.look().text
+    assert "trial 0 continues after epoch 2" in sweep.look().text
 
 
 # How a run begins.
@@ -422,7 +422,7 @@ def test_a_torn_end_of_the_record_is_said(sweep: Sweep) -> None:
     sweep.trial(0.9)
     with (sweep.folder / "record.journal").open("ab") as file:
         file.write(b'{"op_code": 8, "trial')
-    assert "the end of the record, 21 bytes, was torn and is cut off" in sweep.look().text
+    assert "the last 21 bytes of the record are incomplete and are removed" in sweep.look().text
 
 
 def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
@@ -430,7 +430,7 @@ def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
     sweep.checkpoint(0, 2, 3)
     (checkpoint_store.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
     text = sweep.look().text
-    assert "trial 0 goes on after epoch 2 (1 epoch again; the checkpoint of epoch 3 is broken" in text
+    assert "trial 0 continues after epoch 2 (1 epoch again; the checkpoint of epoch 3 is broken" in text
 
 
 def test_a_finished_sweep_that_has_lost_its_best_folder_makes_it_anew(sweep: Sweep) -> None:
