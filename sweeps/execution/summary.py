@@ -1,20 +1,18 @@
-"""The last words of a sweep, and its exit status."""
+"""What a sweep says at its end, and its exit status."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.analysis.report import page
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
-from sweeps.config import sweep_folder
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import CONFIG_FILE, FOLDER
 from sweeps.execution import best_folder
 from sweeps.execution.driver import Driver
-from sweeps.execution.stopping import End
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
@@ -22,6 +20,8 @@ from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
 
 INTERRUPTED = 130
+Line = tuple[str, str]
+"""A title and a text."""
 
 
 def say(driver: Driver, test_scores: dict[str, float]) -> int:
@@ -34,64 +34,68 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
     if end.outcome == "error":
         raise UserError(end.error)
     best = record.best()
-    if best is None:
-        _say_failure(record)
-    else:
-        _say_best(plan, record, test_scores)
+    print()
+    _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
     if end.outcome == "lost":
         print(f"The sweep stopped: {end.error}. All results so far are recorded.")
     elif end.outcome != "finished":
-        print(f"The sweep was {_called(end.outcome)}{status.how_far(record)}.")
-    print(f"Folder     {place(plan.folder)}")
+        how = {"out of time": "ended by --time-budget-hours"}.get(end.outcome, end.outcome)
+        print(f"The sweep was {how}{status.how_far(record)}.")
+    _print([("Folder", place(plan.folder))])
     if end.outcome != "lost" and record.trials:
-        _report(record)
-    print(_what_next(plan, record, end))
+        _print([("Report", _report(record))])
+    if end.outcome == "finished":
+        again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
+        _print([("Repeat", command("run", *again, *parser.machine_given()))])
+    else:
+        _print([("Resume", status.go_on(record))])
     if end.outcome == "interrupted":
         return INTERRUPTED
     return 0 if best and end.outcome != "lost" else 1
 
 
-def _what_next(plan: Plan, record: Record, end: End) -> str:
-    if end.outcome == "finished":
-        again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
-        return f"Repeat     {command('run', *again, *parser.machine_given())}"
-    return f"Resume     {status.go_on(record)}"
+def _print(lines: Iterable[Line]) -> None:
+    for title, text in lines:
+        print(f"{title:<10} {text}")
 
 
-def _report(record: Record) -> None:
+def _report(record: Record) -> str:
     """Write the page about the sweep. The sweep is over, and whole: what fails here costs a line."""
     try:
-        print(f"Report     {place(page.write(Sweep(record)))}")
+        return place(page.write(Sweep(record)))
     except KeyboardInterrupt:
-        print("Report     not written: interrupted by Ctrl-C")
+        return "not written: interrupted by Ctrl-C"
     except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole
         again = command("report", place(record.folder))
-        print(f"Report     not written, {type(error).__name__}: {error}; write it again: {again}")
+        return f"not written, {type(error).__name__}: {error}; write it again: {again}"
 
 
-def _say_best(plan: Plan, record: Record, test_scores: dict[str, float]) -> None:
-    best = record.best()
-    assert best is not None
+def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:
     score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
     model = f" ({best.trainable})" if len(plan.models) > 1 else ""
-    print(f"\nBest       trial {best.number}{model}: {plan.config.objective.metric} ", end="")
-    if confirmed := record.confirmed():
-        _say_confirmed(record, confirmed)
+    confirmed = record.confirmed()
+    if not confirmed:
+        found = f"{score} in epoch {epoch}"
+        if status.unfinished(record):
+            found += ", among the trials that ended"
+        elif record.is_to_be_confirmed:
+            found += ", not confirmed yet"
+    elif confirmed[0].scores:
+        found = f"{_mean(confirmed[0])} with new seeds"
     else:
-        ended = ", among the trials that ended" if status.unfinished(record) else ""
-        ended = ended or (", not confirmed yet" if record.is_to_be_confirmed else "")
-        print(f"{score} in epoch {epoch}{ended}")
-    print("Params     " + ", ".join(f"{name}={short(value)}" for name, value in best.params.items()))
+        found = f"{score} in the search; no rerun with a new seed finished"
+    yield "Best", f"trial {best.number}{model}: {plan.config.metric} {found}"
+    yield from _confirmed(record, confirmed)
+    yield "Params", ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
     if test_scores:
-        words = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
-        print(f"Test       {words} (on rows that no trial has seen; {_how_often(record)})")
-    if (plan.folder / sweep_folder.FOLDER).is_dir():
-        print(f"Weights    {place(plan.folder / sweep_folder.FOLDER)}")
-        fit_again = command("fit", *best_folder.again(plan, best), *parser.machine_given())
-        print(f"Retrain    {fit_again}")
-    failed = [trial for trial in record.trials if trial.status == "failed"]
-    if failed:
-        print(f"Failed     {count(len(failed), 'trial')}, most often: {_commonest(failed)}")
+        scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
+        yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
+    if (plan.folder / FOLDER).is_dir():
+        yield "Weights", place(plan.folder / FOLDER)
+        again = best_folder.again(plan, best)
+        yield "Retrain", command("fit", *again, *parser.machine_given())
+    if failed := [trial for trial in record.trials if trial.status == "failed"]:
+        yield "Failed", f"{count(len(failed), 'trial')}, most often: {_commonest(failed)}"
 
 
 def _how_often(record: Record) -> str:
@@ -100,20 +104,13 @@ def _how_often(record: Record) -> str:
     return "scored once" if len(runs) < 2 else f"scored {len(runs)} times, for trials {', '.join(runs)}"
 
 
-def _say_confirmed(record: Record, confirmed: Sequence[Confirmed]) -> None:
-    """The rest of the line of the best one, and a line for each that was trained again."""
-    first = confirmed[0]
-    if not first.scores:
-        best = record.best()
-        score = "" if best is None else short(best.best_score(record.objective))
-        print(f"{score} in the search; no rerun with a new seed finished")
-    else:
-        print(f"{_mean(first)} with new seeds")
+def _confirmed(record: Record, confirmed: Sequence[Confirmed]) -> Iterator[Line]:
+    """A line for each trial that was trained again."""
     for trial in confirmed:
         searched = short(record.trials[trial.number].best_score(record.objective))
         failures = f", {count(trial.failures, 'rerun')} failed or diverged" if trial.failures else ""
-        words = f"{_mean(trial)} ({', '.join(map(short, trial.scores))})" if trial.scores else "no score"
-        print(f"Confirmed  trial {trial.number}: {words}{failures}; {searched} in the search")
+        found = f"{_mean(trial)} ({', '.join(map(short, trial.scores))})" if trial.scores else "no score"
+        yield "Confirmed", f"trial {trial.number}: {found}{failures}; {searched} in the search"
 
 
 def _mean(trial: Confirmed) -> str:
@@ -121,22 +118,16 @@ def _mean(trial: Confirmed) -> str:
     return f"{short(trial.mean)}{spread}, mean of {len(trial.scores)}"
 
 
-def _say_failure(record: Record) -> None:
+def _failure(record: Record) -> Iterator[Line]:
     ended = [trial for trial in record.trials if trial.status != "unfinished"]
     if not ended:
-        print("\nNo trial ended.")
+        yield "Result", "No trial ended."
         return
-    log = next((trial.log for trial in ended if trial.log), None)
-    print(f"\nNo trial finished: {len(ended)} ended, most often: {_commonest(ended)}")
-    if log:
-        print(f"Traceback  {log} in the folder below")
+    yield "Result", f"No trial finished: {len(ended)} ended, most often: {_commonest(ended)}"
+    if log := next((trial.log for trial in ended if trial.log), None):
+        yield "Traceback", f"{log} in the folder below"
 
 
 def _commonest(trials: Sequence[TrialRow]) -> str:
-    reasons = Counter(trial.reason for trial in trials)
-    reason, times = reasons.most_common(1)[0]
+    reason, times = Counter(trial.reason for trial in trials).most_common(1)[0]
     return f"{reason} ({times} times)" if times > 1 else reason
-
-
-def _called(outcome: str) -> str:
-    return {"out of time": "ended by --time-budget-hours"}.get(outcome, outcome)

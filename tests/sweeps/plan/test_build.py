@@ -42,7 +42,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert line(text, "fixed").endswith("batch_size=32")
     assert line(text, "searcher").endswith("tpe")
     assert "3, 9, 27 (the end)" in line(text, "scheduler")
-    assert line(text, "trials").endswith("9, of at most 27 epochs")
+    assert line(text, "trials").endswith("9, each of at most 27 epochs")
     assert line(text, "epochs").startswith("epochs     at most 243; with pruning about ")
     assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each with 1 CPU", text)
     assert line(text, "folder").endswith(str(tmp_path / "s"))
@@ -56,7 +56,7 @@ def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
 def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
     text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", cpus_per_trial=900)))
     assert line(text, "resources").endswith(
-        "900 CPUs and 0 GPUs a trial, on the Ray cluster at 10.0.0.1:6379"
+        "900 CPUs and 0 GPUs per trial, on the Ray cluster at 10.0.0.1:6379"
     )
 
 

@@ -502,7 +502,7 @@ def test_a_confirmation_that_is_stopped_goes_on_where_it_was(
     if by == signal.SIGINT:
         output = (tmp_path / "output.txt").read_text()
         assert "The sweep was interrupted in its confirmation; " in output
-        assert "to be confirmed" in output
+        assert "not confirmed yet" in output
         assert "test" not in before.about, "its winner is not known yet"
     done = sweep("--resume", str(at), timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -146,7 +146,7 @@ def test_another_error_leaves_the_folder_and_says_how_to_go_on(
     assert Record.read(plan.folder).trials == []
     said = capsys.readouterr().err
     assert "All results so far are recorded. Resume: " in said
-    assert f"-m sweeps.run --resume {plan.folder}" in said
+    assert f"sweeps run --resume {plan.folder}" in said
 
 
 def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Plan) -> None:
