@@ -31,8 +31,9 @@ def params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) ->
         config: how it was trained.
     """
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
+    metric = record.objective.metric
     head = [
-        f"{_called(run)} of sweep {plan.config.name}: {plan.config.objective.metric} {score} in epoch {epoch}",
+        f"{_called(run)} of sweep {plan.config.name}: {metric} {score} in epoch {epoch}",
         f"Train it again: sweeps fit {shlex.join(again(plan, run))}",
     ]
     params = {**run.fixed, **run.params}

@@ -1,6 +1,6 @@
 """The screen while a sweep runs: Tune's CLIReporter, showing the record.
 
-On a terminal one table that is redrawn in place; into a file or a pipe, a few lines now and then.
+On a terminal one table that is redrawn in place; into a file or a pipe, two lines now and then.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from ray.tune import CLIReporter
 from rich.console import Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -23,10 +24,16 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, Waits
 
 _COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
+_DIGITS = (4, 3, 2)
+"""Significant digits of numbers: the most with which the table fits on the screen."""
+_ROWS_OF_A_FILE = 40
+_MOST_COLUMNS = 10_000
+Column = tuple[str, Callable[[TrialRow], str | Text]]
+"""Title, and what a trial has there."""
 
 
 class SweepReporter(CLIReporter):
-    """Shows trials, the best so far, epochs trained and saved, time gone and time left."""
+    """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
 
     def __init__(self, driver: Driver) -> None:
         self._config, self._record, self._disk = driver.config, driver.record, driver.disk
@@ -45,16 +52,21 @@ class SweepReporter(CLIReporter):
         with contextlib.suppress(OSError):
             self._show(done)
 
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
     def _show(self, done: bool) -> None:
-        status = f"{self._summary()}; {self._disk.in_words}"
-        view = Group(Text(status), self._table(whole=done))
+        status = Text(f"{self._summary()}; {self._disk.in_words}")
         if not self.console.is_terminal:
-            self.console.print(view if done else Text(status), soft_wrap=True)
+            self.console.print(Group(status, self._table(whole=True)) if done else status, soft_wrap=True)
             return
         if self._live is None:
             self._live = Live(console=self.console, auto_refresh=False)
             self._live.start()
-        self._live.update(view, refresh=True)
+        self._live.update(Group(status, self._table(whole=done)), refresh=True)
         if done:
             self.close()
 
@@ -66,61 +78,86 @@ class SweepReporter(CLIReporter):
         """Those to show."""
         return self._record.searched
 
-    def close(self) -> None:
-        """Give the terminal back."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
     def _table(self, whole: bool) -> Table:
-        table = Table(box=None, pad_edge=False)
-        for title in self._first_columns():
-            table.add_column(title, justify="right")
-        table.add_column("status")
-        if len(self._config.trainables) > 1:
-            table.add_column("trainable")
-        table.add_column("epoch", justify="right")
-        table.add_column(self._config.objective.metric, justify="right")
-        table.add_column("best", justify="right")
-        rows = self._rows(whole)
-        hyperparameters = list(dict.fromkeys(name for trial in rows for name in trial.params))
-        for name in hyperparameters:
-            table.add_column(name, justify="right")
-        best = self._record.best()
-        for trial in rows:
-            word = trial.status if whole else _word(trial, self._waits)
-            table.add_row(*self._cells(trial, word, hyperparameters), style="bold" if trial is best else None)
-        hidden = len(self._trials) - table.row_count
-        if hidden > 0:
-            table.caption, table.caption_justify = f"and {hidden} more", "left"
+        """The trials, as wide as the screen: no number is ever cut. Titles fold first, then numbers have fewer
+        digits; in the end the hyperparameters that do not fit are left out, and named below."""
+        trials = self._rows(whole)
+        names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+        table = self._drawn(trials, names, len(names), _DIGITS[0], whole)
+        layouts = [(len(names), digits) for digits in _DIGITS]
+        layouts += [(shown, _DIGITS[-1]) for shown in reversed(range(len(names)))]
+        for shown, digits in layouts:
+            if self._fits(table):
+                break
+            table = self._drawn(trials, names, shown, digits, whole, folds=True)
         return table
 
-    def _first_columns(self) -> dict[str, Callable[[TrialRow], str]]:
-        return {"trial": lambda trial: str(trial.number)}
+    def _fits(self, table: Table) -> bool:
+        options = self.console.options.update(max_width=_MOST_COLUMNS)
+        return Measurement.get(self.console, options, table).maximum <= self.console.width
+
+    def _drawn(
+        self,
+        trials: Sequence[TrialRow],
+        names: Sequence[str],
+        shown: int,
+        digits: int,
+        whole: bool,
+        folds: bool = False,
+    ) -> Table:
+        columns = self._columns(names[:shown], digits, whole)
+        table = Table(box=None, pad_edge=False)
+        for title, _ in columns:
+            is_text = title in ("status", "trainable")
+            folded = title.replace("_", "_\n") if folds else title
+            table.add_column(folded, justify="left" if is_text else "right", vertical="bottom")
+        best = self._record.best()
+        for trial in trials:
+            table.add_row(*(cell(trial) for _, cell in columns), style="bold" if trial is best else None)
+        hidden = len(self._trials) - len(trials)
+        notes = [f"and {hidden} more trials"] if hidden > 0 else []
+        if shown < len(names):
+            notes.append(f"columns that do not fit: {', '.join(names[shown:])}")
+        if notes:
+            table.caption, table.caption_justify = Text("; ".join(notes), style="dim"), "left"
+        return table
+
+    def _columns(self, names: Sequence[str], digits: int, whole: bool) -> list[Column]:
+        def number(value: Any) -> str:
+            return f"{value:.{digits}g}" if isinstance(value, float) else short(value)
+
+        def status(trial: TrialRow) -> Text:
+            word = trial.status if whole else _progress(trial, self._waits)
+            return Text(word, style=_COLOURS.get(word, ""))
+
+        def param(name: str) -> Column:
+            return name, lambda trial: number(trial.params.get(name))
+
+        several = len(self._config.trainables) > 1
+        return [
+            *self._first_columns(),
+            ("status", status),
+            *([("trainable", _trainable)] if several else []),
+            ("epoch", lambda trial: str(max(trial.epochs, default=0))),
+            (self._config.objective.metric, lambda trial: number(trial.last_score)),
+            ("best", lambda trial: number(trial.best_score(self._record.objective))),
+            *map(param, names),
+        ]
+
+    def _first_columns(self) -> list[Column]:
+        return [("trial", lambda trial: str(trial.number))]
 
     def _rows(self, whole: bool) -> list[TrialRow]:
         """Those that train, then the others from best to worst, as many as the screen holds."""
-        objective = self._config.objective
+        objective = self._record.objective
 
         def rank(trial: TrialRow) -> tuple[bool, bool, float]:
             score = trial.best_score(objective)
             return trial.status != "unfinished", score is None, -objective.sign * (score or 0.0)
 
-        trials = sorted(self._trials, key=rank)
-        room = max(5, self.console.height - 6) if self.console.is_terminal and not whole else 40
-        return trials[:room]
-
-    def _cells(self, trial: TrialRow, word: str, hyperparameters: list[str]) -> list[Text | str]:
-        last = trial.epochs[max(trial.epochs)].score if trial.epochs else None
-        return [
-            *(cell(trial) for cell in self._first_columns().values()),
-            Text(word, style=_COLOURS.get(word, "")),
-            *([trial.trainable] if len(self._config.trainables) > 1 else []),
-            str(max(trial.epochs, default=0)),
-            short(last),
-            short(trial.best_score(self._config.objective)),
-            *(short(trial.params.get(name)) for name in hyperparameters),
-        ]
+        is_screen = self.console.is_terminal and not whole
+        room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE
+        return sorted(self._trials, key=rank)[:room]
 
 
 class RerunReporter(SweepReporter):
@@ -133,12 +170,16 @@ class RerunReporter(SweepReporter):
     def _trials(self) -> Sequence[TrialRow]:
         return [trial for trial in self._record.trials if trial.confirms is not None]
 
-    def _first_columns(self) -> dict[str, Callable[[TrialRow], str]]:
-        columns = {"reruns": lambda trial: str(trial.confirms), "seed": lambda trial: str(trial.seed)}
-        return {**super()._first_columns(), **columns}
+    def _first_columns(self) -> list[Column]:
+        rerun: Column = ("rerun of", lambda trial: str(trial.confirms))
+        return [*super()._first_columns(), rerun, ("seed", lambda trial: str(trial.seed))]
 
 
-def _word(trial: TrialRow, waits: Waits | None) -> str:
+def _trainable(trial: TrialRow) -> str:
+    return trial.trainable
+
+
+def _progress(trial: TrialRow, waits: Waits | None) -> str:
     """The status of a trial while its sweep runs."""
     if trial.status != "unfinished":
         return trial.status
@@ -147,34 +188,30 @@ def _word(trial: TrialRow, waits: Waits | None) -> str:
 
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; `expected_epochs` are those of the plan, for the time that is left."""
-    elapsed_s = record.elapsed_s
+    trials, elapsed_s, ended_epochs = record.searched, record.elapsed_s, 0
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
-    epochs = saved = ended_epochs = 0
-    good = (trial for trial in record.searched if trial.status not in ("failed", "diverged"))
-    best = record.objective.best(good, lambda trial: trial.best_score(record.objective))
-    for trial in record.searched:
-        counts[_word(trial, waits)] += 1
-        epochs += len(trial.epochs)
-        if trial.status != "unfinished":
-            ended_epochs += len(trial.epochs)
-        if trial.status == "pruned":
-            saved += config.max_epochs - len(trial.epochs)
+    for trial in trials:
+        counts[_progress(trial, waits)] += 1
+        ended_epochs += len(trial.epochs) if trial.status != "unfinished" else 0
+    epochs = sum(len(trial.epochs) for trial in trials)
+    saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
     live = counts["training"] + counts["waiting"]
-    ended = len(record.searched) - live
-    left_s = None
+    ended = len(trials) - live
+    time_left = ""
     if ended and epochs and config.num_trials and live:
         # Those that end first have trained least, so what has ended alone would promise too much.
         expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
-        left_s = max(0.0, expected - epochs) * elapsed_s / epochs
+        time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
+    best = record.objective.best(sound, lambda trial: trial.best_score(record.objective))
     found = "none yet"
     if best is not None:
         score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
-    time_left = "" if left_s is None else f", about {duration(left_s)} left"
     return (
         f"trials {ended}/{config.num_trials} ended ({states}); best {config.objective.metric} {found}\n"
-        f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} gone{time_left}"
+        f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
     )
 
 
@@ -199,5 +236,5 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
     return (
         f"reruns {len(ended)}/{len(begun) + len(record.reruns_to_come())} ended; "
         f"mean {config.objective.metric} {', '.join(means) or 'none yet'}\n"
-        f"epochs {epochs:,} trained again; {duration(record.elapsed_s)} gone{time_left}"
+        f"epochs {epochs:,} trained; {duration(record.elapsed_s)} elapsed{time_left}"
     )

@@ -84,7 +84,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         found = f"{_mean(confirmed[0])} with new seeds"
     else:
         found = f"{score} in the search; no rerun with a new seed finished"
-    yield "Best", f"trial {best.number}{model}: {plan.config.metric} {found}"
+    yield "Best", f"trial {best.number}{model}: {record.objective.metric} {found}"
     yield from _confirmed(record, confirmed)
     yield "Params", ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
     if test_scores:

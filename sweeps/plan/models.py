@@ -127,7 +127,7 @@ def _space(
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Of --params or --ranges, what goes to a model: names alone, then those with the model's name before them."""
+    """Of --params or --ranges, what goes to a model: names alone, then those with its name before."""
     for_all = {name: value for name, value in given.items() if "." not in name}
     named = {
         name.rpartition(".")[2]: value for name, value in given.items() if name.rpartition(".")[0] == model
