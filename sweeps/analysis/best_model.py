@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sweeps.common import param_types, plugins
+from sweeps.common import param_types, plugins, project
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import place
 from sweeps.common.params_file import WEIGHTS_FILE
@@ -61,6 +61,7 @@ class Best:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.
         """
         weights = self._weights()
+        project.use_noted(self.folder, [self.trainable], place(self.folder))
         module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
         model: LightningModule = module.build_model(self._params_of(module))
         import torch  # here, not above: who looks at the record alone does without
