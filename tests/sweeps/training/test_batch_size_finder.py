@@ -116,7 +116,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert "Traceback" not in done.stderr
     assert "In a new run, try one of:\n  --" in done.stdout
     again = next(line for line in done.stdout.splitlines() if "--resume results/it --micro-batch 6" in line)
-    flags = again.split(" -m sweeps.fit ")[1].split()
+    flags = again.split("sweeps fit ")[1].split()
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

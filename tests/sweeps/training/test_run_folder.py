@@ -123,7 +123,7 @@ def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
         " kB left, and no room for the weights of epoch 3 (240 kB). Free some space; the run starts "
         in errors
     )
-    assert f"-m sweeps.fit --resume {small_disk / 'it'}\n" in errors
+    assert f"sweeps fit --resume {small_disk / 'it'}\n" in errors
     assert names(small_disk / "it") == ["epochs.jsonl", "fit.yaml"], "nothing half is left"
     others.unlink()
     assert fit.main(["--resume", str(small_disk / "it")]) == 0

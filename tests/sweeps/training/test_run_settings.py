@@ -241,7 +241,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert re.search(r"\nStopped +the run goes on after epoch \d\n", output)
-    assert re.search(r"\nGo on +\S+ -m sweeps\.fit --resume results/mine\n", output)
+    assert re.search(r"\nGo on +.*sweeps fit --resume results/mine\n", output)
     done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in epochs.read_text().splitlines()]
@@ -276,7 +276,7 @@ def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_pat
     done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
     assert done.returncode == 130, done.stderr
     assert "\nStopped    the run starts again, as it has no checkpoint yet" in done.stdout
-    assert f"sweeps.fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
+    assert f"sweeps fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
     done = fit("--resume", "results/mine", "--data-dir", "other", **here)
     assert done.returncode == 2
     assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in done.stderr

@@ -170,7 +170,7 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (
         r"(?s)\d raw files? of 10 can't be prepared, and --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
-        r".*\nTo leave out more of them \(N percent\): \S+ -m sweeps\.prepare "
+        r".*\nTo leave out more of them \(N percent\): .*sweeps prepare "
         rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
         r"--max-bad-pct N$"
     )
@@ -393,7 +393,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     begun.send_signal(signal.SIGINT)
     said, _ = begun.communicate(timeout=60)
     assert begun.returncode == 130, said
-    assert f"-m sweeps.prepare {clips.model} --pixels 3" in said
+    assert f"sweeps prepare {clips.model} --pixels 3" in said
     assert "Traceback" not in said
     assert parts_of(clips)
     assert "of them before" in clips.run("--pixels", "3")
@@ -418,7 +418,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     said = clips.run("--check", status=1)
     assert f"error: {path} is missing\n" in said
     assert said.splitlines()[-1].endswith(
-        f"-m sweeps.prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
+        f"sweeps prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
         f"--prepared-dir {clips.prepared.relative_to(clips.home)}"
     )
 

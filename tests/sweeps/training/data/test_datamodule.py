@@ -443,7 +443,7 @@ def test_a_shard_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> 
     path = tmp_path / "train-00000.parquet"
     expected = (  # one line, whatever Arrow says
         rf"^{path}: not a shard that can be read \([^\n]+\S\)\. To mend it: rm {path}, and prepare the data "
-        r"again \(python -m sweeps\.prepare NAME\)$"
+        r"again \(sweeps prepare NAME\)$"
     )
     with pytest.raises(NotPrepared, match=expected):
         ParquetDataModule(tmp_path, 2).train_dataloader()
