@@ -113,11 +113,13 @@ class Best:
 def best_of(record: Record) -> Best | None:
     """The best trial that ended well; while none has, the best one of those that train."""
     leader = record.best()
-    if leader is None:
-        leader = record.objective.best(record.live, lambda trial: trial.best_score(record.objective))
-    if leader is None:
+    if leader is not None:
+        run = run_of_winner(record, storage_open.of_sweep(record.folder))
+    else:
+        run = leader = record.objective.best(record.live, lambda trial: trial.best_score(record.objective))
+    if leader is None or run is None:
         return None
-    run, confirmed = _run_of(record, leader), record.confirmed()[:1]
+    confirmed = record.confirmed()[:1]
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     assert score is not None
     assert epoch is not None
@@ -132,18 +134,6 @@ def best_of(record: Record) -> Best | None:
         confirmed=confirmed[0] if confirmed and confirmed[0].scores else None,
         folder=record.folder,
     )
-
-
-def _run_of(record: Record, leader: TrialRow) -> TrialRow:
-    """Whose weights are the best trial's: those in `best/`, or, until it is made, those that will be."""
-    reruns = [run for run in record.reruns.of(leader.number) if run.status == "finished"]
-    scored = [run for run in reruns if run.best_score(record.objective) is not None]
-    crowned = run_in(record.folder / FOLDER)
-    if (there := next((run for run in (leader, *scored) if run.number == crowned), None)) is not None:
-        return there
-    if not record.confirmed():
-        return leader
-    return record.objective.best(scored, lambda run: run.best_score(record.objective)) or leader
 
 
 def run_in(folder: Path) -> int | None:
@@ -164,11 +154,9 @@ def is_lost(record: Record, storage: Storage) -> bool:
 
 
 def run_of_winner(record: Record, storage: Storage) -> TrialRow | None:
-    """The trial whose weights are the winner's: of one that was confirmed, its best rerun."""
+    """The run whose weights are the winner's: the trial itself, or, where it was confirmed, the best of its
+    reruns whose weights are there, in `best/` or as a checkpoint."""
     best = record.best()
     if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
         return best
-    if (rerun := retention.best_rerun(record, storage, best.number)) is not None:
-        return rerun
-    there = run_in(record.folder / FOLDER)  # its checkpoint is gone, but what was made of it is not
-    return next((rerun for rerun in record.reruns.of(best.number) if rerun.number == there), best)
+    return retention.best_rerun(record, storage, best.number, run_in(record.folder / FOLDER)) or best

@@ -125,7 +125,7 @@ def _failure(record: Record) -> Iterator[Line]:
         return
     yield "Result", f"No trial finished: {len(ended)} ended, most often: {_commonest(ended)}"
     if log := next((trial.log for trial in ended if trial.log), None):
-        yield "Traceback", f"{log} in the folder below"
+        yield "Traceback", place(record.folder / log)
 
 
 def _commonest(trials: Sequence[TrialRow]) -> str:

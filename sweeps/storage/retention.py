@@ -34,11 +34,14 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
     return record.objective.is_better(score, best.best_score(record.objective))
 
 
-def best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
-    """Of the reruns of a trial that ended well and have their weights on disk, the best one."""
-    there = [
-        rerun
+def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:
+    """Of a trial's reruns that finished, the best one whose weights are in the storage, or are `kept`."""
+    objective = record.objective
+    scores = {
+        rerun.number: score
         for rerun in record.reruns.of(number)
-        if rerun.status == "finished" and storage.epochs(rerun.number)
-    ]
-    return record.objective.best(there, lambda rerun: rerun.best_score(record.objective))
+        if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
+    }
+    in_order = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])
+    there = (rerun for rerun in in_order if rerun == kept or storage.epochs(rerun))
+    return next((record.trials[rerun] for rerun in there), None)
