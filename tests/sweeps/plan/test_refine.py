@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def user_file(name: str, text: str) -> str:
-    """A plug-in in the folder where the command is typed; no other test's may have its name."""
+    """A plug-in in the folder where the command is typed, not the one of this name of another test."""
+    sys.modules.pop(name, None)
     Path(f"{name}.py").write_text(text)
     return name
 
