@@ -439,7 +439,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
     [
         (["--refine", "results/wid"], "--refine results/wid: no such folder. Did you mean 'results/wide'?"),
         (["--refine", "results"], "--refine results: no sweep, but a folder of sweeps: results/"),
-        (["--refine"], "--refine: give a name, or several with a space between"),
+        (["--refine"], "--refine: expected at least one argument"),
         (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
         (
             ["--refine", "results/wide", "--trainable", "fashion_cnn"],
@@ -453,7 +453,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
         (["--refine", "results/dead"], "4 trials ended, none of them well: there is nothing to learn from"),
         (
             ["--refine", "results/wide", "--resume", "results/wide"],
-            "--refine: begins a new sweep; not with --resume",
+            "--refine: starts a new sweep; not with --resume",
         ),
         (
             ["--refine", "results/wide", "--refine-keep", "0"],
