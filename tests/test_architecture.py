@@ -119,7 +119,7 @@ def test_no_module_imports_itself_in_a_ring() -> None:
 
 ONE_ROOM = {
     "ray.nodes()": ["sweeps/cluster/nodes.py"],
-    '"nvidia-smi"': ["sweeps/cluster/gpus.py", "sweeps/pcs/probe.py"],
+    '"nvidia-smi"': ["sweeps/pcs/probe.py"],
 }
 """What is read in one room. (The probe is sent to PCs that may have nothing of ours.)"""
 

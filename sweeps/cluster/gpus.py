@@ -1,13 +1,14 @@
-"""The GPUs of every PC, as their driver has them: a PC whose cards are too small for a trial gets none."""
+"""The GPUs of every PC, as NVIDIA's driver lists them: a PC whose GPUs are too small gets no trial."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pynvml
+import ray
 
 from sweeps.cluster import broadcast
 from sweeps.cluster.broadcast import Answer
@@ -16,13 +17,10 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
 
-MIB = 2**20
 LEAST_BYTES = 1
-"""Any card, but one whose memory is known."""
+"""Any GPU whose memory is known."""
 MOST_S = 60
-"""That a PC may take."""
-ASK = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
-"""Not PyTorch: Ray hides all GPUs from a task that takes none."""
+"""Seconds that a PC may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -33,41 +31,54 @@ class Card:
     driver: str
     """Its version."""
     memory_bytes: int | None
-    """None where it has none of its own."""
+    """None where it has no memory of its own."""
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Its name and memory."""
         return self.name if self.memory_bytes is None else f"{self.name} of {size(self.memory_bytes)}"
 
 
-def of_this_pc() -> list[Card]:
-    """All that NVIDIA's driver has; [] where there is none."""
-    if shutil.which(ASK[0]) is None:
+def of_this_pc(nvml: Any = pynvml) -> list[Card]:
+    """All GPUs of this PC; [] where NVIDIA's driver is absent or fails.
+
+    PyTorch is not asked: Ray hides all GPUs from a task that takes none.
+
+    Args:
+        nvml: the module `pynvml`.
+    """
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
         return []
     try:
-        said = subprocess.run(ASK, capture_output=True, text=True, timeout=MOST_S / 2, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+        driver = nvml.nvmlSystemGetDriverVersion()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        return [Card(nvml.nvmlDeviceGetName(each), driver, _memory_bytes(nvml, each)) for each in handles]
+    except nvml.NVMLError:
         return []
-    rows = (line.rsplit(", ", 2) for line in said.splitlines())
-    return [_card(*row) for row in rows if len(row) == 3]
+    finally:
+        nvml.nvmlShutdown()
 
 
-def _card(name: str, driver: str, mib: str) -> Card:
-    return Card(name, driver, int(mib) * MIB if mib.isdigit() else None)
+def _memory_bytes(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError_NotSupported:  # it shares the memory of the PC
+        return None
 
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
-    """A list of cards from each of them; who has left meanwhile is not among them."""
+    """The GPUs of each PC that answers or fails to; those that have left meanwhile are not among them."""
     answers = broadcast.answers(broadcast.begin(nodes, of_this_pc), MOST_S)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
-class Gate:
-    """Keeps trials off a PC that joins while a sweep runs until its cards are known.
+class GpuCheck:
+    """Decides of each PC that joins while a sweep runs whether trials may be placed there.
 
     Args:
-        needed: bytes that a card must have.
+        needed: bytes of memory that a GPU must have; 0: GPUs are not asked for.
     """
 
     def __init__(self, needed: float) -> None:
@@ -75,9 +86,7 @@ class Gate:
         self._asked: dict[str, tuple[float, dict[Any, Node]]] = {}
 
     def __call__(self, node: Node) -> str | None:
-        """Why no trial may stand on a PC; "": any may; None: it has not answered yet."""
-        import ray
-
+        """Why no trial may be placed on a PC; "": trials may; None: it has not answered yet."""
         if not self._needed:
             return ""
         if node.id not in self._asked:
@@ -94,11 +103,11 @@ class Gate:
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
-    """Memory that a card must have: of all trials that share it; where that is measured, of one.
+    """Bytes of memory that a GPU must have: of all trials that share it; where that is measured, of one.
 
     Args:
         config: of the sweep.
-        gpus: that a trial takes; a share of one, or whole ones.
+        gpus: GPUs that a trial takes; may be a share of one.
     """
     if config.trials_per_gpu == "auto":
         return (config.gpu_memory_gb_per_trial or 0) * GB or LEAST_BYTES
@@ -108,14 +117,14 @@ def needed_bytes(config: SweepConfig, gpus: float) -> float:
 
 
 def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
-    """PCs on which no trial may stand, and why. Ray gives a trial any card of a PC: the smallest decides.
+    """PCs on which no trial may be placed, and why. Ray gives a trial any GPU of a PC: the smallest decides.
 
     Args:
-        needed: bytes that a card must have.
+        needed: bytes of memory that a GPU must have.
         cards: what each PC answers.
 
     Raises:
-        UserError: no PC is left, and what each has.
+        UserError: no PC is left; the message names what each has.
     """
     faults = {node: fault for node, found in cards.items() if (fault := _fault(needed, found))}
     if cards and len(faults) == len(cards):
@@ -127,7 +136,7 @@ def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
 
 
 def smallest_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
-    """Memory of the smallest card, but for those of some PCs; 0 where there is none."""
+    """Memory in bytes of the smallest GPU of the other PCs than `without`; 0 where there is none."""
     known = (card.memory_bytes for node in cards.keys() - without for card in cards[node].said or ())
     return min((memory for memory in known if memory is not None), default=0)
 
@@ -136,9 +145,9 @@ def _fault(needed: float, answer: Answer) -> str:
     if not needed:
         return ""
     if answer.fault:
-        return f"it does not say which GPUs it has: {answer.fault}"
+        return f"its GPUs are not known: {answer.fault}"
     known = [(card.memory_bytes, card.words) for card in answer.said if card.memory_bytes is not None]
     if not known:
-        return "no GPU whose memory is known (nvidia-smi lists none)"
+        return "NVIDIA's driver lists no GPU whose memory is known"
     memory_bytes, words = min(known)
-    return "" if memory_bytes >= needed else f"its {words}, and {size(needed)} are needed"
+    return "" if memory_bytes >= needed else f"its {words} is too small: {size(needed)} needed"

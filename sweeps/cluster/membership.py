@@ -26,12 +26,12 @@ class Membership:
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = drain.leaving,
         clock: Callable[[], float] = time.monotonic,
-        gate: Callable[[Node], str | None] = lambda node: "",
+        check: Callable[[Node], str | None] = lambda node: "",
     ) -> None:
-        self._living, self._leaving, self._clock, self._gate = living, leaving, clock, gate
+        self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
         self._there = {node.id: node for node in there}
-        self._let_in = {node.address for node in self._there.values()}
-        self._at_the_gate: frozenset[str] = frozenset()
+        self._admitted = {node.address for node in self._there.values()}
+        self._unchecked: frozenset[str] = frozenset()
         self._news: list[str] = []
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
@@ -45,7 +45,7 @@ class Membership:
     @property
     def closed(self) -> frozenset[str]:
         """Ray's ids of the PCs on which nothing is to begin: those, and who joined and is not let in yet."""
-        return self.away | self._at_the_gate
+        return self.away | self._unchecked
 
     def look(self) -> None:
         """Ask the cluster, where it was not just asked."""
@@ -114,18 +114,18 @@ class Membership:
         """Those that are let in now, or left out. Who was let in before only starts anew."""
         waiting = set()
         for id_, node in self._there.items():
-            if id_ in there and id_ not in self._at_the_gate:
+            if id_ in there and id_ not in self._unchecked:
                 continue
-            is_known = node.address in self._let_in
-            fault = self.left_out.get(node.address) or ("" if is_known else self._gate(node))
+            is_known = node.address in self._admitted
+            fault = self.left_out.get(node.address) or ("" if is_known else self._check(node))
             if fault is None:
                 waiting.add(id_)
                 continue
             if fault:
                 self.left_out[node.address] = fault
-            self._let_in.add(node.address)
+            self._admitted.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
-        self._at_the_gate = frozenset(waiting)
+        self._unchecked = frozenset(waiting)
 
     def _count(self) -> None:
         out = {name for name, node in self._there.items() if node.address in self.left_out}

@@ -1,4 +1,4 @@
-"""What a trial takes of the PCs, where it may stand, and how many run at a time."""
+"""What a trial takes of the PCs, where it may be placed, and how many run at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_trial(
     config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
     """The resources of a trial that takes so many GPUs, as Tune asks Ray for them: a bundle for each worker,
-    all placed or none; `away` are PCs that none must stand on."""
+    all placed or none; `away` are PCs where none may be placed."""
     from sweeps.cluster.placement_group import Place
 
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
@@ -28,7 +28,7 @@ def of_trial(
 
 
 def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
-    """Trials that run at a time: a worker stands on one PC, a share of a GPU on one GPU, the workers of a
+    """Trials that run at a time: a worker is on one PC, a share of a GPU on one GPU, the workers of a
     trial wherever there is room.
 
     Raises:

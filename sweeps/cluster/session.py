@@ -115,7 +115,7 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
-    membership = Membership(there, cluster_nodes.living, left_out, gate=cluster_gpus.Gate(needed))
+    membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
 
 

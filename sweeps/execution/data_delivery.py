@@ -19,10 +19,9 @@ from sweeps.common.formatting import count, duration, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.plan.plan import Plan
-from sweeps.storage import datasets
-from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, Reader, SharedData
-from sweeps.training.data import dataset, replicate
-from sweeps.training.data.replicate import Original
+from sweeps.storage import data_source, datasets, folder_reader
+from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, SharedData
+from sweeps.training.data import dataset
 
 READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""
@@ -37,8 +36,10 @@ def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], DataSource
     sets = datasets.by_hyperparameters({model.name: model.prepared for model in plan.models})
     if plan.config.address is None:
         return {key: LocalData(each.folder) for key, each in sets.items()}
-    kind = CopiedData if plan.config.data == "copy" else SharedData
-    return {key: kind(Original.of(each), platform.node()) for key, each in sets.items()}
+    pc = platform.node()
+    if plan.config.data == "copy":
+        return {key: data_source.copied(each, pc) for key, each in sets.items()}
+    return {key: SharedData(data_source.original_of(each), pc) for key, each in sets.items()}
 
 
 @contextlib.contextmanager
@@ -97,7 +98,7 @@ def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
         missing = 0
         for source in sources:
             if isinstance(source, CopiedData):
-                missing += replicate.missing_bytes(source.original)
+                missing += source.missing_bytes()
             else:
                 source.here(print)
     except (PCUnfit, UserError) as error:
@@ -107,15 +108,8 @@ def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
 
 def _start_reader(sources: Sequence[DataSource]) -> Any:
     folders = [source.original.folder for source in sources if isinstance(source, CopiedData)]
-    actor: Any = ray.remote(Reader)
-    return actor.options(
-        name=READER,
-        num_cpus=0,
-        max_concurrency=READS,
-        max_restarts=-1,
-        max_task_retries=-1,
-        scheduling_strategy=broadcast.on(broadcast.here()),
-    ).remote(folders)
+    again = {"max_restarts": -1, "max_task_retries": -1}
+    return folder_reader.start(folders, broadcast.here(), name=READER, max_concurrency=READS, **again)
 
 
 def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[DataSource]) -> None:

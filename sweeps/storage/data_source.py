@@ -1,45 +1,40 @@
 """Prepared data on every PC of a cluster: copied to its disk once, or read in a folder that all see.
 
-Where the driver runs it lies whole: a preparation writes there, wherever its tasks run. A process there, the
-reader, hands out its files in pieces, over Ray's own network (and past its token): PCs need no SSH to each
-other. All PCs are made whole before the first trial starts; one that joins later, or whose copy is found
-broken, is when a trial begins there.
+It is whole on the driver's PC: a preparation writes there, wherever its tasks run. A process there hands out
+its files. All PCs get the data before the first trial starts; a PC that joins later, or whose copy is found
+broken, gets it when a trial begins there.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import platform
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
+
+import ray
 
 from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
-
-if TYPE_CHECKING:
-    from sweeps.training.data.replicate import Original
+from sweeps.storage import folder_copy, folder_reader
+from sweeps.storage.folder_copy import Original, Place
+from sweeps.training.data import dataset, shards
+from sweeps.training.data.dataset import DataSet
+from sweeps.training.data.shards import Manifest
 
 READER = "reader of prepared data"
-"""Name of the process, which other sweeps on the cluster do not see: each has names of its own."""
-PIECE_BYTES = 8 * 2**20
-AHEAD = 3
-"""Pieces that are on their way to a PC at a time."""
-PIECE_S = 300
-"""That a piece may take."""
+"""Ray's name of the process that hands it out; each sweep on the cluster has names of its own."""
 TELL_S = 0.5
-"""Between two reports of how far a PC is."""
-
-
+"""Seconds between two reports of how far a PC is."""
 Say = Callable[[str], None]
 
 
 class DataSource(Protocol):
-    """How a PC comes by a data set."""
+    """How a PC gets a data set."""
 
     def here(self, say: Say) -> Path:
         """Its folder on this PC, whole.
@@ -69,17 +64,19 @@ class SharedData:
 
     original: Original
     pc: str
-    """That of the driver."""
+    """Name of the driver's PC."""
 
     def here(self, say: Say) -> Path:
-        """As DataSource has it."""
-        from sweeps.training.data import replicate
-
-        if not replicate.is_shared(self.original):
-            raise PCUnfit(
-                f"{self.original.folder} is not there as on {self.pc}: share it, or give --data copy"
-            )
-        return Path(self.original.folder)
+        """As DataSource has it. This PC sees the data as far as its manifest and the sizes of files tell."""
+        folder = Path(self.original.folder)
+        try:
+            is_there = (folder / shards.MANIFEST).read_text() == self.original.manifest
+            Manifest.read(folder)
+        except (OSError, ValueError, shards.NotPrepared):
+            is_there = False
+        if not is_there:
+            raise PCUnfit(f"{folder} is not there as on {self.pc}: share it, or give --data copy")
+        return folder
 
 
 @dataclass(frozen=True)
@@ -87,20 +84,28 @@ class CopiedData:
     """On the disk of each PC."""
 
     original: Original
+    lock: str
+    """Name of the file that is held by the one process of a PC that writes the data."""
     pc: str
-    """That of the driver."""
+    """Name of the driver's PC."""
 
     def here(self, say: Say) -> Path:
         """As DataSource has it."""
-        from sweeps.training.data import replicate
-
-        if (folder := replicate.find(self.original)) is not None:
+        if (folder := folder_copy.find(self.original, self.place)) is not None:
             return folder
         began, got = time.monotonic(), self.bring()
         if got:
             took = duration(time.monotonic() - began)
             say(f"{size(got)} of prepared data copied to {platform.node()} first, in {took}")
-        return self.original.target
+        return self.place.folder
+
+    def missing_bytes(self) -> int:
+        """Bytes that this PC lacks.
+
+        Raises:
+            PCUnfit: its disk has no room for them.
+        """
+        return folder_copy.missing_bytes(self.original, self.place)
 
     def bring(self) -> int:
         """Copy what this PC lacks; how many bytes that was.
@@ -108,80 +113,47 @@ class CopiedData:
         Raises:
             PCUnfit: its disk is full, or the PC that has the data does not answer.
         """
-        import ray
-
-        from sweeps.training.data import replicate
-
         got = told = 0
         told_at = time.monotonic()
-        with self._answering():
-            reader = ray.get_actor(READER)
+        reader = functools.cache(lambda: ray.get_actor(READER))
 
         def tell(bytes_: int) -> None:
             nonlocal got, told, told_at
             got += bytes_
             if time.monotonic() - told_at > TELL_S:
-                reader.note.remote(broadcast.here(), got - told)
+                reader().note.remote(broadcast.here(), got - told)
                 told, told_at = got, time.monotonic()
 
-        replicate.bring(self.original, lambda file, offset: self._pieces(reader, file, offset), tell)
-        reader.note.remote(broadcast.here(), got - told)
+        holder = f"{self.pc}, which has the prepared data,"
+        fetch = folder_reader.fetch_from(reader, self.original.folder, holder)
+        folder_copy.bring(self.original, self.place, fetch, tell)
+        if got > told:
+            reader().note.remote(broadcast.here(), got - told)
         return got
 
-    def _pieces(self, reader: Any, file: str, offset: int) -> Iterator[Any]:
-        """The content of a file from there on; the next pieces are on their way while one is used."""
-
-        end = next(each.size_bytes for each in self.original.files if each.name == file)
-        ahead: deque[Any] = deque()
-        for begin in range(offset, end, PIECE_BYTES):
-            length = min(PIECE_BYTES, end - begin)
-            ahead.append(reader.read.remote(self.original.folder, file, begin, length))
-            if len(ahead) == AHEAD:
-                yield self._piece(ahead.popleft())
-        while ahead:
-            yield self._piece(ahead.popleft())
-
-    def _piece(self, ref: Any) -> Any:
-        import ray
-
-        with self._answering():
-            return ray.get(ref, timeout=PIECE_S)
-
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
-        """What that PC does not do is not blamed on the disk of this one: Ray's errors may be OSErrors."""
-        import ray
-
-        try:
-            yield
-        except (ray.exceptions.RayError, ValueError) as error:  # ValueError: there is no such actor
-            said = str(error).strip().splitlines()[-1]
-            raise PCUnfit(f"{self.pc}, which has the prepared data, does not answer: {said}") from None
+    @property
+    def place(self) -> Place:
+        root = dataset.root()
+        folder = root / Path(self.original.folder).name
+        return Place(root, folder, root / self.lock, root / dataset.CHECKSUMS_FILE)
 
 
-class Reader:
-    """Hands out prepared data on the PC where it lies, and hears how far each PC is.
+def copied(data_set: DataSet, pc: str) -> CopiedData:
+    """A data set of this PC, for others to copy.
 
-    Args:
-        folders: of the data sets; no other is read.
+    Raises:
+        NotPrepared: it is not here.
     """
+    return CopiedData(original_of(data_set), data_set.lock_file.name, pc)
 
-    def __init__(self, folders: Sequence[str]) -> None:
-        self._folders = frozenset(folders)
-        self._got: dict[str, int] = {}
 
-    def read(self, folder: str, file: str, offset: int, length: int) -> Any:
-        """Bytes of a file, as an array: Ray copies no array that it passes on."""
-        import numpy as np
+def original_of(data_set: DataSet) -> Original:
+    """A data set of this PC, as others know it.
 
-        if folder not in self._folders:
-            raise ValueError(f"{folder} is no data of this sweep")
-        return np.fromfile(Path(folder, file), np.uint8, length, offset=offset)
-
-    def note(self, node: str, bytes_: int) -> None:
-        """A PC has so many bytes more."""
-        self._got[node] = self._got.get(node, 0) + bytes_
-
-    def got(self) -> dict[str, int]:
-        """Bytes that each PC has got."""
-        return dict(self._got)
+    Raises:
+        NotPrepared: it is not here.
+    """
+    splits = Manifest.read(data_set.folder).splits.values()
+    sha256s = {shard.file: shard.sha256 for split in splits for shard in split}
+    remedy = " (`sweeps prepare NAME --check` there says how to mend it)"
+    return Original.of(data_set.folder, sha256s, shards.MANIFEST, remedy)

@@ -122,7 +122,7 @@ def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
         found = list(range(first.low, first.high + 1, first.step))
     else:
         raise UserError(_endless(hyperparameter, "is a range of fractions"))
-    if seen.share < 1:  # a point without it trains with the hyperparameter as it stands still
+    if seen.share < 1:  # a point without it trains with its fixed value
         found.append(getattr(space.params_class(), hyperparameter))
     hint = hints_of(space.params_class)[hyperparameter]
     return list(dict.fromkeys(cast(value, hint) for value in found))
@@ -130,6 +130,6 @@ def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
 
 def _endless(hyperparameter: str, what: str) -> str:
     return (
-        f"{hyperparameter}: data is prepared for each of its values (PREPARE_PARAMS), and in the space it {what}; "
-        f"give it a few (a choice, or whole numbers), or fix it with --params {hyperparameter}=..."
+        f"{hyperparameter}: data is prepared for each of its values (PREPARE_PARAMS), and in the space it "
+        f"{what}; give it a few (a choice, or whole numbers), or fix it with --params {hyperparameter}=..."
     )

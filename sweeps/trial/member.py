@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +15,10 @@ import ray
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
-from sweeps.storage import scratch
-from sweeps.training import checkpoint_store
+from sweeps.storage import folder_reader
+from sweeps.storage.folder_copy import File, Original
+from sweeps.trial import checkpoint_copy
+from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.module_cache import Warm
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from sweeps.training.fit_loop import Fit
     from sweeps.trial.job import Job
 
-Said = tuple[dict[str, Any] | None, Any]
+Answer = tuple[dict[str, Any] | None, Any]
 """What has failed, or None, and an answer."""
-_Answer = TypeVar("_Answer")
+_Value = TypeVar("_Value")
 
 
 class Member:
@@ -46,116 +47,78 @@ class Member:
         self._gang: Gang | None = None
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
-        self._own: Path | None = None
-        """A folder of the first worker's, made here as well: its PC is another one."""
-        self._own_top: Path | None = None
-        self._claim: int | None = None
-        """Keeps others from removing it, as what a dead process left."""
+        self._folders = Folders()
 
-    def lacks(self, checkpoint: Path, manifest: str) -> Said:
-        """Whether this worker is to take a checkpoint of the first one's PC, in parts: it is not to be seen
-        here, and no other worker of this PC takes it."""
+    def begin(
+        self, config: Mapping[str, Any], seat: Seat, checkpoint: Original | None = None, node: str = ""
+    ) -> Answer:
+        """Begin a trial, up to where the workers meet; the name of this PC.
 
-        def lacks() -> bool:
-            if _is_there(checkpoint, manifest):
-                return False
-            with _room_in(checkpoint):
-                self._make(checkpoint)
-            return self._own is not None
-
-        return self._tried(lacks)
-
-    def take(self, checkpoint: Path, name: str, chunk: bytes) -> Said:
-        """The next part of a file of a checkpoint."""
-
-        def take() -> None:
-            file = checkpoint / name
-            with _room_in(checkpoint):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with file.open("ab") as content:
-                    content.write(chunk)
-
-        return self._tried(take)
-
-    def has(self, checkpoint: Path, manifest: str) -> Said:
-        """See that it is there now, and what was taken as it was sent."""
-
-        def has() -> None:
-            fault = checkpoint_store.fault(checkpoint) if self._own is not None else None
-            if fault is None and not _is_there(checkpoint, manifest):
-                fault = "it is another one"
-            if fault is not None:
-                raise OSError(f"{checkpoint} on {platform.node()}: {fault}")
-
-        return self._tried(has)
-
-    def begin(self, config: Mapping[str, Any], seat: Seat, checkpoint: Path | None) -> Said:
-        """Begin a trial, up to where the workers meet; the name of this PC."""
+        Args:
+            config: of the trial.
+            seat: of this worker.
+            checkpoint: that the trial goes on from.
+            node: Ray's id of the PC that has it.
+        """
 
         def begin() -> str:
             module = self._warm.module(config["trainable"])
             from sweeps.training.distributed.cluster_environment import Gang
 
+            folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
             self._gang = Gang.found(seat)
             params = module.Params(**config["fixed"], **config["params"])
             data = self._job.data_of(config["trainable"], module, params)
             fit = dataclasses.replace(self._job.fit, seed=config["seed"])
-            self._fit = self._warm.fit(module, params, fit, checkpoint, prepared=data, gang=self._gang)
+            self._fit = self._warm.fit(module, params, fit, folder, prepared=data, gang=self._gang)
             return platform.node()
 
         return self._tried(begin)
 
-    def train(self) -> Said:
+    def train(self) -> Answer:
         """Train to the end of the next epoch."""
         return self._tried(lambda: self._go_on(True))
 
-    def end(self) -> Said:
+    def end(self) -> Answer:
         """Train no more: let Lightning end in order, as it does on all workers."""
         return self._tried(lambda: self._go_on(False))
 
-    def lacks_room(self, folder: Path, size_bytes: int) -> Said:
+    def lacks_room(self, folder: Path, size_bytes: int) -> Answer:
         """Why a checkpoint of that size can't be written here; None where it can. It trains on."""
         if _free_bytes(folder) >= size_bytes:
             return None, None
         return None, _of_another(unfit(_full(folder)))
 
-    def save(self, folder: Path) -> Said:
-        """Write this worker's part of a checkpoint; files, and their sizes, that the first one lacks.
+    def save(self, folder: Path) -> Answer:
+        """Write this worker's part of a checkpoint; the files that the first worker's PC lacks.
 
         All write into folders of the same name (Lightning sees to it): one folder, where they share it.
         """
 
-        def save() -> dict[str, int]:
+        def save() -> list[File]:
             assert self._fit is not None
-            self._clear()
+            self._folders.clear()
             with _room_in(folder):
-                self._make(folder)
+                is_own = self._folders.make(folder)
                 self._fit.save(folder)
-            return {} if self._own is None else files_in(folder)
+            return checkpoint_copy.files_of(folder) if is_own else []
 
         return self._tried(save)
 
-    def read(self, name: str, offset: int, most_bytes: int) -> Said:
-        """A part of such a file."""
+    def read(self, folder: str, file: str, offset: int, length: int) -> Answer:
+        """Bytes of such a file."""
+        return self._tried(lambda: folder_reader.read(folder, file, offset, length))
 
-        def read() -> bytes:
-            assert self._own is not None
-            with (self._own / name).open("rb") as content:
-                content.seek(offset)
-                return content.read(most_bytes)
-
-        return self._tried(read)
-
-    def clear(self) -> Said:
+    def clear(self) -> Answer:
         """Remove what was written here for the first worker."""
-        return self._tried(self._clear)
+        return self._tried(self._folders.clear)
 
-    def part(self) -> Said:
+    def part(self) -> Answer:
         """Leave a trial as it is."""
         if self._gang is not None:
             self._gang.part()
         self._run = self._fit = self._gang = None
-        self._clear()
+        self._folders.clear()
         self._warm.free()
         return None, None
 
@@ -172,13 +135,13 @@ class Member:
         assert first is not None
 
         def on_epoch(_epoch: Epoch) -> bool:
-            self._clear()  # the checkpoint that it went on from
+            self._folders.clear()  # the checkpoint that it went on from
             return bool(first.switch())
 
         self._gang.join(ray.util.get_node_ip_address())
         self._fit.run(on_epoch)
 
-    def _tried(self, does: Callable[[], _Answer]) -> Said:
+    def _tried(self, does: Callable[[], _Value]) -> Answer:
         try:
             return None, does()
         except KeyboardInterrupt:
@@ -190,37 +153,6 @@ class Member:
         # Behind the except: until there the traceback holds the model, and its memory.
         self.part()  # the others hear of it, and wait no longer
         return _of_another(failure), None
-
-    def _make(self, folder: Path) -> None:
-        """Make a folder of the first worker's here as well, where it is not the same one; it is of the
-        worker of this PC that comes first."""
-        top = folder
-        while not top.parent.is_dir():
-            top = top.parent
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            return
-        self._own, self._own_top = folder, top
-        self._claim = scratch.claim(top)
-
-    def _clear(self) -> None:
-        if self._own_top is not None:
-            shutil.rmtree(self._own_top, ignore_errors=True)
-        if self._claim is not None:
-            os.close(self._claim)
-        self._own = self._own_top = self._claim = None
-
-
-def files_in(folder: Path) -> dict[str, int]:
-    """Files of a folder, and their sizes."""
-    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
-    return {str(file.relative_to(folder)): file.stat().st_size for file in files}
-
-
-def _is_there(checkpoint: Path, manifest: str) -> bool:
-    file = checkpoint / checkpoint_store.MANIFEST
-    return file.is_file() and file.read_text() == manifest
 
 
 def _of_another(failure: dict[str, Any]) -> dict[str, Any]:

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
-    Its config is `{"number": int, "trainable": str, "params": {hyperparameter: value}, "fixed": {hyperparameter: value},
-    "seed": int}`, the fixed hyperparameters being those that stand still. Each step returns one epoch: `epoch`,
-    `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
+    Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
+    "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
     wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are
     texts for the user. Where a PC can't go on, through no fault of the trial, the last one has `unfit`,
     which says why, and `at`: {"pc": its name, "node": Ray's id of it}, which may be another worker's.
@@ -113,7 +112,7 @@ class SweepTrial(tune.Trainable):
         epoch, is_last = self._reported, bool(self._last_step.get("done"))
         try:
             self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
-        except (StorageError, PCUnfit) as error:  # the one before it stands: the training is worth more
+        except (StorageError, PCUnfit) as error:  # the one before is kept: the training is worth more
             self._save_error = error if self._group.is_out_of_step else None
             fault = unfit(error)
             self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
@@ -127,7 +126,7 @@ class SweepTrial(tune.Trainable):
         """Nothing to do: a trial that begins looks for its checkpoints itself."""
 
     def location(self) -> tuple[str, PlacementGroup | None]:
-        """Ray's id of the PC that this process is on, and what holds its place there."""
+        """Ray's id of the PC that this process is on, and its placement group."""
         return ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
 
     def cleanup(self) -> None:

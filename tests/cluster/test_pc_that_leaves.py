@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from sweeps.cluster import gpus, nodes
-from sweeps.cluster.gpus import Gate
+from sweeps.cluster.gpus import GpuCheck
 from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import preflight
@@ -34,7 +34,7 @@ def test_its_cards_are_not_too_small(there: list[Node]) -> None:
 
 
 def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> None:
-    gate, ends = Gate(8e9), time.monotonic() + 3
+    gate, ends = GpuCheck(8e9), time.monotonic() + 3
     while time.monotonic() < ends:
         assert gate(LEFT) is None
         time.sleep(0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,9 @@ import pytest
 
 from sweeps.cluster import environment
 from sweeps.cluster.environment import differences
-from sweeps.cluster.session import Cluster
 from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.support.lab import ROOT, Lab, wait_until
-from tests.sweeps.cluster.test_gpus import LARGE, SAYS, SMALL, write
+from tests.sweeps.cluster.test_gpus import FAKE, LARGE, SAYS, SMALL
 
 ALIKE = {"python": "3.11.7", "torch": "2.13.0", "hardware": "8 CPUs, 31.2 GiB"}
 
@@ -52,15 +52,19 @@ def test_this_pc_says_what_it_has() -> None:
     assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
 
 
-def test_the_cards_and_their_driver_are_those_that_it_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    write(tmp_path / "nvidia-smi", f"printf '{SAYS}'")
-    has = environment.of_this_pc()
-    assert has["gpu driver"] == "570.86"
-    assert has["hardware"].endswith(f", {SMALL.name}, {LARGE.name}")
-    assert f"gpu        {LARGE.words}, driver 570.86\n" in environment.describe(Cluster((), None))
+def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> None:
+    (tmp_path / "gpus").write_text(SAYS)
+    code = """
+from sweeps.cluster import environment
+has = environment.of_this_pc()
+print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)), sep="\\n")
+"""
+    settings = {**os.environ, "PYTHONPATH": str(FAKE), "GPUS": str(tmp_path / "gpus")}
+    said = subprocess.run([PYTHON, "-c", code], cwd=ROOT, env=settings, capture_output=True, text=True)
+    driver, hardware, described = said.stdout.split("\n", 2)
+    assert driver == "570.86"
+    assert hardware.endswith(f", {SMALL.name}, {LARGE.name}")
+    assert f"gpu        {LARGE.words}, driver 570.86\n" in described
 
 
 @pytest.mark.slow

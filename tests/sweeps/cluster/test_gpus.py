@@ -1,11 +1,13 @@
-"""Cards of several PCs, as their driver would tell of them; and Ray keeps trials off the small ones.
+"""GPUs of several PCs, as NVIDIA's driver lists them; and Ray places no trial on a PC whose GPU is too small.
 
-No GPU was asked here: `nvidia-smi` is a program of the test's, which prints what NVIDIA's does.
+There is no GPU here: NVIDIA's library is `tests/faulty/nvml/pynvml.py`, which lists those of a file.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from sweeps.cluster.gpus import Card
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from tests.conftest import ROOT
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.support.lab import PC, Lab
 
@@ -28,25 +31,40 @@ ODD = Card("NVIDIA Odd", "580.65", None)
 PCS = [Node(str(number), f"pc{number}", f"10.0.0.{number}", {"CPU": 8, "GPU": 1}) for number in range(3)]
 
 
-@pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that is found as `nvidia-smi`."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    return tmp_path / "nvidia-smi"
+FAKE = ROOT / "tests" / "faulty" / "nvml"
 
 
-def write(program: Path, text: str) -> None:
-    program.write_text(f"#!/bin/sh\n{text}\n")
-    program.chmod(0o755)
+def fake_nvml() -> Any:
+    """The library that lists the GPUs of the file $GPUS."""
+    spec = importlib.util.spec_from_file_location("fake_pynvml", FAKE / "pynvml.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module
 
 
-def test_cards_are_read_as_the_driver_lists_them(driver: Path) -> None:
-    write(driver, f"printf '{SAYS}'")
-    assert cluster_gpus.of_this_pc() == [LARGE, SMALL]
-    write(driver, "echo 'no devices were found'; exit 6")
+def test_gpus_are_read_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml, listed = fake_nvml(), tmp_path / "gpus"
+    monkeypatch.setenv("GPUS", str(listed))
+    assert cluster_gpus.of_this_pc(nvml) == [], "no driver"
+    listed.write_text(SAYS)
+    assert cluster_gpus.of_this_pc(nvml) == [LARGE, SMALL]
+    listed.write_text("")
+    assert cluster_gpus.of_this_pc(nvml) == [], "the driver fails"
+    listed.write_text("NVIDIA Odd, 580.65, [N/A]\n")
+    assert cluster_gpus.of_this_pc(nvml) == [ODD]
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this PC may have a GPU")
+def test_a_pc_without_nvidias_driver_has_no_gpus() -> None:
     assert cluster_gpus.of_this_pc() == []
-    write(driver, "echo 'NVIDIA Odd, 580.65, [N/A]'")
-    assert cluster_gpus.of_this_pc() == [ODD]
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="this PC has no driver of NVIDIA")
+def test_they_are_those_that_nvidia_smi_lists() -> None:
+    asked = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [f"{card.name}, {card.driver}" for card in cluster_gpus.of_this_pc()] == listed
 
 
 @pytest.mark.parametrize(
@@ -71,7 +89,7 @@ def said(*cards: Any) -> dict[Node, Answer]:
 
 def test_a_pc_that_does_not_say_what_it_has_is_not_blamed_for_its_card() -> None:
     answers = {**said([LARGE]), PCS[1]: Answer(fault="no answer within 60 s")}
-    why = "it does not say which GPUs it has: no answer within 60 s"
+    why = "its GPUs are not known: no answer within 60 s"
     assert cluster_gpus.too_small(8e9, answers) == {PCS[1]: why}
     assert cluster_gpus.smallest_bytes(answers, []) == LARGE.memory_bytes
 
@@ -79,8 +97,8 @@ def test_a_pc_that_does_not_say_what_it_has_is_not_blamed_for_its_card() -> None
 def test_a_pc_is_as_good_as_its_smallest_card() -> None:
     found = cluster_gpus.too_small(20e9, said([LARGE], [LARGE, SMALL], [ODD]))
     assert found == {
-        PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB, and 20 GB are needed",
-        PCS[2]: "no GPU whose memory is known (nvidia-smi lists none)",
+        PCS[1]: "its NVIDIA GeForce GTX 1070 of 8.59 GB is too small: 20 GB needed",
+        PCS[2]: "NVIDIA's driver lists no GPU whose memory is known",
     }
     assert cluster_gpus.too_small(8e9, said([LARGE], [LARGE, SMALL])) == {}
     assert cluster_gpus.too_small(0, said([])) == {}
@@ -91,16 +109,16 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
         cluster_gpus.too_small(30e9, said([LARGE], [SMALL]))
     assert str(told.value) == (
         "--gpu-memory-gb-per-trial: no PC has a GPU of 30 GB:\n"
-        "  pc0 (10.0.0.0): its NVIDIA GeForce RTX 3090 of 25.8 GB, and 30 GB are needed\n"
-        "  pc1 (10.0.0.1): its NVIDIA GeForce GTX 1070 of 8.59 GB, and 30 GB are needed"
+        "  pc0 (10.0.0.0): its NVIDIA GeForce RTX 3090 of 25.8 GB is too small: 30 GB needed\n"
+        "  pc1 (10.0.0.1): its NVIDIA GeForce GTX 1070 of 8.59 GB is too small: 30 GB needed"
     )
 
 
 PLACES = """
 import ray, time
 from sweeps.cluster import placement
-from sweeps.config import cli
 from sweeps.cluster.session import connect
+from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
 with connect(config) as offered:
@@ -125,13 +143,13 @@ def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     """Resources called GPU, without a card behind them: it is about where Ray places, not what runs there."""
     head, worker, late = lab_of(3).pcs
     for pc, memory in ((head, 49140), (worker, 8192), (late, 6144)):
-        write(pc.path("/tmp/nvidia-smi"), f"echo 'NVIDIA Card, 570.86, {memory}'")
-    path = {"PATH": f"/tmp:{os.environ['PATH']}"}
-    gpus = ("--num-cpus=4", "--num-gpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
+        pc.path("/tmp/gpus").write_text(f"NVIDIA Card, 570.86, {memory}\n")
+    gpu = {"GPUS": "/tmp/gpus", "PYTHONPATH": str(FAKE)}
+    gives = ("--num-cpus=4", "--num-gpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
 
     def start(pc: PC, how: str) -> None:
         give_token(pc)
-        pc.run(RAY, "start", how, *gpus, env={"RAY_AUTH_MODE": "token", **path}, timeout_s=120)
+        pc.run(RAY, "start", how, *gives, env={"RAY_AUTH_MODE": "token", **gpu}, timeout_s=120)
 
     start(head, "--head")
     start(worker, joins := f"--address={head.address}:6379")
@@ -140,10 +158,10 @@ def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     said = ""
     while "ready " not in said and (line := driver.stdout.readline()):
         said += line
-    assert "left out   pc1 (10.77.0.11): its NVIDIA Card of 8.59 GB, and 40 GB are needed" in said
+    assert "left out   pc1 (10.77.0.11): its NVIDIA Card of 8.59 GB is too small: 40 GB needed" in said
     assert "ready 2 waiting 1 away 0" in said, said
     start(late, joins)
     said, _ = driver.communicate(timeout=120)
-    why = "its NVIDIA Card of 6.44 GB, and 40 GB are needed"
+    why = "its NVIDIA Card of 6.44 GB is too small: 40 GB needed"
     assert f"pc2 (10.77.0.12) has joined, and gets no trials in this run: {why} [PC(cpus=4, gpus=1," in said
     assert said.count("PC(cpus") == 1

@@ -103,9 +103,9 @@ def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
     assert not cluster.membership.closed
 
 
-def test_a_pc_that_joins_while_the_others_are_asked_passes_the_gate_too() -> None:
+def test_a_pc_that_joins_while_the_others_are_asked_is_checked_too() -> None:
     there = [node(0, is_head=True)]
-    membership = Membership(there, lambda: [*there, node(1)], leaving=dict, gate=lambda _: "too small")
+    membership = Membership(there, lambda: [*there, node(1)], leaving=dict, check=lambda _: "too small")
     assert membership.closed == {"id1"}
     assert membership.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
 

@@ -29,7 +29,7 @@ from sweeps.record.record import Record
 from tests.conftest import ROOT, propose
 from tests.support.drivers import driver_of, said
 from tests.support.heads import OPEN, head
-from tests.sweeps.cluster.test_gpus import write
+from tests.sweeps.cluster.test_gpus import FAKE
 
 CARD_BYTES = 8e9
 
@@ -175,11 +175,11 @@ def test_what_does_not_fit_is_refused(given: str, fault: str) -> None:
 @pytest.mark.parametrize("scheduler", ["none", "bohb"])
 def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
     """One GPU of 8 GB. The first trial has it alone, then makes room; one of the others takes 6 GB."""
-    write(tmp_path / "nvidia-smi", "echo 'Card of a test, 570.86, 7630'")
+    (tmp_path / "gpus").write_text("Card of a test, 570.86, 7630\n")
     settings = {
         **OPEN,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT / 'tests' / 'faulty' / 'card'}:{ROOT}",
+        "GPUS": str(tmp_path / "gpus"),
+        "PYTHONPATH": f"{ROOT / 'tests' / 'faulty' / 'card'}:{FAKE}:{ROOT}",
         "TOY_ATTEMPTS": str(tmp_path),
     }
     words = (

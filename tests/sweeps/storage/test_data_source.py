@@ -165,15 +165,16 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 
 CUT_OFF = """
 import ray
-from sweeps.storage.data_source import READER, CopiedData, Reader
 from sweeps.common.errors import PCUnfit
-from sweeps.training.data.replicate import File, Original
-file = File("train-0.parquet", 5, "0", (0, 0, 0, 0))
-with_one = CopiedData(Original("/nowhere/mine", "lock", "", (file,)), "pc7")
+from sweeps.storage import folder_reader
+from sweeps.storage.data_source import READER, CopiedData
+from sweeps.storage.folder_copy import File, Original
+files = (File("train-0.parquet", 5, "0", (0, 0, 0, 0)), File("manifest.json", 5, "0", (0, 0, 0, 0)))
+with_one = CopiedData(Original("/nowhere/mine", "", files), "lock", "pc7")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 for has_reader in (False, True):
     if has_reader:
-        reader = ray.remote(Reader).options(name=READER, num_cpus=0).remote(["/nowhere/mine"])
+        reader = folder_reader.start(["/nowhere/mine"], ray.get_runtime_context().get_node_id(), name=READER)
     try:
         with_one.bring()
     except PCUnfit as error:

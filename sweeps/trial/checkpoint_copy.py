@@ -1,0 +1,91 @@
+"""The folders of a checkpoint on another PC than that of a trial's first worker."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from sweeps.storage import folder_copy, folder_reader, scratch
+from sweeps.storage.folder_copy import File, Original, Place
+from sweeps.training import checkpoint_store
+
+HOLDER = "the PC of the first worker, which has the checkpoint,"
+
+
+def original_of(checkpoint: Path) -> Original:
+    """A checkpoint of this PC, for others to copy."""
+    files = json.loads((checkpoint / checkpoint_store.MANIFEST).read_text())["files"]
+    return Original.of(
+        checkpoint, {name: facts[1] for name, facts in files.items()}, checkpoint_store.MANIFEST
+    )
+
+
+class Folders:
+    """The folders that this worker has made on its PC, and is to remove; workers of one PC share them.
+
+    Args:
+        root: where copies go; None: the PC's folder of temporary files.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root or Path(tempfile.gettempdir())
+        self._made: list[tuple[Path, int]] = []
+        """Each with the descriptor that keeps other processes from removing it as left over."""
+
+    def copy(self, original: Original, node: str) -> Path:
+        """The folder of a checkpoint on this PC, copied where it is not visible.
+
+        Args:
+            original: the checkpoint.
+            node: Ray's id of the PC that has it.
+
+        Raises:
+            PCUnfit: the disk of this PC is full, or the other one does not answer.
+        """
+        if original.is_visible():
+            return Path(original.folder)
+        key = hashlib.sha256(f"{original.folder}\n{original.manifest}".encode()).hexdigest()[:16]
+        top = self._root / f"{scratch.PREFIX}{key}"
+        top.mkdir(exist_ok=True)
+        with suppress(OSError):  # another worker of this PC has claimed it
+            self._made.append((top, scratch.claim(top)))
+        folder = top / Path(original.folder).name
+        place = Place(top, folder, top.with_suffix(".lock"), top / "checksums.json")
+        reader = functools.cache(lambda: folder_reader.start([original.folder], node))
+        fetch = folder_reader.fetch_from(reader, original.folder, HOLDER)
+        return folder_copy.bring(original, place, fetch)
+
+    def make(self, folder: Path) -> bool:
+        """Make a folder where there is none; whether this worker did."""
+        top = folder
+        while not top.parent.is_dir():
+            top = top.parent
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            return False
+        self._made.append((top, scratch.claim(top)))
+        return True
+
+    def clear(self) -> None:
+        """Remove them all."""
+        for top, claim in self._made:
+            shutil.rmtree(top, ignore_errors=True)
+            os.close(claim)
+        self._made = []
+
+
+def files_of(folder: Path) -> list[File]:
+    """The files of a folder of this PC, for another to copy."""
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        found.append(File.of(folder, str(path.relative_to(folder)), sha256))
+    return found
