@@ -46,10 +46,11 @@ class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
-    "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went
-    wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are
-    texts for the user. Where a PC can't go on, through no fault of the trial, the last one has `unfit`,
-    which says why, and `at`: {"pc": its name, "node": Ray's id of it}, which may be another worker's.
+    "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`,
+    `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went wrong,
+    `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are texts for
+    the user. Where a PC can't go on, through no fault of the trial, the last one has `unfit`, which says why,
+    and `at`: {"pc": its name, "node": Ray's id of it}, which may be another worker's.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
