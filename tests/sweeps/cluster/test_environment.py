@@ -56,6 +56,7 @@ def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> No
     (tmp_path / "gpus").write_text(SAYS)
     code = """
 from sweeps.cluster import environment
+from sweeps.cluster.session import Cluster
 has = environment.of_this_pc()
 print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)), sep="\\n")
 """
