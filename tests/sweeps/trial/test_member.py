@@ -91,7 +91,9 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     checkpoint_store.seal(whole)
     again = Gang.opened("127.0.0.1", 1)
     answer(member.begin(CONFIG, again.seat, first_pc.original("whole/epoch_0001"), first_pc.node))
-    (copy,) = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001")
+    sent = (whole / checkpoint_store.MANIFEST).read_text()
+    manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
+    (copy,) = (each.parent for each in manifests if each.read_text() == sent)
     assert checkpoint_store.fault(copy) is None
     answer(member.train())
     assert not copy.parent.exists(), "it was read"
