@@ -10,8 +10,8 @@ an hour each), which go on with --resume where they were stopped:
       --scheduler none --params rows=1500 --max-epochs 27 --max-concurrent 1 --seed 1 --name curves_1
   python -m benchmarks.curves results/curves_0 results/curves_1
 
-A row per epoch: every hyperparameter of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the trial: one
-that diverged has fewer epochs).
+A row per epoch: every hyperparameter of the grid, seed, epoch, val_acc, val_loss, seconds, status (of the
+trial: one that diverged has fewer epochs).
 """
 
 from __future__ import annotations

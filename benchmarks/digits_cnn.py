@@ -14,7 +14,8 @@ METRIC, MODE = "val_acc", "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Hyperparameters of SGD; network and batches stand still, so that an epoch costs the same in every trial."""
+    """Hyperparameters of SGD; network and batches stand still, so that an epoch costs the same in every
+    trial."""
 
     lr: float = 0.05
     """Step size, > 0."""

@@ -1,5 +1,5 @@
-"""The grid of the table of curves, every hyperparameter by the position of its value: all searchers know the order of
-the values, and none the distances."""
+"""The grid of the table of curves, every hyperparameter by the position of its value: all searchers know the
+order of the values, and none the distances."""
 
 from ray import tune
 

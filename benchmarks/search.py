@@ -1,11 +1,11 @@
 """Which search finds more in the same epochs: `python -m benchmarks.search`
 
 Each arm searches the grid of `benchmarks.curves`, 288 points of fashion_cnn, whose learning curves are
-replayed, so that a search of 1,000 epochs takes seconds. Every hyperparameter is the position of its value: all
-searchers know the order of the values, and none the distances. Ours: random and tpe, each with and without
-asha, and bohb; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler, whose
-first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example, whose
-first rung is 1 too, so bohb is also run with that.
+replayed, so that a search of 1,000 epochs takes seconds. Every hyperparameter is the position of its value:
+all searchers know the order of the values, and none the distances. Ours: random and tpe, each with and
+without asha, and bohb; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with ASHAScheduler,
+whose first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB as in Ray's example,
+whose first rung is 1 too, so bohb is also run with that.
 
 Regret: how many points of accuracy the point that a search would hand over (the best score of any epoch so
 far) is behind the best of the table, both by their quality: the best epoch of 27, the mean over both seeds

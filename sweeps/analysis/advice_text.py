@@ -76,7 +76,8 @@ def _nothing_works(seen: Ranked) -> str:
 
 
 def _place_of(hyperparameter: str, record: Record) -> str:
-    """`, in FILE` of a hyperparameter whose range stands in a function there; "" of one that has a range by itself."""
+    """`, in FILE` of a hyperparameter whose range stands in a function there; "" of one that has a range by
+    itself."""
     names = trainables(record)
     of = [name for name in names if len(names) == 1 or hyperparameter.startswith(f"{name}.")]
     file = status.function_of(record, of[0]) if of else ""

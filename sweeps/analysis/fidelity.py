@@ -46,9 +46,11 @@ NO_INFLUENCE = 0.02
 NEARLY_ALL = 0.9
 """Of the trials that did not fail or diverge."""
 LEAST_TO_FIX = 100
-"""Trials below which no hyperparameter is said to be without influence: in fewer, chance hides one that has some."""
+"""Trials below which no hyperparameter is said to be without influence: in fewer, chance hides one that has
+some."""
 LIKE_CHANCE = 0.5
-"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some influence."""
+"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some
+influence."""
 MOST_GROUPS = 8
 """Values of a hyperparameter whose scores are compared one by one; of more, quarters are."""
 
@@ -107,8 +109,8 @@ class Fidelity:
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """Hyperparameter to its share of what all decide, the largest first, by PED-ANOVA: how much it decided whether
-        a trial came among the `top`. {} where it can't be told.
+        """Hyperparameter to its share of what all decide, the largest first, by PED-ANOVA: how much it
+        decided whether a trial came among the `top`. {} where it can't be told.
 
         Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional hyperparameters
         https://arxiv.org/abs/2601.20800.
@@ -156,9 +158,9 @@ class Fidelity:
 class Influence:
     """Which hyperparameters of a trainable showed no influence, and where that was looked for.
 
-    At one fidelity it would not be safe to say: trials that went far are survivors, whose values of a hyperparameter
-    that decided early are all alike, so that it seems to decide nothing; and the first epochs don't show what
-    matters later. A hyperparameter is without influence where neither shows any.
+    At one fidelity it would not be safe to say: trials that went far are survivors, whose values of a
+    hyperparameter that decided early are all alike, so that it seems to decide nothing; and the first epochs
+    don't show what matters later. A hyperparameter is without influence where neither shows any.
     """
 
     at: Fidelity
@@ -168,8 +170,9 @@ class Influence:
 
     @property
     def without(self) -> list[str]:
-        """Hyperparameters without influence at both, of those that all trials have: importances are shares of what all
-        decide, so that a weak one seems to be nothing beside a strong one, and scores must not differ either.
+        """Hyperparameters without influence at both, of those that all trials have: importances are shares
+        of what all decide, so that a weak one seems to be nothing beside a strong one, and scores must not
+        differ either.
         """
         return [
             hyperparameter
@@ -226,7 +229,8 @@ def fidelity(record: Record, trainable: str | None = None) -> Fidelity | None:
 
 
 def influence(record: Record, trainable: str) -> Influence | None:
-    """What the trials of a trainable say of its hyperparameters; None where they can't say which are without."""
+    """What the trials of a trainable say of its hyperparameters; None where they can't say which are
+    without."""
     trials = [t for t in _trials(record, trainable) if t.status not in ("failed", "diverged")]
     needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(trials)))
     common = max((epoch for epoch, times in _reached(trials).items() if times >= needed), default=None)
@@ -263,7 +267,8 @@ def _at(record: Record, trainable: str | None, epoch: int) -> Fidelity:
 def tried(trials: Sequence[TrialRow]) -> Tried:
     """What trials tried, and the ranges of that.
 
-    A hyperparameter that Optuna has no word for (`sample_from`, a normal distribution) has the range of its values.
+    A hyperparameter that Optuna has no word for (`sample_from`, a normal distribution) has the range of its
+    values.
     """
     params = {trial.number: _named(trial) for trial in trials}
     told: dict[str, list[BaseDistribution]] = {}

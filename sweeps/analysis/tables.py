@@ -25,11 +25,11 @@ def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
     Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
-    checkpoint, say), `params_X` for every hyperparameter (those that stood still too), epochs, best_epoch, `best_M` and
-    `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
-    pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was trained again with
-    this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A hyperparameter that
-    a trial did not have is null.
+    checkpoint, say), `params_X` for every hyperparameter (those that stood still too), epochs, best_epoch,
+    `best_M` and `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over
+    all its epochs, pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was
+    trained again with this seed), origin (of an anchor: the trial of an earlier sweep that it runs again;
+    else ""). A hyperparameter that a trial did not have is null.
     """
     metrics = _metric_names(record)
     swept = dict.fromkeys(name for trial in record.trials for name in trial.params)

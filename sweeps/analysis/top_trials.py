@@ -107,8 +107,9 @@ class Edge:
 def edges(
     best: Sequence[TrialRow], trials: Sequence[TrialRow], words: Mapping[str, Sequence[BaseDistribution]]
 ) -> list[Edge]:
-    """Hyperparameters of which the best trial, and more of the best ones than chance would put there, lie at an end of
-    the range: in its outer tenth, have the last of its values, or are those nearest to it of all trials."""
+    """Hyperparameters of which the best trial, and more of the best ones than chance would put there, lie at
+    an end of the range: in its outer tenth, have the last of its values, or are those nearest to it of all
+    trials."""
     found = []
     sure = BY_CHANCE / max(1, len(SIDES) * len(words))  # Bonferroni: of many ends, one has them by chance
     for hyperparameter, of_hyperparameter in words.items():

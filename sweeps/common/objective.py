@@ -22,7 +22,8 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """1 where a large value is better, else -1: of two scores, the better one has the larger `sign * score`."""
+        """1 where a large value is better, else -1: of two scores, the better one has the larger `sign *
+        score`."""
         return 1 if self.mode == "max" else -1
 
     @property
@@ -31,7 +32,8 @@ class Objective:
         return "maximize" if self.mode == "max" else "minimize"
 
     def is_better(self, score: float | None, than: float | None) -> bool:
-        """Whether a finite score beats another; each beats nan and None, and only a finite score beats any."""
+        """Whether a finite score beats another; each beats nan and None, and only a finite score beats
+        any."""
         if score is None or not math.isfinite(score):
             return False
         return than is None or math.isnan(than) or self.sign * score > self.sign * than

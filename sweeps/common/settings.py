@@ -72,8 +72,8 @@ class Setting:
 
 
 class Settings:
-    """A frozen dataclass of settings. It may hold another one as `fit`: what OF_FIT names of that is a setting of
-    this one too, so that flags and files are flat."""
+    """A frozen dataclass of settings. It may hold another one as `fit`: what OF_FIT names of that is a
+    setting of this one too, so that flags and files are flat."""
 
     OF_FIT: ClassVar[tuple[str, ...]] = ()
     fit: Any

@@ -33,11 +33,11 @@ class SweepConfig(Settings):
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time of day)."""
     trainable: str | list[str] | None = None
-    """Model to train: a name in the project, the path of a .py file, a dotted path such as my_project.model, or
-    several, which compete (default: the project's only one)."""
+    """Model to train: a name in the project, the path of a .py file, a dotted path such as my_project.model,
+    or several, which compete (default: the project's only one)."""
     search_space: str | list[str] | None = None
-    """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each trainable
-    (default: the trainable's own)."""
+    """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each
+    trainable (default: the trainable's own)."""
     params: dict[str, ParamValue] = field(default_factory=dict)
     """Fixed hyperparameters: name=value, several with a space between; of one of several trainables:
     trainable.name=value."""
@@ -58,12 +58,12 @@ class SweepConfig(Settings):
     grace_epochs: int = setting(3, least=1)
     """First rung: epochs that a trial trains before it may be pruned."""
     reduction_factor: int = setting(3, least=2)
-    """N: at each rung a trial goes on while it is among the best 1/N of those that reached it; each rung comes N
-    times as late as the one before."""
+    """N: at each rung a trial goes on while it is among the best 1/N of those that reached it; each rung
+    comes N times as late as the one before."""
 
     confirm: int = setting(0, group="Confirmation", least=0, most=1_000)
-    """New seeds with which the best trials are trained again after the search; their mean decides which trial is
-    the best. 0: none."""
+    """New seeds with which the best trials are trained again after the search; their mean decides which
+    trial is the best. 0: none."""
     confirm_top: int = setting(3, least=1)
     """With --confirm: how many of the best trials are trained again."""
 
@@ -72,26 +72,29 @@ class SweepConfig(Settings):
     cpus_per_trial: int = setting(1, least=1)
     """CPU cores, and PyTorch threads, of each worker of a trial."""
     gpus_per_trial: float | None = setting(None, least=0)
-    """GPUs of each worker of a trial; 0.5 puts two trials on one GPU (default: 1 where there is a GPU, else 0)."""
+    """GPUs of each worker of a trial; 0.5 puts two trials on one GPU (default: 1 where there is a GPU, else
+    0)."""
     trials_per_gpu: int | Literal["auto"] | None = setting(None, least=1)
-    """Trials that share a GPU, in place of --gpus-per-trial; auto: as many as fit in its memory, measured on the
-    first trials (default: by --gpus-per-trial)."""
+    """Trials that share a GPU, in place of --gpus-per-trial; auto: as many as fit in its memory, measured on
+    the first trials (default: by --gpus-per-trial)."""
     gpu_memory_gb_per_trial: float | None = setting(None, least=0)
     """GPU memory that a trial needs, in GB; PCs with a smaller GPU get no trial (default: not checked)."""
     memory_gb_per_trial: float | None = setting(None, least=0)
-    """Main memory that a trial needs, in GB; a PC gets as many trials as it can hold (default: not checked)."""
+    """Main memory that a trial needs, in GB; a PC gets as many trials as it can hold (default: not
+    checked)."""
     max_concurrent: int | None = setting(None, least=1)
     """Trials that run at the same time, at most (default: as many as the resources allow)."""
     time_budget_hours: float | None = setting(None, above=0)
-    """Hours after which the sweep stops; trials that are still training stay unfinished (default: no limit)."""
+    """Hours after which the sweep stops; trials that are still training stay unfinished (default: no
+    limit)."""
     address: str | None = None
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
     submit: bool = False
     """With --address: run the sweep on the head of the cluster, as a Ray job that goes on when this terminal
     is closed."""
     data: Literal["copy", "shared"] = "copy"
-    """With --address: how PCs get prepared data. copy: each one copies it to its disk once; shared: all read it
-    from a folder that they share."""
+    """With --address: how PCs get prepared data. copy: each one copies it to its disk once; shared: all read
+    it from a folder that they share."""
 
     max_failures: int = setting(0, group="Failures and checkpoints", least=0)
     """Retries of a trial that raised an error, before it counts as failed."""
@@ -111,8 +114,8 @@ class SweepConfig(Settings):
     """With --resume: continue although something has changed; the record notes what."""
 
     refine: str | list[str] | None = setting(None, group="The next sweep")
-    """Sweep to refine, as results/NAME, or several with a space between: the new sweep takes over its settings,
-    adjusts its ranges and knows its trials (default: none)."""
+    """Sweep to refine, as results/NAME, or several with a space between: the new sweep takes over its
+    settings, adjusts its ranges and knows its trials (default: none)."""
     refine_keep: float = setting(0.2, above=0, most=1)
     """With --refine: share of the trials, the best ones, that the new ranges are drawn around."""
 

@@ -79,8 +79,8 @@ class SweepReporter(CLIReporter):
         return self._record.searched
 
     def _table(self, whole: bool) -> Table:
-        """The trials, as wide as the screen: no number is ever cut. Titles fold first, then numbers have fewer
-        digits; in the end the hyperparameters that do not fit are left out, and named below."""
+        """The trials, as wide as the screen: no number is ever cut. Titles fold first, then numbers have
+        fewer digits; in the end the hyperparameters that do not fit are left out, and named below."""
         trials = self._rows(whole)
         names = list(dict.fromkeys(name for trial in trials for name in trial.params))
         table = self._drawn(trials, names, len(names), _DIGITS[0], whole)

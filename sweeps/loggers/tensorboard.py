@@ -1,4 +1,5 @@
-"""TensorBoard's event files, `tensorboard/trial_0003/`: metrics by epoch, and hyperparameters for its HParams tab.
+"""TensorBoard's event files, `tensorboard/trial_0003/`: metrics by epoch, and hyperparameters for its
+HParams tab.
 
 A file is made of the record alone, times too, and only grows: what a dying driver left of it is the beginning
 of what it shall be, in whichever byte it ends.

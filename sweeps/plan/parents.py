@@ -90,7 +90,8 @@ def of(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: S
     Args:
         plan: of the new sweep, in its new ranges.
         parents: that it refines.
-        ignored: hyperparameters, by Optuna's names, without influence: trials with other values of them count.
+        ignored: hyperparameters, by Optuna's names, without influence: trials with other values of them
+            count.
         ranges: what is said of the new ones.
     """
     trials: list[TrialRow] = []

@@ -37,7 +37,8 @@ class Narrowed:
     lines: Sequence[str]
     """Per hyperparameter the old range and the new one, for the plan."""
     ignored: frozenset[str]
-    """Hyperparameters, by Optuna's names, that showed no influence: with any value, a trial scores the same."""
+    """Hyperparameters, by Optuna's names, that showed no influence: with any value, a trial scores the
+    same."""
 
 
 def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleType) -> Narrowed:
@@ -177,8 +178,8 @@ def _steps(
 
 
 def _new(hyperparameter: str, domain: Domain, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
-    """What a hyperparameter has in place of its domain, as --ranges takes it or as a Range, and why; None where
-    nothing is known that would change it."""
+    """What a hyperparameter has in place of its domain, as --ranges takes it or as a Range, and why; None
+    where nothing is known that would change it."""
     told, best = learnt.prefix + hyperparameter, learnt.best
     values = [trial.params[hyperparameter] for trial in best if hyperparameter in trial.params]
     matters = bool(learnt.dead_of(hyperparameter)) or any((told, side) in learnt.edges for side in SIDES)

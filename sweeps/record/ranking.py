@@ -21,7 +21,8 @@ class RankedTrials:
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self.about: dict[str, Any] = dict(about)
-        """What the record says of the sweep as a whole, as it is in the file; `info` is the same with types."""
+        """What the record says of the sweep as a whole, as it is in the file; `info` is the same with
+        types."""
         self.info = sweep_info.parse(about)
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []

@@ -11,7 +11,8 @@ from typing import Any
 from sweeps.common.objective import Objective
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum), versions."""
+"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum),
+versions."""
 _PARTS = ("settings", "data", "space", "code", "versions")
 
 

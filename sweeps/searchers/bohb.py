@@ -6,9 +6,9 @@ forgets them with the driver; here they are read from the record. Mended on the 
 
 - quantized ranges keep their steps, and choices their own types (TuneBOHB drops the first with a
   warning, and returns numpy's strings for the second);
-- a hyperparameter never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't leave a
-  whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth lets it reach
-  its neighbours;
+- a hyperparameter never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't
+  leave a whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth lets
+  it reach its neighbours;
 - a choice that no good trial made is not taken for a perfect one (statsmodels counts the choices that
   it sees, and divides by one less: automl/HpBandSter#100).
 """

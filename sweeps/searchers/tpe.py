@@ -8,8 +8,8 @@ diverged as PRUNED without a value (worst of all), one that failed before it as 
 crash says nothing of the params), and those still training as RUNNING, which keeps concurrent
 proposals apart.
 
-Hyperparameters that only some trials have are modelled by those trials (`group`); a hyperparameter whose range excludes
-what the model drew is drawn anew, by itself.
+Hyperparameters that only some trials have are modelled by those trials (`group`); a hyperparameter whose
+range excludes what the model drew is drawn anew, by itself.
 """
 
 from __future__ import annotations

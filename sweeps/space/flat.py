@@ -69,7 +69,8 @@ class FlatSpace:
         return math.prod(domain.size() for domain in self.domains.values())
 
     def suggest(self, trial: Suggests) -> Point:
-        """The point of the values that a trial suggests, one of each hyperparameter that has a distribution."""
+        """The point of the values that a trial suggests, one of each hyperparameter that has a
+        distribution."""
         return self._point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
 
     def names(self, point: Point) -> dict[str, ParamValue]:

@@ -1,4 +1,5 @@
-"""The range of a hyperparameter on its own scale: where in it values lie, and how it becomes narrower or wider."""
+"""The range of a hyperparameter on its own scale: where in it values lie, and how it becomes narrower or
+wider."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`--ranges`: what of a space is tried, in place of all of it.
 
-A range keeps the scale, the steps and the type of the hyperparameter's domain; a grid of numbers becomes a range on
-the scale that the grid has. Nothing else of the space changes.
+A range keeps the scale, the steps and the type of the hyperparameter's domain; a grid of numbers becomes a
+range on the scale that the grid has. Nothing else of the space changes.
 """
 
 from __future__ import annotations

@@ -61,10 +61,11 @@ class FitConfig:
     """How workers share the model; auto: single where one device holds it, else ZeRO stage 2, with
     offload on a single GPU."""
     compile: bool = False
-    """Compile the model by torch.compile: a minute first (in a sweep, once for all trials of the same shapes),
-    then faster steps on most GPUs."""
+    """Compile the model by torch.compile: a minute first (in a sweep, once for all trials of the same
+    shapes), then faster steps on most GPUs."""
     devices: int = setting(1, least=1)
-    """GPUs of each PC, or processes on a PC without one (default: what torchrun or Slurm has started, else 1)."""
+    """GPUs of each PC, or processes on a PC without one (default: what torchrun or Slurm has started, else
+    1)."""
     num_nodes: int = setting(1, least=1)
     """PCs that train together, each started by torchrun or Slurm (default: as these say, else 1)."""
     micro_batch: int | None = setting(None, least=1)
@@ -77,7 +78,8 @@ class FitConfig:
 
     @property
     def objective(self) -> Objective:
-        """What the best epoch and the best trial are judged by, once the trainable's own has been filled in."""
+        """What the best epoch and the best trial are judged by, once the trainable's own has been filled
+        in."""
         assert self.metric is not None, "neither a plan nor a run has filled it in"
         assert self.mode is not None
         return Objective(self.metric, self.mode)

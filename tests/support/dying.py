@@ -1,4 +1,5 @@
-"""`python -m tests.support.dying POINT ARGS`: `python -m sweeps.run`, killed with SIGKILL at a named point."""
+"""`python -m tests.support.dying POINT ARGS`: `python -m sweeps.run`, killed with SIGKILL at a named
+point."""
 
 from __future__ import annotations
 

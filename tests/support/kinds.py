@@ -155,7 +155,8 @@ def several(record: Record) -> None:
 
 
 def without_words(record: Record) -> None:
-    """Hyperparameters that Optuna has no word for, of mixed types, and names that a page must not take for tags."""
+    """Hyperparameters that Optuna has no word for, of mixed types, and names that a page must not take for
+    tags."""
     record.note("metric", "<b>acc</b>")
     for number in range(24):
         params = {

@@ -1,4 +1,5 @@
-"""`sweeps init`: the project that it writes is swept, trained and tested for real, and works from anywhere."""
+"""`sweeps init`: the project that it writes is swept, trained and tested for real, and works from
+anywhere."""
 
 from __future__ import annotations
 

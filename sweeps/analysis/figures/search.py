@@ -174,8 +174,8 @@ def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> st
 
 
 def _with_trials(hyperparameter: str, found: Mapping[str, Fidelity]) -> str:
-    """A hyperparameter, and of one that not all trials of its trainable had, how many had it: of few, its share is
-    next to nothing whatever it does."""
+    """A hyperparameter, and of one that not all trials of its trainable had, how many had it: of few, its
+    share is next to nothing whatever it does."""
     at = next(at for at in found.values() if hyperparameter in at.importances)
     had = sum(hyperparameter in at.tried.params[number] for number in at.scores)
     return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
@@ -191,7 +191,8 @@ def _best_share(at: Fidelity) -> str:
 
 
 def _ranked(found: Fidelity) -> list[str]:
-    """Hyperparameters that trials at this fidelity have, by importance where that can be told; else as in the space."""
+    """Hyperparameters that trials at this fidelity have, by importance where that can be told; else as in
+    the space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
     hyperparameters = [name for name in there if name in found.tried.ranges]
     return sorted(hyperparameters, key=lambda name: -found.importances.get(name, 0.0))

@@ -58,7 +58,8 @@ def taken(
 
 
 def checked(params_class: Any, given: Mapping[str, ParamValue]) -> tuple[dict[str, ParamValue], list[str]]:
-    """The hyperparameters that fit, in their types, and what is wrong with the others or with all together."""
+    """The hyperparameters that fit, in their types, and what is wrong with the others or with all
+    together."""
     params, faults = param_types.given(params_class, given)
     try:
         params_class(**params)

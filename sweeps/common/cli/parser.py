@@ -118,7 +118,8 @@ def add(
 
 
 def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> argparse.Action:
-    """A flag of `name=value` pairs, a list of (name, value); with `takes_files` of paths of YAML files too."""
+    """A flag of `name=value` pairs, a list of (name, value); with `takes_files` of paths of YAML files
+    too."""
     added: argparse.Action = group.add_argument(
         flag(name),
         action="extend",

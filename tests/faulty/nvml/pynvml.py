@@ -1,4 +1,5 @@
-"""NVIDIA's library of a PC that has none: it lists the GPUs of the file $GPUS, one `name, driver, MiB` a line.
+"""NVIDIA's library of a PC that has none: it lists the GPUs of the file $GPUS, one `name, driver, MiB` a
+line.
 
 With this folder on $PYTHONPATH it is imported in place of `pynvml`.
 """
