@@ -80,9 +80,9 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
         with lab.made(folder, shared=[Path(base)]) as made:
             address = _start_ray(made.add(pcs), slots)
             flags = {
-                **ARMS[arm], "params": HYPERPARAMETERS[arm].format(epoch_s=asked.epoch_s), "searcher": "random",
-                "scheduler": "none", "num-trials": trials, "max-epochs": EPOCHS, "cpus-per-trial": 1,
-                "results-dir": base, "name": "sweep", "address": address,
+                **ARMS[arm], "params": HYPERPARAMETERS[arm].format(epoch_s=asked.epoch_s),
+                "searcher": "random", "scheduler": "none", "num-trials": trials, "max-epochs": EPOCHS,
+                "cpus-per-trial": 1, "results-dir": base, "name": "sweep", "address": address,
             }  # fmt: skip
             words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
             done = made.pcs[0].run(PYTHON, "-m", "sweeps.run", *words, check=False, timeout_s=3600)

@@ -145,7 +145,8 @@ def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
     """The hyperparameters that prepared rows depend on, and what is wrong with those that were given."""
     module: Any = asked.module
     faults = [
-        f"--params {hyperparameter}: prepared rows do not depend on it.{nearest(hyperparameter, module.PREPARE_PARAMS)} "
+        f"--params {hyperparameter}: prepared rows do not depend on it."
+        f"{nearest(hyperparameter, module.PREPARE_PARAMS)} "
         f"Hyperparameters that they depend on: {', '.join(module.PREPARE_PARAMS) or 'none'}"
         for hyperparameter in asked.typed
         if hyperparameter not in module.PREPARE_PARAMS

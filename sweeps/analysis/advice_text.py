@@ -28,7 +28,10 @@ def lines(advice: Advice, record: Record, seen: Ranked, found: Sequence[Influenc
     if not seen.order:
         yield _nothing_works(seen)
     elif len(seen.order) == 1:
-        yield f"One trial alone has a score: no range or hyperparameter can be judged; {FEW} trials are the least."
+        yield (
+            "One trial alone has a score: no range or hyperparameter can be judged; "
+            f"{FEW} trials are the least."
+        )
     elif is_constant(seen):
         score = short(record.scores_at(seen.epoch)[seen.order[0].number])
         yield (
@@ -126,15 +129,16 @@ def _on_influence(advice: Advice, found: Sequence[Influence], seen: Ranked, reco
         is_early = any(epoch > at.epoch for trial in seen.trials for epoch in trial.epochs)
         later = " What it does to trials that train longer is not known." if is_early else ""
         yield (
-            f"{hyperparameter} decided {at.percent(hyperparameter)} of which trials came among the best {100 * at.top:.0f} % "
+            f"{hyperparameter} decided {at.percent(hyperparameter)} of which trials came among the best "
+            f"{100 * at.top:.0f} % "
             f"(PED-ANOVA: {at.words}{less}), and scores differ no more by it than by chance: fix it"
             f"{_place_of(hyperparameter, record)}, "
             f"unless a small effect counts, which this can't rule out.{later}"
         )
     if not found and seen.order and not is_constant(seen) and len(words_of(seen.trials)) > 1:
         yield (
-            f"Which hyperparameters could be fixed can't be told: that takes {LEAST_TO_FIX} trials of a trainable "
-            "with a score at the same epoch."
+            f"Which hyperparameters could be fixed can't be told: that takes {LEAST_TO_FIX} trials of a "
+            "trainable with a score at the same epoch."
         )
 
 

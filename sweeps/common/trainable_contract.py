@@ -45,8 +45,8 @@ def check(asked: str, module: ModuleType) -> None:
 def _faults_of_preparation(module: ModuleType) -> list[str]:
     if hasattr(module, "PREPARE_KNOBS"):
         return [
-            f"{module.__file__}: PREPARE_KNOBS is called PREPARE_PARAMS now: rename it. Data that is prepared "
-            "is found"
+            f"{module.__file__}: PREPARE_KNOBS is called PREPARE_PARAMS now: rename it. Data that is "
+            "prepared is found"
         ]
     lacking = [entry for entry in PREPARES if not hasattr(module, entry)]
     if len(lacking) == len(PREPARES):

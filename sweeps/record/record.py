@@ -39,7 +39,8 @@ from sweeps.record.trials import (
 )
 from sweeps.space.point import OptunaPoint, Point
 
-# It warns where TPE draws a hyperparameter by itself, as it is meant to where the range of one depends on another.
+# It warns where TPE draws a hyperparameter by itself, as it is meant to where the range of one depends on
+# another.
 optuna.logging.set_verbosity(logging.ERROR)
 
 FORMAT, WITHOUT_RERUNS = 3, 2

@@ -115,7 +115,8 @@ def check(
     """
     if not isinstance(space, Mapping) or not space:
         raise UserError(
-            "SPACE must be a dict with at least one hyperparameter, such as {'lr': tune.loguniform(1e-3, 0.1)}"
+            "SPACE must be a dict with at least one hyperparameter, "
+            "such as {'lr': tune.loguniform(1e-3, 0.1)}"
         )
     domains, faults = _converted(space, hints_of(params_class))
     if ranges and not faults:

@@ -37,8 +37,8 @@ def applied(
     for name, given in ranges.items():
         if name not in space:
             faults.append(
-                f"--ranges {name}: not in the space.{nearest(name, space)} Hyperparameters: {', '.join(space)}; "
-                "the value of a fixed one is given by --params"
+                f"--ranges {name}: not in the space.{nearest(name, space)} "
+                f"Hyperparameters: {', '.join(space)}; the value of a fixed one is given by --params"
             )
             continue
         try:

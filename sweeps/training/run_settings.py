@@ -151,7 +151,8 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     module = plugins.find(TRAINABLE, run.trainable)
     params, faults = param_flags.checked(module.Params, run.params)
     if faults:
-        changed = f"--resume {folder}: {run.trainable} has changed, and its hyperparameters in {SETTINGS_FILE} with it"
+        where = f"--resume {folder}: {run.trainable} has changed"
+        changed = f"{where}, and its hyperparameters in {SETTINGS_FILE} with it"
         raise UserError("\n".join([changed, *faults]))
     return run.changed(params=params), module, True
 
@@ -193,8 +194,8 @@ def _faults_of_launch(run: SingleRun) -> list[str]:
     if started is None:
         if run.fit.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
             faults.append(
-                f"--num-nodes {run.fit.num_nodes}: start the run on each PC by torchrun or Slurm (srun), which "
-                "say how the workers find each other"
+                f"--num-nodes {run.fit.num_nodes}: start the run on each PC by torchrun or Slurm (srun), "
+                "which say how the workers find each other"
             )
         if run.fit.num_nodes > 1 and run.find_batch_size:
             faults.append(

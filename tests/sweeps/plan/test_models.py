@@ -102,15 +102,19 @@ def test_a_hyperparameter_that_stands_still_goes_to_all_models_or_to_one(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"params": {"slope": 1.0}}, f"{STEPS}: --params slope: no such hyperparameter. Did you mean 'speed'?"),
-        ({"params": {f"{STEPS}.sped": 1.0}}, f"{STEPS}: --params sped: no such hyperparameter. Did you mean 'speed'?"),
+        ({"params": {"slope": 1.0}},
+         f"{STEPS}: --params slope: no such hyperparameter. Did you mean 'speed'?"),
+        ({"params": {f"{STEPS}.sped": 1.0}},
+         f"{STEPS}: --params sped: no such hyperparameter. Did you mean 'speed'?"),
         ({"params": {"tests.faulty.step.speed": 1}}, "step.speed: no such trainable here. Did you mean"),
         ({"trainable": [TOY, "digits_mlp"], "search_space": ["tests.faulty.slopes", "digits_mlp"]},
          f"METRIC differs: score of {TOY}, val_acc of digits_mlp. Give --metric (each must"),
-        ({"search_space": ["tests.faulty.speeds", "tests.faulty.slopes"]}, f"{STEPS}: slope: no such hyperparameter"),
+        ({"search_space": ["tests.faulty.speeds", "tests.faulty.slopes"]},
+         f"{STEPS}: slope: no such hyperparameter"),
         ({"trainable": [TOY, "fashion_cn"]}, "fashion_cn: --trainable fashion_cn: no such trainable."),
         ({"metric": "other"}, "--metric other: give --mode too"),
-        ({"searcher": "grid"}, f"{TOY}: suggest: searcher grid can't take a space whose hyperparameters depend"),
+        ({"searcher": "grid"},
+         f"{TOY}: suggest: searcher grid can't take a space whose hyperparameters depend"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_the_model(

@@ -170,7 +170,8 @@ def _log_from_zero() -> Float:
 @pytest.mark.parametrize(
     ("name", "domain", "expected"),
     [
-        ("widht", tune.randint(1, 9), "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
+        ("widht", tune.randint(1, 9),
+         "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
         ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a fixed hyperparameter is given as --params lr=0.1"),
         ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
