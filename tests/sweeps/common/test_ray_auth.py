@@ -169,9 +169,9 @@ def test_a_mode_that_does_not_fit_is_named(
 def test_a_sweep_with_another_token_ends_in_a_line(
     guarded: Head, stranger: Path, wrong: dict[str, str]
 ) -> None:
-    command = [sys.executable, "-m", "sweeps.run", "--address", guarded.address, "--results-dir"]
+    command = [sys.executable, "-m", "sweeps.run", "--trainable", "digits_mlp", "--address", guarded.address]
     done = subprocess.run(
-        [*command, str(stranger / "results")],
+        [*command, "--results-dir", str(stranger / "results")],
         cwd=ROOT,
         env={**os.environ, **wrong},
         capture_output=True,
