@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import dashboard, ladder, prepare, report, results
+from sweeps import dashboard, init, ladder, prepare, report, results
+from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
@@ -28,7 +29,7 @@ from tests.docs.pages import BY_NAME, COMMANDS, PAGES, Page, arguments_of, of
 from tests.support.searched import peak, searched
 
 OF_THE_SYSTEM = {
-    *("alias", "cd", "apt-get", "sudo", "test", "for", "ssh", "ssh-copy-id", "done", "rsync"),
+    *("source", "cd", "apt-get", "sudo", "test", "for", "ssh", "ssh-copy-id", "done", "rsync"),
     *("squeue", "tail", "pip", ".venv/bin/jupyter", ".venv/bin/python"),
 }
 """Programs of others in the docs. (The lines of cluster.md are run by tests/deploy/test_ray_cluster.py.)"""
@@ -49,11 +50,6 @@ FLAGS_OF_OTHERS = {
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, the benchmarks."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
-
-
-def until_files_are_taken() -> None:
-    if not (ROOT / "sweeps" / "__main__.py").is_file():
-        pytest.skip("--trainable takes no path of a file yet")
 
 
 def test_each_command_is_of_a_program_that_is_known() -> None:
@@ -78,7 +74,6 @@ def test_a_sweep_of_the_docs_makes_a_plan(
 ) -> None:
     tokens = shlex.split(command.split(" > ")[0])
     if "my_project" in command or "digits.py" in tokens:
-        until_files_are_taken()
         examples.write(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.chdir(tmp_path)
@@ -133,7 +128,6 @@ def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch:
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02}")
     arguments = shlex.split(line.replace("results/NAME/best", str(tmp_path)))
     if "digits.py" in arguments:
-        until_files_are_taken()
         examples.write(tmp_path)
         monkeypatch.chdir(tmp_path)
     if "--help" in arguments:
@@ -170,6 +164,11 @@ def test_a_preparation_of_the_docs_is_one(line: str, clips: Path, tmp_path: Path
     assert asked.hyperparameters.get("pixels", 64) in (32, 64)
     data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
     assert [item.split for item in data_set.items] == ["train", "val", "test"]
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps init"))
+def test_a_new_project_of_the_docs_is_one(line: str) -> None:
+    assert init.parse(shlex.split(line)) == Path(line)
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps ladder"))
@@ -267,4 +266,4 @@ def test_the_command_reference_has_every_command() -> None:
     shown = set(re.findall(r"^#+ sweeps (.*)$", BY_NAME["command-reference"].text, flags=re.M))
     helps = set(re.findall(r"^<!-- help: ([\w ]+) -->$", BY_NAME["command-reference"].text, flags=re.M))
     assert shown == helps
-    assert shown >= {f"pcs {name}" for name in COMMANDS_FOR_PCS}
+    assert shown == {*COMMANDS_OF_SWEEPS, *(f"pcs {name}" for name in COMMANDS_FOR_PCS)}

@@ -26,7 +26,6 @@ from sweeps.training.data import staging
 from tests.conftest import ROOT
 from tests.docs import examples
 from tests.docs.pages import BY_NAME
-from tests.docs.test_commands import until_files_are_taken
 
 FORMS: dict[str, tuple[Form, ...]] = {
     "choice": ("finite",),
@@ -50,7 +49,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_model_of_the_readme_is_swept_as_it_is_typed(tmp_path: Path) -> None:
-    until_files_are_taken()
     (tmp_path / "digits.py").write_text(examples.block_with("README", "METRIC"))
     command = re.search(r"^sweeps run (.*digits\.py.*?)(?: +#.*)?$", BY_NAME["README"].text, flags=re.M)
     assert command
