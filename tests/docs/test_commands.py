@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -144,15 +143,14 @@ def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch:
 
 
 @pytest.fixture
-def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The project whose data is prepared, with a raw file for each split; the folder of those."""
     examples.write(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SWEEPS_DATA_DIR", str(tmp_path / "clips"))
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "prepared"))
-    yield tmp_path / "clips"
-    examples.forget()
+    return tmp_path / "clips"
 
 
 @pytest.mark.parametrize(

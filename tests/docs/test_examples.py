@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,12 @@ FORMS: dict[str, tuple[Form, ...]] = {
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files of the docs, the current one."""
     examples.write(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    examples.forget()
+    return tmp_path
 
 
 def test_the_model_of_the_readme_is_swept_as_it_is_typed(tmp_path: Path) -> None:
