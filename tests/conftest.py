@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution
 
+from sweeps.common import project
 from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -53,6 +55,20 @@ def folders_of_this_machine() -> Iterator[None]:
     for name in names:
         os.environ.pop(name, None)
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def projects_of_other_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Projects that the tests of a file made and imported in this process end with that file."""
+    yield
+    made = str(tmp_path_factory.getbasetemp())
+    for name, module in list(sys.modules.items()):
+        places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", [])]
+        if any(str(place).startswith(made) for place in places):
+            del sys.modules[name]
+    sys.path[:] = [entry for entry in sys.path if not entry.startswith(made)]
+    importlib.invalidate_caches()
+    project.use()
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

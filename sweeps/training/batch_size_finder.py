@@ -84,7 +84,7 @@ def in_a_line(error: Exception) -> str:
     A worker other than the first speaks for itself: Lightning kills the first one when it has ended.
     """
     if launch.is_first():
-        return first_line(error)
+        return first_line(error) if str(error).strip() else OUT_OF_MEMORY
     number = getattr(rank_zero_only, "rank", 0)
     return f"worker {number} is {OUT_OF_MEMORY}: try --find-batch-size"
 
