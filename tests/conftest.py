@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,11 @@ def projects_of_other_files(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield
     made = str(tmp_path_factory.getbasetemp())
     for name, module in list(sys.modules.items()):
-        places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", [])]
-        if any(str(place).startswith(made) for place in places):
+        spec = getattr(module, "__spec__", None)
+        if not isinstance(spec, ModuleSpec):
+            continue
+        places = [spec.origin or "", *(spec.submodule_search_locations or [])]
+        if any(place.startswith(made) for place in places):
             del sys.modules[name]
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(made)]
     importlib.invalidate_caches()
