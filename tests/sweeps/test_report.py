@@ -118,11 +118,12 @@ def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> N
 def test_rows_that_were_scored_before_are_said_to_be(tmp_path: Path) -> None:
     record = begun(tmp_path)
     add(record, {"lr": 0.01}, 3)
+    add(record, {"lr": 0.02}, 1)
     record.note("test", {"trial": 0, "test_acc": 0.8765})
     assert "scored 2 times" not in words_of(page_of(tmp_path)), "a record of before has the last one alone"
-    record.note("tests", [{"trial": 7, "test_acc": 0.8}, {"trial": 0, "test_acc": 0.8765}])
+    record.note("tests", [{"trial": 1, "test_acc": 0.8}, {"trial": 0, "test_acc": 0.8765}])
     said = words_of(page_of(tmp_path))
-    assert "it scored test_acc 0.8765. They were scored 2 times: the winner was another one before." in said
+    assert "it scored test_acc 0.8765. They were scored 2 times, since trial 1 was the best before." in said
 
 
 def test_what_was_asked_is_said_as_on_the_screen_and_whose_data_is_whose(tmp_path: Path) -> None:
@@ -158,6 +159,13 @@ def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: 
         "The figures compare trials at epoch 3, which 7 reached. What to try next was judged at epoch 1, "
         "which 10 reached: at epoch 3 there are enough for a picture, but too few to judge ranges by." in said
     )
+
+
+def test_a_winner_that_its_own_rerun_confirms_has_no_other_winner_before_it(tmp_path: Path) -> None:
+    record = confirmed(tmp_path, (0, 0.9), (0, 0.92))
+    record.note("test", {"trial": 3, "test_acc": 0.8765})
+    record.note("tests", [{"trial": 0, "test_acc": 0.86}, {"trial": 3, "test_acc": 0.8765}])
+    assert "They were scored 2 times, always for this trial." in words_of(page_of(tmp_path))
 
 
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:

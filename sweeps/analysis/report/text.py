@@ -104,8 +104,20 @@ def _test(sweep: Sweep, best: TrialRow) -> str:
     run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
     again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
     times = len(info.tests)
-    often = "" if times < 2 else f" They were scored {times} times: the winner was another one before."
+    often = "" if times < 2 else f" They were scored {times} times, {_of_whom(sweep, best.number)}."
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
+
+
+def _of_whom(sweep: Sweep, best: int) -> str:
+    """Whose weights were scored on the test rows; a rerun is its trial with another seed."""
+    trials = {trial.number: trial for trial in sweep.record.trials}
+    runs = [trials.get(test.run) for test in sweep.record.info.tests if test.run is not None]
+    scored = {run.number if run.confirms is None else run.confirms for run in runs if run is not None}
+    others = [str(number) for number in sorted(scored - {best})]
+    if not others:
+        return "always for this trial"
+    named = f"trial {others[0]} was" if len(others) == 1 else f"trials {', '.join(others)} were"
+    return f"since {named} the best before"
 
 
 def pruning(sweep: Sweep) -> list[str]:
