@@ -72,12 +72,12 @@ def raw_items(params: Hyperparameters) -> Mapping[str, Sequence[Path]]:
 
 def describe(items: Mapping[str, Sequence[Path]]) -> str:
     """One line for the plan."""
-    train, val, test = (_videos(len(items[split])) for split in SPLITS)
+    train, val, test = (_counted(len(items[split])) for split in SPLITS)
     folder = os.path.commonpath([path.parent for paths in items.values() for path in paths])
     return f"faces in {folder}: {train} to train on, {val} to validate, {test} to test"
 
 
-def _videos(number: int) -> str:
+def _counted(number: int) -> str:
     return "1 video" if number == 1 else f"{number:,} videos"
 
 
