@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pynvml
-import ray
 
 from sweeps.cluster import broadcast
 from sweeps.cluster.broadcast import Answer
@@ -87,6 +86,8 @@ class GpuCheck:
 
     def __call__(self, node: Node) -> str | None:
         """Why no trial may be placed on a PC; "": trials may; None: it has not answered yet."""
+        import ray  # not at the top: `pcs check --help` answers without it
+
         if not self._needed:
             return ""
         if node.id not in self._asked:
