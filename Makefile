@@ -27,19 +27,20 @@ sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
 
 # Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
+# A test that hangs fails after the timeout, with the stack of each thread.
 test: data
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --timeout 300
 
 test-all: test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --timeout 1800
 
 # The tests that `make test` skips where an extra is not installed: those of faces, MLflow and the docs.
 test-extras: data faces mlflow $(DOCS)
-	$(BIN)/python -m pytest -m "not slow" -k "faces or mlflow or loggers or docs_site"
+	$(BIN)/python -m pytest -m "not slow" -k "faces or mlflow or loggers or docs_site" --timeout 300
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)
-	$(BIN)/python -m pytest -v tests/deploy/test_slurm.py
+	$(BIN)/python -m pytest -v --timeout 1800 tests/deploy/test_slurm.py
 
 # On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
 # with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
