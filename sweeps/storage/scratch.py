@@ -18,8 +18,10 @@ def new_folder() -> Path:
     for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # in use, of another user, gone
             descriptor = claim(other)
-            shutil.rmtree(other)
-            os.close(descriptor)
+            try:
+                shutil.rmtree(other)
+            finally:
+                os.close(descriptor)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     claim(folder)
     return folder

@@ -56,7 +56,7 @@ class Folders:
         with suppress(OSError):  # another worker of this PC has claimed it
             self._made.append((top, scratch.claim(top)))
         folder = top / Path(original.folder).name
-        place = Place(top, folder, top.with_suffix(".lock"), top / "checksums.json")
+        place = Place(top, folder, top / ".lock", top / "checksums.json")
         reader = functools.cache(lambda: folder_reader.start([original.folder], node))
         fetch = folder_reader.fetch_from(reader, original.folder, HOLDER)
         return folder_copy.bring(original, place, fetch)
