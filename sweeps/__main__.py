@@ -9,10 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from sweeps.common.cli.command import status_of
-from sweeps.common.errors import UserError
-from sweeps.common.formatting import command
-from sweeps.common.yaml_values import nearest
+from sweeps.common.cli.dispatch import dispatch
 
 COMMANDS = {
     "init": "write a small project that runs, to begin with",
@@ -30,25 +27,14 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
-    return status_of(lambda: _run(tokens))
+    return dispatch("", COMMANDS, _call, arguments)
 
 
-def _run(tokens: Sequence[str]) -> int:
-    name = tokens[0] if tokens else ""
-    if name in ("-h", "--help"):
-        print(f"usage: {command()} COMMAND [flags]\n")
-        for known, does in COMMANDS.items():
-            print(f"  {known:<10} {does}")
-        print(f"\nThe flags of a command: {command()} COMMAND --help")
-        return 0
-    if name not in COMMANDS:
-        what = f"{name}: no such command.{nearest(name, COMMANDS)}" if name else "give a command."
-        raise UserError(f"{what} Choices: {', '.join(COMMANDS)}")
+def _call(name: str, arguments: list[str]) -> int:
     # Each command reads its own words, as `python -m sweeps.run` would have them.
-    sys.argv = [sys.argv[0], *tokens[1:]]
+    sys.argv = [sys.argv[0], *arguments]
     module = importlib.import_module("sweeps.pcs.__main__" if name == "pcs" else f"sweeps.{name}")
-    status: int = module.main(tokens[1:])
+    status: int = module.main(arguments)
     return status
 
 

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(config: SweepConfig) -> int:
     """Run the sweep here, or submit it to the head of a cluster."""
     if config.submit:
+        ray_environment.prepare_to_submit(str(config.address))
         from sweeps.cluster import submit
 
         return submit.submit(config)

@@ -1,4 +1,4 @@
-"""The GPUs of every PC, as NVIDIA's driver lists them: a PC whose GPUs are too small gets no trial."""
+"""The GPUs of every PC, as NVIDIA's driver lists them: a PC whose GPUs are too small gets no trials."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pynvml
+import ray
 
 from sweeps.cluster import broadcast
 from sweeps.cluster.broadcast import Answer
@@ -17,9 +18,9 @@ from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
 
 LEAST_BYTES = 1
-"""Any GPU whose memory is known."""
-MOST_S = 60
-"""Seconds that a PC may take to answer."""
+"""Any GPU whose memory size is known."""
+TIMEOUT_S = 60
+"""For the answer of a PC."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Card:
     driver: str
     """Its version."""
     memory_bytes: int | None
-    """None where it has no memory of its own."""
+    """None where it shares the memory of the PC."""
 
     @property
     def words(self) -> str:
@@ -41,7 +42,7 @@ class Card:
 def of_this_pc(nvml: Any = pynvml) -> list[Card]:
     """All GPUs of this PC; [] where NVIDIA's driver is absent or fails.
 
-    PyTorch is not asked: Ray hides all GPUs from a task that takes none.
+    Not by PyTorch: Ray hides all GPUs from a task that takes none.
 
     Args:
         nvml: the module `pynvml`.
@@ -63,48 +64,46 @@ def of_this_pc(nvml: Any = pynvml) -> list[Card]:
 def _memory_bytes(nvml: Any, handle: Any) -> int | None:
     try:
         return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError_NotSupported:  # it shares the memory of the PC
+    except nvml.NVMLError_NotSupported:
         return None
 
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
-    """The GPUs of each PC that answers or fails to; those that have left meanwhile are not among them."""
-    answers = broadcast.answers(broadcast.begin(nodes, of_this_pc), MOST_S)
+    """The GPUs of each PC, or why they are not known; without PCs that have left since."""
+    answers = broadcast.answers(broadcast.begin(nodes, of_this_pc), TIMEOUT_S)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
 class GpuCheck:
-    """Decides of each PC that joins while a sweep runs whether trials may be placed there.
+    """Checks each PC that joins while a sweep runs.
 
     Args:
-        needed: bytes of memory that a GPU must have; 0: GPUs are not asked for.
+        needed: bytes of memory that a GPU must have; 0: no trial takes a GPU.
     """
 
     def __init__(self, needed: float) -> None:
         self._needed = needed
-        self._asked: dict[str, tuple[float, dict[Any, Node]]] = {}
+        self._begun: dict[str, tuple[float, dict[Any, Node]]] = {}
 
     def __call__(self, node: Node) -> str | None:
-        """Why no trial may be placed on a PC; "": trials may; None: it has not answered yet."""
-        import ray  # not at the top: `pcs check --help` answers without it
-
+        """Why no trial may be placed on a PC; "" where trials may; None where it has not answered yet."""
         if not self._needed:
             return ""
-        if node.id not in self._asked:
-            self._asked[node.id] = time.monotonic(), broadcast.begin([node], of_this_pc)
-        since, asked = self._asked[node.id]
-        if ray.wait(list(asked), timeout=0)[0]:
-            answer = broadcast.answers(asked, MOST_S)[node]
-            if not answer.is_there:  # asked anew when it is back
-                del self._asked[node.id]
+        if node.id not in self._begun:
+            self._begun[node.id] = time.monotonic(), broadcast.begin([node], of_this_pc)
+        since, tasks = self._begun[node.id]
+        if ray.wait(list(tasks), timeout=0)[0]:
+            answer = broadcast.answers(tasks, TIMEOUT_S)[node]
+            if not answer.is_there:  # it is asked again when it is back
+                del self._begun[node.id]
                 return None
             return _fault(self._needed, answer)
-        is_late = time.monotonic() > since + MOST_S
-        return _fault(self._needed, Answer(fault=f"no answer within {MOST_S:g} s")) if is_late else None
+        is_late = time.monotonic() > since + TIMEOUT_S
+        return _fault(self._needed, Answer(fault=f"no answer within {TIMEOUT_S:g} s")) if is_late else None
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
-    """Bytes of memory that a GPU must have: of all trials that share it; where that is measured, of one.
+    """Bytes of memory that a GPU must have: for all trials that share it; where that is measured, for one.
 
     Args:
         config: of the sweep.
@@ -122,10 +121,10 @@ def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
 
     Args:
         needed: bytes of memory that a GPU must have.
-        cards: what each PC answers.
+        cards: the answer of each PC.
 
     Raises:
-        UserError: no PC is left; the message names what each has.
+        UserError: no PC is left; the message names the GPU of each.
     """
     faults = {node: fault for node, found in cards.items() if (fault := _fault(needed, found))}
     if cards and len(faults) == len(cards):
@@ -137,8 +136,8 @@ def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
 
 
 def smallest_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
-    """Memory in bytes of the smallest GPU of the other PCs than `without`; 0 where there is none."""
-    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node].said or ())
+    """Memory in bytes of the smallest GPU of the PCs that are not in `without`; 0 where there is none."""
+    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node].value or ())
     return min((memory for memory in known if memory is not None), default=0)
 
 
@@ -147,7 +146,7 @@ def _fault(needed: float, answer: Answer) -> str:
         return ""
     if answer.fault:
         return f"its GPUs are not known: {answer.fault}"
-    known = [(card.memory_bytes, card.words) for card in answer.said if card.memory_bytes is not None]
+    known = [(card.memory_bytes, card.words) for card in answer.value if card.memory_bytes is not None]
     if not known:
         return "NVIDIA's driver lists no GPU whose memory is known"
     memory_bytes, words = min(known)

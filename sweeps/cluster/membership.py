@@ -1,7 +1,7 @@
-"""The PCs of a cluster while a sweep runs: who is there, who leaves, and who can't train.
+"""The PCs of a cluster while a sweep runs: which are there, which leave, and which can't train.
 
-A PC that can't is left out by its address, so that it stays out when it joins again; it is not asked again in
-this run of the sweep. One that joins gets trials once it is known that its cards are large enough.
+A PC that can't train is left out by its address, so it stays out of this run when it joins again. A PC that
+joins gets trials once its GPUs are known to be large enough.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from sweeps.cluster import drain
 from sweeps.cluster.nodes import PC, Node
 
 LOOK_EVERY_S = 0.5
-"""Two questions to the head, of 4 ms each."""
+"""A look is two requests to the head, of 4 ms each."""
 
 
 class Membership:
-    """What is known of the PCs, first of those that are `there`; `look` renews it."""
+    """The state of each PC, renewed by `look`.
+
+    Args:
+        there: PCs that train from the start.
+        living: lists the PCs that are alive.
+        left_out: address of each PC that can't train, and why.
+        leaving: ids of the PCs that are being drained, and when each must be gone.
+        clock: seconds.
+        check: why a PC that joins can't train, "" where it can, None while that is not known.
+    """
 
     def __init__(
         self,
@@ -35,83 +44,81 @@ class Membership:
         self._news: list[str] = []
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
-        """Ray's id of each PC that leaves to when it shall be gone, as `time.time` has it; 0: any time."""
+        """Ray's id of each PC that leaves, and when it must be gone, as `time.time` has it; 0: any time."""
         self.left_out: dict[str, str] = dict(left_out or {})
-        """Address of each PC that can't train to why."""
         self.away: frozenset[str] = frozenset()
-        """Ray's ids of the PCs on which nothing is to run: those that leave, and those that are left out."""
+        """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.look()
 
     @property
     def closed(self) -> frozenset[str]:
-        """Ray's ids of the PCs on which nothing is to begin: those, and who joined and is not let in yet."""
+        """Ray's ids of the PCs on which nothing may begin: `away`, and PCs that are not checked yet."""
         return self.away | self._unchecked
 
     def look(self) -> None:
-        """Ask the cluster, where it was not just asked."""
+        """Ask the cluster, at most every `LOOK_EVERY_S`."""
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
             return
         there, deadlines = self._there, self.deadlines
-        self.deadlines = self._leaving()  # first: who ends between the two questions has left
+        self.deadlines = self._leaving()  # first: a PC that ends between the two requests has left
         self._there = {node.id: node for node in self._living()}
         self._looked = self._clock()
         self._news += [*self._gone(there, deadlines), *self._joined(there)]
-        self._count()
+        self._update_away()
 
     def news(self) -> list[str]:
-        """Look; what changed of the PCs since this was asked, in words."""
+        """Look; a line for each change since the last call."""
         self.look()
-        told, self._news = self._news, []
-        return told
+        news, self._news = self._news, []
+        return news
 
     @property
     def nodes(self) -> list[Node]:
-        """Those that train."""
+        """The PCs that train."""
         return [node for node in self._there.values() if node.id not in self.closed]
 
     @property
     def pcs(self) -> list[PC]:
-        """What they offer."""
+        """Their resources."""
         return [node.offer for node in self.nodes]
 
     def staying(self, without: str = "") -> list[PC]:
-        """What those offer that are not left out, nor the one of this id; those that leave may come back."""
-        left_out = self.left_out
-        there = self._there.values()
-        return [node.offer for node in there if node.address not in left_out and node.id != without]
+        """Resources of the PCs that are not left out, but for the one of this id. A PC that leaves counts: it
+        may come back."""
+        staying = (node for node in self._there.values() if node.address not in self.left_out)
+        return [node.offer for node in staying if node.id != without]
 
     def leave_out(self, node: str, reason: str) -> str | None:
-        """Place nothing more on a PC, because of what it can't; None where it is the head, which holds all
-        together, or of no PC that is known; else what to say of it."""
+        """Place nothing more on a PC; the line that says so. None where it is unknown, or the head, with
+        which the cluster would end."""
         pc = self._there.get(node)
         heads = {pc.address for pc in self._there.values() if pc.is_head}
         if pc is None or pc.address in heads:
             return None
         self.left_out.setdefault(pc.address, reason)
-        self._count()
-        return f"{pc.name} trains no more in this run: {reason}"
+        self._update_away()
+        return f"{pc.name} gets no more trials in this run: {reason}"
 
     def is_left_out(self, node: str) -> bool:
-        """Whether a PC is left out already."""
+        """Whether the PC of this id is left out already."""
         return node in self._there and self._there[node].address in self.left_out
 
     def may_have(self, node: str) -> bool:
-        """Whether a PC is there; of one that is not known yet, "", it may be."""
+        """Whether the PC of this id is there; also for "", a PC that is not known yet."""
         return not node or node in self._there
 
     def _gone(self, there: Mapping[str, Node], deadlines: Mapping[str, float]) -> Iterator[str]:
-        """Of those that were there, some to leave."""
         for id_, node in there.items():
             if id_ not in self._there:
-                is_asked_to = id_ in deadlines or id_ in self.deadlines
-                yield f"{node.name} has left" if is_asked_to else f"{node.name} is gone"
+                is_drained = id_ in deadlines or id_ in self.deadlines
+                yield f"{node.name} has left" if is_drained else f"{node.name} is lost"
             elif id_ in self.deadlines and id_ not in deadlines:
-                yield f"{node.name} is to leave: its trials go on elsewhere"
+                yield f"{node.name} is about to leave: its trials move to other PCs"
             elif id_ in deadlines and id_ not in self.deadlines:
                 yield f"{node.name} stays"
 
     def _joined(self, there: Mapping[str, Node]) -> Iterator[str]:
-        """Those that are let in now, or left out. Who was let in before only starts anew."""
+        """Admit PCs, or leave them out. A PC that was admitted before is not checked again."""
         waiting = set()
         for id_, node in self._there.items():
             if id_ in there and id_ not in self._unchecked:
@@ -127,6 +134,6 @@ class Membership:
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
         self._unchecked = frozenset(waiting)
 
-    def _count(self) -> None:
-        out = {name for name, node in self._there.items() if node.address in self.left_out}
+    def _update_away(self) -> None:
+        out = {id_ for id_, node in self._there.items() if node.address in self.left_out}
         self.away = frozenset(out | self.deadlines.keys())

@@ -1,35 +1,87 @@
-"""What a trial takes of the PCs, where it may be placed, and how many run at a time."""
+"""What a trial takes of the PCs, on which PCs it may be placed, and how many run at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+import itertools
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from ray.tune import PlacementGroupFactory
+from ray.util.placement_group import PlacementGroup, placement_group
 
 from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.config.sweep_config import SweepConfig
 
-if TYPE_CHECKING:
-    from ray.tune import PlacementGroupFactory
+_COUNTER = itertools.count()
+_HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
+
+
+class Place(PlacementGroupFactory):
+    """The resources of a trial, never on the PCs whose ids `away` returns.
+
+    Tune compares resources, and reuses a warm process only for equal ones: `away` is no part of that. Tune
+    also pickles them with the class of the trial; unpickled in this process they are the same object, with
+    the `away` of now.
+    """
+
+    def __init__(self, bundles: Sequence[Mapping[str, float]], away: Callable[[], Collection[str]]) -> None:
+        super().__init__([dict(bundle) for bundle in bundles])
+        self._key = next(_COUNTER)
+        self._away = away
+        _HERE[self._key] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._key, self.bundles)
+
+    def to_placement_group(self) -> PlacementGroup:
+        """Ask Ray for one."""
+        away = self._away()
+        where = [_not_on(away)] * len(self.bundles) if away else None
+        group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
+        return group
+
+
+def _unpickled(key: int, bundles: list[dict[str, float]]) -> PlacementGroupFactory:
+    return _HERE.get(key) or PlacementGroupFactory(bundles)
+
+
+def _not_on(away: Collection[str]) -> dict[str, str]:
+    """Ray's label selector for every PC but these."""
+    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
 
 
 def of_trial(
     config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
-    """The resources of a trial that takes so many GPUs, as Tune asks Ray for them: a bundle for each worker,
-    all placed or none; `away` are PCs where none may be placed."""
-    from sweeps.cluster.placement_group import Place
+    """The resources of a trial: a bundle for each worker, placed all together or not at all.
 
+    Args:
+        config: of the sweep.
+        gpus: for each worker; may be a share of one.
+        away: Ray's ids of the PCs on which nothing may be placed now.
+    """
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
     if memory := _memory_bytes(config):
         bundle["memory"] = memory
     return Place([bundle] * config.workers_per_trial, away)
 
 
+def of_task(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
+    """The resources of one worker, as the options of a Ray task that runs on no PC of `away`."""
+    return {
+        "num_cpus": config.cpus_per_trial,
+        "num_gpus": gpus,
+        "memory": _memory_bytes(config) or None,
+        "label_selector": _not_on(away) if away else None,
+    }
+
+
 def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
-    """Trials that run at a time: a worker is on one PC, a share of a GPU on one GPU, the workers of a
-    trial wherever there is room.
+    """Trials that run at a time: a worker is on one PC, a share of a GPU on one GPU, the workers of a trial
+    wherever there is room.
 
     Raises:
         UserError: not even one fits.
@@ -44,22 +96,21 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
         raise UserError(
             f"--gpu-memory-gb-per-trial {config.gpu_memory_gb_per_trial:g}: no trial takes a GPU here"
         )
-    fitting = most(config, pcs, gpus)
-    if fitting < 1:
-        memory = config.memory_gb_per_trial
-        here = "; ".join(_offer(pc, with_memory=memory is not None) for pc in pcs)
-        needs = f", {memory:g} GB (--memory-gb-per-trial)" if memory else ""
-        takes = f"{count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')}"
-        if workers == 1:
-            gpus_flag = "--gpus-per-trial" if config.trials_per_gpu is None else "--trials-per-gpu"
-            raise UserError(
-                f"a trial takes {takes} (--cpus-per-trial, {gpus_flag}){needs}; no PC has that: {here}"
-            )
+    if fitting := most(config, pcs, gpus):
+        return fitting
+    memory = config.memory_gb_per_trial
+    here = "; ".join(_in_words(pc, with_memory=memory is not None) for pc in pcs)
+    needs = f", {memory:g} GB (--memory-gb-per-trial)" if memory else ""
+    takes = f"{count(config.cpus_per_trial, 'CPU')} and {count(gpus, 'GPU')}"
+    if workers == 1:
+        gpus_flag = "--gpus-per-trial" if config.trials_per_gpu is None else "--trials-per-gpu"
         raise UserError(
-            f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; "
-            f"there is room for {_room(config, pcs, gpus)}: {here}"
+            f"a trial takes {takes} (--cpus-per-trial, {gpus_flag}){needs}; no PC has that: {here}"
         )
-    return fitting
+    raise UserError(
+        f"--workers-per-trial {workers}: each takes {takes} (--cpus-per-trial, --gpus-per-trial){needs}; "
+        f"there is room for {_room(config, pcs, gpus)}: {here}"
+    )
 
 
 def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
@@ -69,29 +120,13 @@ def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
 
 
 def holds_a_worker(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> bool:
-    """Whether one of these PCs has room for a trial's worker, with so many GPUs."""
+    """Whether one of these PCs has room for a worker of a trial, with so many GPUs."""
     return _room(config, pcs, gpus) > 0
 
 
-def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
-    """Workers that these PCs hold."""
-    return sum(_fit_on(pc, config, gpus) for pc in pcs)
-
-
-def of_task(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
-    """What a worker takes, with so many GPUs, as options of a task by itself that runs on no PC of `away`."""
-    from sweeps.cluster.placement_group import not_on
-
-    return {
-        "num_cpus": config.cpus_per_trial,
-        "num_gpus": gpus,
-        "memory": _memory_bytes(config) or None,
-        "label_selector": not_on(away) if away else None,
-    }
-
-
 def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
-    """What was asked for, else one GPU where there are any; that of the first trials where it is measured."""
+    """GPUs that a trial takes: as asked for, else one where a PC has any. Where sharing is measured, of the
+    first trials."""
     if config.gpus_per_trial is not None:
         return config.gpus_per_trial
     if config.trials_per_gpu == "auto":
@@ -101,13 +136,9 @@ def gpus_per_trial(config: SweepConfig, pcs: Sequence[PC]) -> float:
     return float(any(pc.gpus for pc in pcs))
 
 
-def _memory_bytes(config: SweepConfig) -> int:
-    return int((config.memory_gb_per_trial or 0) * GB)
-
-
-def _offer(pc: PC, *, with_memory: bool) -> str:
-    memory = f", {pc.memory_gb:.3g} GB" if with_memory else ""
-    return f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}{memory}"
+def _room(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
+    """Workers that fit on these PCs."""
+    return sum(_fit_on(pc, config, gpus) for pc in pcs)
 
 
 def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
@@ -117,3 +148,12 @@ def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
     if gpus == 0:
         return fitting
     return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))
+
+
+def _memory_bytes(config: SweepConfig) -> int:
+    return int((config.memory_gb_per_trial or 0) * GB)
+
+
+def _in_words(pc: PC, *, with_memory: bool) -> str:
+    memory = f", {pc.memory_gb:.3g} GB" if with_memory else ""
+    return f"{count(pc.cpus, 'CPU')}, {count(pc.gpus, 'GPU')}{memory}"

@@ -1,31 +1,58 @@
-"""Environment variables that Ray reads when it is imported."""
+"""Environment variables that Ray reads when it is imported. Ray itself is not imported here."""
 
 from __future__ import annotations
 
-from sweeps.common import ray_connection
+import os
+from pathlib import Path
+
+from sweeps.common import ray_auth, ray_connection
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
     "RAY_AIR_NEW_OUTPUT": "0",
     # The record replaces Tune's JSON, CSV and TensorBoard loggers; the last one imports torch.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    # Ctrl-C is ours (engine.py): Tune's handler prints advice that does not hold here.
+    # execution/stopping.py handles Ctrl-C: Tune's handler prints advice that does not hold here.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     # A failed trial is a row with its log, not a traceback on the screen.
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    # Tune's own snapshots are not used: the record is the truth. Write them as rarely as it lets us.
+    # Tune's own snapshots are not used: the record is the truth. Write them as rarely as Tune lets us.
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "3600",
     # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
     # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Which raw file can't be prepared is said by us; Ray Data is imported with Tune.
+    # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     "RAY_DEDUP_LOGS": "0",
 }
+OF_JOB_CLIENT = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
+"""Ray's job client prefers these to the address that it is called with."""
 
 
 def prepare_environment() -> None:
-    """Set what Ray reads when it is imported; a value that the user set stays."""
+    """For a process that runs a sweep; a value that the user set stays."""
     ray_connection.set_environment(ENVIRONMENT)
+
+
+def prepare_to_look() -> None:
+    """For a process that joins a cluster to look at it."""
+    ray_connection.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
+    if Path(ray_auth.OF_HOME).expanduser().is_file():  # Ray 2.60 sends it by itself to `auto` alone
+        ray_connection.set_environment({ray_auth.MODE: "token"})
+
+
+def prepare_to_submit(address: str) -> None:
+    """For a process that submits a job to a cluster.
+
+    Raises:
+        UserError: no cluster answers, or it does not accept the token.
+    """
+    for name in OF_JOB_CLIENT:
+        os.environ.pop(name, None)
+    if "://" not in address:
+        ray_connection.refuse_silent(address)
+        ray_auth.settle(address)
+    elif ray_auth.place() is not None:
+        ray_connection.set_environment({ray_auth.MODE: "token"})

@@ -1,7 +1,4 @@
-"""Start Ray on this PC or join a cluster; what it offers and what a trial takes of it.
-
-Ray is imported in the functions: `ENVIRONMENT` must be set before.
-"""
+"""Start Ray on this PC or join a cluster. Imported after `ray_environment.prepare_environment`."""
 
 from __future__ import annotations
 
@@ -14,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ray
+
+from sweeps.cluster import gpus as cluster_gpus
 from sweeps.cluster import nodes as cluster_nodes
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
@@ -25,8 +25,7 @@ from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
-"""One of these is there where PyTorch may find a GPU: NVIDIA's on Linux, in Windows' Linux and on a
-Jetson, and AMD's."""
+"""PyTorch may find a GPU where one of these exists: NVIDIA's on Linux, in WSL and on a Jetson; AMD's."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,14 @@ class Cluster:
     code: tuple[str, ...] = ()
     """Packages and files that were sent to it."""
     too_small: Mapping[Node, str] = field(default_factory=dict)
-    """Further PCs on which no trial may stand, and why."""
+    """Further PCs, which get no trials, and why."""
     card_bytes: float = 0
-    """Memory of the smallest GPU of those where they may; 0 where it was not asked."""
+    """Memory of the smallest GPU of the others; 0 where no PC was asked."""
     membership: Membership | None = None
-    """Who of its PCs trains, from now on; None of a PC by itself, which is all there is."""
+    """None for a Ray on this PC alone."""
 
     def nodes(self) -> list[Node]:
-        """Those on which trials may stand, now."""
+        """The PCs that train now."""
         if self.membership is None:
             return cluster_nodes.living()
         self.membership.look()
@@ -53,12 +52,12 @@ class Cluster:
 
     @property
     def size(self) -> str:
-        """PCs, CPUs and GPUs in words."""
+        """`2 PCs, 16 CPUs, 2 GPUs`"""
         cpus, gpus = sum(pc.cpus for pc in self.pcs), sum(pc.gpus for pc in self.pcs)
         return ", ".join((count(len(self.pcs), "PC"), count(cpus, "CPU"), count(gpus, "GPU")))
 
     def describe(self) -> str:
-        """What was joined or started, and where to look at it."""
+        """What was joined or started, and where its dashboard is."""
         lines = [f"ray        {self.size}"]
         if self.code:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
@@ -73,18 +72,16 @@ class Cluster:
 
 @contextlib.contextmanager
 def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]:
-    """A local Ray, or the cluster at `config.address`; disconnected (or ended) afterwards.
+    """A Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
 
     Args:
-        config: where, and with what.
+        config: of the sweep.
         code: packages and single files to send to the PCs of the cluster.
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
     """
-    import ray
-
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what failed is in the record, and said once
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the record has each failure, and says it once
     with ray_connection.quietly():
         context = _init(config, code)
     try:
@@ -94,13 +91,6 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
 
 
 def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None) -> Cluster:
-    """Who is there, and on whom trials may stand.
-
-    Raises:
-        UserError: not even one trial fits.
-    """
-    from sweeps.cluster import gpus as cluster_gpus
-
     there = cluster_nodes.living()
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     needed = cluster_gpus.needed_bytes(config, gpus)
@@ -112,7 +102,7 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     placement.slots(config, pcs)
     if config.address is None:
         return Cluster(pcs, dashboard_url, (), small, card_bytes)
-    if config.trials_per_gpu == "auto":  # a share is measured on the smallest card that is there now
+    if config.trials_per_gpu == "auto":  # a share is measured on the smallest GPU that is there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
     membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))
@@ -120,14 +110,12 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
 
 
 def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
-    import ray
-
     try:
         with tempfile.TemporaryDirectory() as empty:
             return ray.init(
-                # Always one: without it Ray joins whatever cluster was last started on this PC.
+                # Always given: without an address Ray joins the cluster that was last started on this PC.
                 address=config.address or "local",
-                # A local Ray's workers inherit this environment: no runtime_env, no slow start.
+                # The workers of a local Ray inherit this environment: no runtime_env, no slow start.
                 runtime_env=ray_connection.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
                 num_cpus=None if config.address else this_pc().cpus,
                 include_dashboard=config.ray_dashboard if config.address is None else None,
@@ -144,8 +132,8 @@ def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
 def this_pc() -> PC:
     """CPU cores that this process may use, and GPUs, without taking memory on any."""
     gpus = 0
-    if any(Path(device).exists() for device in GPU_DEVICES):  # a second of importing PyTorch, else
-        import torch
+    if any(Path(device).exists() for device in GPU_DEVICES):
+        import torch  # --dry-run on a PC without a GPU does without: a second
 
         gpus = torch.cuda.device_count()
     return PC(len(os.sched_getaffinity(0)), gpus)

@@ -1,6 +1,6 @@
-"""The screen while a sweep runs: Tune's CLIReporter, showing the record.
+"""The screen while a sweep runs: Tune's CLIReporter, with the trials of the record.
 
-On a terminal one table that is redrawn in place; into a file or a pipe, two lines now and then.
+On a terminal a table that is redrawn in place; in a file or a pipe, two lines every 15 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGITS = (4, 3, 2)
 _ROWS_OF_A_FILE = 40
 _MOST_COLUMNS = 10_000
 Column = tuple[str, Callable[[TrialRow], str | Text]]
-"""Title, and what a trial has there."""
+"""Title, and the cell of a trial."""
 
 
 class SweepReporter(CLIReporter):
@@ -44,7 +44,7 @@ class SweepReporter(CLIReporter):
         super().__init__(max_report_frequency=1 if self.console.is_terminal else 15)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles all that it is given; a terminal can't be."""
+        """Tuner pickles its reporter; a terminal can't be pickled."""
         return CLIReporter, ()
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
@@ -75,37 +75,29 @@ class SweepReporter(CLIReporter):
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
-        """Those to show."""
         return self._record.searched
+
+    def _first_columns(self) -> list[Column]:
+        return [("trial", lambda trial: str(trial.number))]
 
     def _table(self, whole: bool) -> Table:
         """The trials, as wide as the screen: no number is ever cut. Titles fold first, then numbers have
         fewer digits; in the end the hyperparameters that do not fit are left out, and named below."""
         trials = self._rows(whole)
         names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-        table = self._drawn(trials, names, len(names), _DIGITS[0], whole)
-        layouts = [(len(names), digits) for digits in _DIGITS]
-        layouts += [(shown, _DIGITS[-1]) for shown in reversed(range(len(names)))]
-        for shown, digits in layouts:
-            if self._fits(table):
+        layouts = [(len(names), _DIGITS[0], False)]
+        layouts += [(len(names), digits, True) for digits in _DIGITS]
+        layouts += [(shown, _DIGITS[-1], True) for shown in reversed(range(len(names)))]
+        options = self.console.options.update(max_width=_MOST_COLUMNS)
+        for shown, digits, folds in layouts:
+            table = self._drawn(trials, self._columns(names[:shown], digits, whole), names[shown:], folds)
+            if Measurement.get(self.console, options, table).maximum <= self.console.width:
                 break
-            table = self._drawn(trials, names, shown, digits, whole, folds=True)
         return table
 
-    def _fits(self, table: Table) -> bool:
-        options = self.console.options.update(max_width=_MOST_COLUMNS)
-        return Measurement.get(self.console, options, table).maximum <= self.console.width
-
     def _drawn(
-        self,
-        trials: Sequence[TrialRow],
-        names: Sequence[str],
-        shown: int,
-        digits: int,
-        whole: bool,
-        folds: bool = False,
+        self, trials: Sequence[TrialRow], columns: Sequence[Column], left_out: Sequence[str], folds: bool
     ) -> Table:
-        columns = self._columns(names[:shown], digits, whole)
         table = Table(box=None, pad_edge=False)
         for title, _ in columns:
             is_text = title in ("status", "trainable")
@@ -116,13 +108,15 @@ class SweepReporter(CLIReporter):
             table.add_row(*(cell(trial) for _, cell in columns), style="bold" if trial is best else None)
         hidden = len(self._trials) - len(trials)
         notes = [f"and {hidden} more trials"] if hidden > 0 else []
-        if shown < len(names):
-            notes.append(f"columns that do not fit: {', '.join(names[shown:])}")
+        if left_out:
+            notes.append(f"columns that do not fit: {', '.join(left_out)}")
         if notes:
             table.caption, table.caption_justify = Text("; ".join(notes), style="dim"), "left"
         return table
 
     def _columns(self, names: Sequence[str], digits: int, whole: bool) -> list[Column]:
+        objective = self._record.objective
+
         def number(value: Any) -> str:
             return f"{value:.{digits}g}" if isinstance(value, float) else short(value)
 
@@ -133,22 +127,18 @@ class SweepReporter(CLIReporter):
         def param(name: str) -> Column:
             return name, lambda trial: number(trial.params.get(name))
 
-        several = len(self._config.trainables) > 1
-        return [
-            *self._first_columns(),
-            ("status", status),
-            *([("trainable", _trainable)] if several else []),
+        columns: list[Column] = [*self._first_columns(), ("status", status)]
+        if len(self._config.trainables) > 1:
+            columns.append(("trainable", lambda trial: trial.trainable))
+        columns += [
             ("epoch", lambda trial: str(max(trial.epochs, default=0))),
-            (self._config.objective.metric, lambda trial: number(trial.last_score)),
-            ("best", lambda trial: number(trial.best_score(self._record.objective))),
-            *map(param, names),
+            (objective.metric, lambda trial: number(trial.last_score)),
+            ("best", lambda trial: number(trial.best_score(objective))),
         ]
-
-    def _first_columns(self) -> list[Column]:
-        return [("trial", lambda trial: str(trial.number))]
+        return [*columns, *map(param, names)]
 
     def _rows(self, whole: bool) -> list[TrialRow]:
-        """Those that train, then the others from best to worst, as many as the screen holds."""
+        """The trials that train, then the others from best to worst, as many as the screen holds."""
         objective = self._record.objective
 
         def rank(trial: TrialRow) -> tuple[bool, bool, float]:
@@ -175,10 +165,6 @@ class RerunReporter(SweepReporter):
         return [*super()._first_columns(), rerun, ("seed", lambda trial: str(trial.seed))]
 
 
-def _trainable(trial: TrialRow) -> str:
-    return trial.trainable
-
-
 def _progress(trial: TrialRow, waits: Waits | None) -> str:
     """The status of a trial while its sweep runs."""
     if trial.status != "unfinished":
@@ -187,39 +173,40 @@ def _progress(trial: TrialRow, waits: Waits | None) -> str:
 
 
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
-    """Two lines on the whole sweep; `expected_epochs` are those of the plan, for the time that is left."""
-    trials, elapsed_s, ended_epochs = record.searched, record.elapsed_s, 0
+    """Two lines on the whole sweep; the time left follows from `expected_epochs`, those of the plan."""
+    trials, elapsed_s, objective = record.searched, record.elapsed_s, record.objective
     counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
     for trial in trials:
         counts[_progress(trial, waits)] += 1
-        ended_epochs += len(trial.epochs) if trial.status != "unfinished" else 0
-    epochs = sum(len(trial.epochs) for trial in trials)
-    saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
     live = counts["training"] + counts["waiting"]
     ended = len(trials) - live
+    epochs = sum(len(trial.epochs) for trial in trials)
+    saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
     time_left = ""
     if ended and epochs and config.num_trials and live:
-        # Those that end first have trained least, so what has ended alone would promise too much.
+        # The trials that end first have trained least, so by them alone the forecast would be too short.
+        ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
         expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
         time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
     states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
-    best = record.objective.best(sound, lambda trial: trial.best_score(record.objective))
+    best = objective.best(sound, lambda trial: trial.best_score(objective))
     found = "none yet"
     if best is not None:
-        score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
+        score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     return (
-        f"trials {ended}/{config.num_trials} ended ({states}); best {config.objective.metric} {found}\n"
+        f"trials {ended}/{config.num_trials} ended ({states}); best {objective.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
     )
 
 
 def summary_of_reruns(record: Record, config: SweepConfig) -> str:
-    """Two lines on the reruns of the top, as `summary` has them of the search."""
+    """Two lines on the reruns of the best trials."""
     reruns = {number: record.reruns.of(number) for number in record.reruns.numbers}
     begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
-    ended = [rerun for rerun in begun if rerun.status != "unfinished"]
+    live = [rerun for rerun in begun if rerun.status == "unfinished"]
+    ended, to_come = len(begun) - len(live), len(record.reruns_to_come())
     means = []
     for number, of_trial in reruns.items():
         scores = [rerun.best_score(record.objective) for rerun in of_trial if rerun.status == "finished"]
@@ -227,14 +214,12 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
             means.append(f"trial {number} {short(statistics.fmean(finite))} of {len(finite)}")
     epochs = sum(len(rerun.epochs) for rerun in begun)
     seconds = sum(row.seconds for rerun in begun for row in rerun.epochs.values())
-    to_train = (len(begun) + len(record.reruns_to_come()) - len(ended)) * config.max_epochs
-    to_train -= sum(len(rerun.epochs) for rerun in begun if rerun.status == "unfinished")
-    training = sum(rerun.status == "unfinished" for rerun in begun)
     time_left = ""
-    if training and epochs:
-        time_left = f", about {duration(to_train * seconds / epochs / training)} left"
+    if live and epochs:
+        to_train = (len(live) + to_come) * config.max_epochs - sum(len(rerun.epochs) for rerun in live)
+        time_left = f", about {duration(to_train * seconds / epochs / len(live))} left"
     return (
-        f"reruns {len(ended)}/{len(begun) + len(record.reruns_to_come())} ended; "
+        f"reruns {ended}/{len(begun) + to_come} ended; "
         f"mean {config.objective.metric} {', '.join(means) or 'none yet'}\n"
         f"epochs {epochs:,} trained; {duration(record.elapsed_s)} elapsed{time_left}"
     )

@@ -1,10 +1,9 @@
-"""What the process that drives a sweep works with, from its first trial to its last."""
+"""The context of the process that runs a sweep, from its first trial to its last."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from sweeps.cluster import placement
 from sweeps.cluster.session import Cluster
+from sweeps.common import screen
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
 from sweeps.execution.stopping import End
@@ -20,14 +20,6 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial.job import Job
-
-WIDTH_OF_A_FILE = 160
-"""Columns of a terminal that is none: room for every column, and no line cut short."""
-
-
-def console() -> Console:
-    """Where the sweep shows its progress."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +30,12 @@ class Driver:
     record: Record
     cluster: Cluster
     end: End
-    """Why and when the sweep ends before its last trial."""
     disk: Disk
-    console: Console = field(default_factory=console)
+    console: Console = field(default_factory=screen.console)
 
     @classmethod
     def of(cls, plan: Plan, record: Record, cluster: Cluster) -> Driver:
-        """The context of a run of a sweep that begins now."""
+        """The context of a run that begins now."""
         config = plan.config
         disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, cluster.pcs))
         for trial in record.live:
@@ -62,19 +53,19 @@ class Driver:
 
     @cached_property
     def gpus_per_trial(self) -> float:
-        """GPUs that a trial takes, where it is not measured how many share one."""
+        """GPUs that a trial takes, unless it is measured how many trials share one."""
         return placement.gpus_per_trial(self.config, self.cluster.pcs)
 
     def slots(self, gpus: float) -> int:
         """Trials that fit now, each with so many GPUs.
 
-        Never 0: a Tune that has no trial waits ten minutes for the searcher, and its callbacks with it.
+        Never 0: where Tune has no trial it waits ten minutes for the searcher, and its callbacks with it.
         """
         membership = self.cluster.membership
         return max(1, placement.most(self.config, membership.pcs if membership else self.cluster.pcs, gpus))
 
     def resources(self, gpus: float) -> PlacementGroupFactory:
-        """What a trial with so many GPUs takes: never on a PC that must be left."""
+        """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
         membership = self.cluster.membership
         return placement.of_trial(
             self.config, gpus, frozenset if membership is None else lambda: membership.closed
@@ -82,7 +73,7 @@ class Driver:
 
 
 def job_of(plan: Plan) -> Job:
-    """What every trial of the sweep has in common."""
+    """What all trials of a sweep share."""
     config = plan.config
     fit = dataclasses.replace(config.fit, num_nodes=config.workers_per_trial, threads=config.cpus_per_trial)
     return Job(

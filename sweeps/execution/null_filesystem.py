@@ -1,9 +1,9 @@
-"""Where Tune puts what it wants to keep: nowhere.
+"""A file system that keeps nothing, for what Tune writes.
 
-Nobody reads Tune's state (the record is the truth) nor its folders of checkpoints (they are empty; the
-checkpoints are in the sweep's storage), but Tune refuses to go on when a worker does not find a file that the
-driver has written. So it gets a file system that knows names and no contents: whoever is sent it knows the
-names that were there then. No PC but the driver's needs the folder of the sweep.
+The record is the truth and the checkpoints are in the sweep's storage, so no one reads Tune's state or its
+(empty) folders of checkpoints. But Tune stops when a worker does not find a file that the driver has written.
+This file system keeps the names of files without their contents; a pickled copy has the names of that moment.
+So no PC but the driver's needs the folder of the sweep.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 
 class NamesOnly(MemoryFileSystem):
-    """Files without contents, in memory.
-
-    Args:
-        names: of files that are there.
-    """
+    """Empty files of these names, in memory."""
 
     cachable = False
 
@@ -36,7 +32,7 @@ class NamesOnly(MemoryFileSystem):
         return NamesOnly, (tuple(self.store),)
 
     def info(self, path: str, **options: Any) -> Any:
-        """As fsspec has it; a folder of a checkpoint is there, and empty, for whoever goes on from it."""
+        """As fsspec has it; the folder of a checkpoint is always there, and empty."""
         if PurePosixPath(path).name.startswith("checkpoint_"):
             return {"name": self._strip_protocol(path), "size": 0, "type": "directory"}
         return super().info(path, **options)
@@ -46,7 +42,7 @@ class NamesOnly(MemoryFileSystem):
             return super()._open(path, mode, *arguments, **options)
         path = self._strip_protocol(path)
         self.store[path] = MemoryFile(self, path)
-        return io.BytesIO()  # what is written goes with it
+        return io.BytesIO()  # what is written is dropped with it
 
 
 def file_system() -> FileSystem:

@@ -1,4 +1,4 @@
-"""Before a sweep starts: every PC proves that it can write checkpoints, and read what another one wrote."""
+"""Before a sweep starts: check that every PC can write checkpoints, and read those of other PCs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sweeps.common.formatting import count
 from sweeps.plan.plan import Plan
 from sweeps.storage.base import Storage, StorageError, new_name
 
-MOST_S = 120
-"""That a PC may take."""
+TIMEOUT_S = 120
+"""For the answer of a PC."""
 
 
 def on_this_pc(plan: Plan) -> None:
-    """Make the place of the sweep in its storage, and prove it from here, before anything starts.
+    """Make the sweep's folder in its storage, and check it from here, before anything starts.
 
     Raises:
-        UserError: it can't be written or read, and why; or a sweep of that name has its checkpoints there.
+        UserError: it can't be written or read, or has the checkpoints of another sweep of that name.
     """
     storage = plan.storage
     try:
@@ -40,7 +40,7 @@ def on_this_pc(plan: Plan) -> None:
 
 
 def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
-    """Prove it from each PC on which trials may stand, by a small task on each at the same time.
+    """Check it from each PC that trains, at the same time.
 
     Raises:
         UserError: the PCs that can't use it, and why.
@@ -50,11 +50,11 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
-    answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), MOST_S)
+    answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), TIMEOUT_S)
     faults = {
         node.name: fault
         for node, each in answers.items()
-        if each.is_there and (fault := each.fault or each.said)
+        if each.is_there and (fault := each.fault or each.value)
     }
     try:
         storage.remove_note(name)
@@ -72,26 +72,26 @@ def _fault(storage: Storage, theirs: str, text: str) -> str:
 
     Args:
         storage: of the sweep.
-        theirs: name of a small file that another PC wrote; "": there is none.
-        text: what is in it.
+        theirs: name of a small file that another PC wrote, or "".
+        text: its content.
     """
     mine, written = new_name(), uuid.uuid4().hex
     try:
         if theirs and storage.read_note(theirs) != text:
-            return f"{storage.where} is another place there"
+            return f"{storage.where} is another folder there"
         storage.write_note(mine, written)
         read = storage.read_note(mine)
         storage.remove_note(mine)
     except FileNotFoundError:
         return (
-            f"what the first PC wrote to {storage.where} is not there: all PCs must see that folder; "
+            f"a file that the first PC wrote to {storage.where} is not there: all PCs must see that folder; "
             "share it, or give --storage sftp://host/path or s3://bucket/prefix"
         )
     except StorageError as error:
         return str(error)
     except OSError as error:
         return f"{storage.where}: {error.strerror or error}"
-    return "" if read == written else f"{storage.where}: what is read there is not what was written"
+    return "" if read == written else f"{storage.where}: a file that was written there reads differently"
 
 
 def _setting(plan: Plan) -> str:

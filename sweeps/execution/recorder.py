@@ -1,7 +1,5 @@
-"""What the driver writes while trials run: the record, the logs of failures, the tables.
-
-It also says which checkpoints are written and removed, and which trials are requeued.
-"""
+"""The driver's part while trials run: writes the record, the logs of failures and the tables, decides which
+checkpoints are kept, and requeues trials."""
 
 from __future__ import annotations
 
@@ -33,16 +31,16 @@ from sweeps.trial.job import SAVE_FAULT
 TABLES_EVERY_S = 60
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
-They are retried without counting against --max-failures, but not for ever: some trials kill theirs."""
+They are retried without counting against --max-failures, but not without end: some trials kill theirs."""
 
 
 class Recorder(Callback):
-    """The record's one writer while trials run; keeps the checkpoints that may be needed.
+    """The one writer of the record while trials run.
 
     Args:
         driver: of the sweep.
-        searcher: hands a trial out once more, where it is requeued.
-        scheduler: says whether a paused trial was stopped.
+        searcher: proposes a requeued trial again.
+        scheduler: decides whether a paused trial was stopped.
         quarantine: of the PCs of a cluster; None on a PC by itself.
         sharing: of the GPUs, where it is measured how many trials share one.
     """
@@ -55,7 +53,8 @@ class Recorder(Callback):
         quarantine: Quarantine | None = None,
         sharing: Sharing | None = None,
     ) -> None:
-        self._driver, self._plan, self._record = driver, driver.plan, driver.record
+        self._driver, self._config = driver, driver.config
+        self._record, self._storage = driver.record, driver.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
         self._quarantine, self._sharing = quarantine, sharing
         self._lost_processes: Counter[int] = Counter()
@@ -64,12 +63,12 @@ class Recorder(Callback):
         self._turn = ExitStack()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles all that it is given; a copy has no terminal to speak to."""
+        """Tuner pickles its callbacks; no copy is used."""
         return Callback, ()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Wait while the disk is about to be full; count the trials that fit now. What is written in a turn
-        of Tune's loop reaches the disk at its end, at once: a trial's last epoch, its end, the next start."""
+        """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
+        Tune's loop (a trial's last epoch, its end, the next start) reaches the disk once, at its end."""
         self._driver.disk.wait(self._driver.say, self._driver.end.stop_all)
         sharing = self._sharing
         self._searcher.slots = self._driver.slots(sharing.gpus if sharing else self._driver.gpus_per_trial)
@@ -94,21 +93,21 @@ class Recorder(Callback):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Learn how much space a checkpoint takes, or why it could not be written."""
+        """Measure the size of a checkpoint, or note why it could not be written."""
         number, saved = trial.config["number"], trial.latest_checkpoint_result
         self._driver.disk.measure(number)
         if saved is not None and (fault := saved.metrics.get(SAVE_FAULT)):
             self._save_faults[number] = fault
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Write how it ended. Tune swallows what is raised here of a trial that was paused."""
+        """Write how it ended. Tune swallows what is raised here for a paused trial."""
         try:
             self._write_end(trial)
         except (RecordLost, OSError) as error:
             self._driver.end.stop("lost", str(error))
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A process that can't even start will not start the next time either: end the sweep."""
+        """End the sweep where a process can't even start: it will not start the next time either."""
         error = _error_of(trial)
         can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
         if not can_start and not self._anything_trained():
@@ -117,30 +116,30 @@ class Recorder(Callback):
             self._driver.end.stop("error", why)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Requeue a trial whose process was lost, unless that was once too often.
+        """Requeue a trial whose process was lost, unless it has lost too many.
 
-        Tune retries most of these itself. It gives a paused trial up when the process that it was to go on
-        in is found dead.
+        Tune retries most of these itself, but not a paused trial whose next process is found dead.
         """
-        number, error = trial.config["number"], str(_error_of(trial)).strip()
+        number, error = trial.config["number"], _error_of(trial)
         self._lost_processes[number] += trial.run_metadata.num_failures
         lost = self._lost_processes[number] - (self._quarantine.moved[number] if self._quarantine else 0)
-        is_lost = isinstance(_error_of(trial), RayActorError) and lost <= MOST_LOST_PROCESSES
+        is_lost = isinstance(error, RayActorError) and lost <= MOST_LOST_PROCESSES
         if is_lost and self._searcher.requeue(number):
             return
-        reason = f"its process was lost {count(lost, 'time')}, at last: {error.splitlines()[-1]}"
-        self._record.end(number, "failed", reason, self._write_log(number, error))
+        text = str(error).strip()
+        reason = f"its process was lost {count(lost, 'time')}, the last time by: {text.splitlines()[-1]}"
+        self._record.end(number, "failed", reason, self._write_log(number, text))
         self._drop_checkpoints({number})
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables every minute."""
         self._turn.close()
         if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
-            write_tables(self._record, self._plan.folder)
+            write_tables(self._record, self._driver.plan.folder)
             self._tables_written = time.monotonic()
 
     def close(self) -> None:
-        """End a turn that was not ended."""
+        """Sync the record where a turn was interrupted."""
         self._turn.close()
 
     def _write_end(self, trial: Trial) -> None:
@@ -150,11 +149,11 @@ class Recorder(Callback):
             reason, at = result["unfit"], result["at"]
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue_elsewhere(trial, reason, at["node"], or_else=why)
-        if not result.get("done") and not self._was_left_behind(number):
+        if not result.get("done") and not self._was_stopped_in_pause(number):
             return None
         if self._sharing and self._sharing.is_to_requeue(trial) and self._searcher.requeue(number):
             return None
-        reached_end = result.get("epoch") == self._plan.config.max_epochs
+        reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         reason = result.get("reason", "")
         if status in ("finished", "pruned") and self._lacks_weights(number):
@@ -164,7 +163,7 @@ class Recorder(Callback):
                 return self._requeue_elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         log = self._write_log(number, result.pop("traceback", None))
-        before = retention.kept(self._plan.config, self._record, self._plan.storage)
+        before = retention.kept(self._config, self._record, self._storage)
         self._record.end(number, status, reason, log)
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
@@ -172,64 +171,63 @@ class Recorder(Callback):
         return None
 
     def _requeue_elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
-        """Leave out the PC on which a trial can't go on, and requeue the trial; else end the sweep: the trial
-        is unfinished, and a resume goes on with it."""
+        """Leave out the PC on which a trial can't continue, and requeue the trial. Where that is impossible
+        the sweep ends, and the trial stays unfinished, for a resume."""
         is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
         if not is_left_out or not self._searcher.requeue(trial.config["number"]):
             self._driver.end.stop("lost", or_else)
 
-    def _was_left_behind(self, number: int) -> bool:
-        """Whether a trial that was paused has been stopped by its scheduler, not by the sweep's end."""
+    def _was_stopped_in_pause(self, number: int) -> bool:
+        """Whether the scheduler has stopped a paused trial, and not the end of the sweep."""
         last = max(self._record.trials[number].epochs, default=0)
         ends_at = getattr(self._scheduler, "ends_at", None)
-        return ends_at is not None and ends_at(self._plan.config, self._record, number, last)
+        return ends_at is not None and ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
         """Whether it is among the best and has no checkpoint of its best epoch."""
         best = self._record.trials[number].best_epoch(self._record.objective)
         if best is None or not self._is_to_stay(number):
             return False
-        return max(self._plan.storage.epochs(number), default=0) < best
+        return max(self._storage.epochs(number), default=0) < best
 
     def _is_to_stay(self, number: int) -> bool:
-        return retention.would_be_kept(self._plan.config, self._record, self._plan.storage, number)
+        return retention.would_be_kept(self._config, self._record, self._storage, number)
 
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
 
     def _write_log(self, number: int, text: str | None) -> str | None:
+        """The path of the log below the sweep's folder; None where there is none."""
         if text is None:
             return None
         log = Path("logs") / f"trial_{number:04d}.log"
         trial = self._record.trials[number]
-        content = (
-            f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n{text}"
-        )
+        head = f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n"
+        file = self._driver.plan.folder / log
         try:
-            (self._plan.folder / "logs").mkdir(exist_ok=True)
-            (self._plan.folder / log).write_text(content, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:  # Tune would take it for a lost process, and train the trial again
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(head + text, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:  # raised, Tune would take it for a lost process, and train the trial again
             self._driver.say(f"The log of trial {number} can't be written: {error}")
             return None
         return str(log)
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
-        """Of trials that ended: all but the newest one of each whose weights stay."""
-        storage = self._plan.storage
+        """Of trials that ended, all but the newest checkpoint of each whose weights are kept."""
         try:
-            staying = retention.kept(self._plan.config, self._record, storage)
+            kept = retention.kept(self._config, self._record, self._storage)
             for number in numbers:
-                if number not in staying:
-                    storage.remove(number)
+                if number not in kept:
+                    self._storage.remove(number)
                     continue
-                for epoch in storage.epochs(number)[1:]:
-                    storage.remove(number, epoch)
+                for epoch in self._storage.epochs(number)[1:]:
+                    self._storage.remove(number, epoch)
         except StorageError as error:  # they take room, and a resume removes them
             self._driver.say(f"Old checkpoints can't be removed: {error}")
 
 
 def _error_of(trial: Trial) -> Exception | None:
-    """What Tune wrote of a trial's last error. `Trial.get_pickled_error` looks for it in the storage,
+    """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
     where Tune 2.60 has not put it yet."""
     file = trial.pickled_error_file
     if file is None or not Path(file).is_file():

@@ -16,7 +16,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class End(Stopper):
-    """Why and when a sweep ends before its last trial."""
+    """The outcome of a run of a sweep."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class End(Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Whether the sweep is to end now."""
+        """Whether the sweep must end now."""
         if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
             self.outcome = "out of time"
         return self.outcome != "finished"
@@ -48,20 +48,20 @@ class End(Stopper):
 
 @contextlib.contextmanager
 def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
-    """The first Ctrl-C ends the sweep in order, the second one at once."""
+    """End the sweep in order at the first Ctrl-C, and at once at the second."""
 
     def on_signal(number: int, frame: Any) -> None:
         for name, handler in before.items():
             signal.signal(name, handler)
-        if number == signal.SIGHUP:  # nobody sees the terminal any more, and writing to it raises
+        if number == signal.SIGHUP:  # writing to a closed terminal raises
             for terminal in terminals:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         end.stop("interrupted")
-        say("Stopping; all results so far are recorded. Press Ctrl-C again to stop at once.")
+        say("Stopping. All results so far are recorded. Press Ctrl-C again to stop at once.")
 
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-    heard = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
-    before = {name: signal.signal(name, on_signal) for name in heard}
+    handled = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
+    before = {name: signal.signal(name, on_signal) for name in handled}
     try:
         yield
     finally:

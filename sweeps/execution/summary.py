@@ -1,4 +1,4 @@
-"""What a sweep says at its end, and its exit status."""
+"""The last lines of a sweep, and its exit status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, place, short
 from sweeps.config.sweep_folder import CONFIG_FILE, FOLDER
-from sweeps.execution import best_folder
+from sweeps.execution import winner
 from sweeps.execution.driver import Driver
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -25,10 +25,10 @@ Line = tuple[str, str]
 
 
 def say(driver: Driver, test_scores: dict[str, float]) -> int:
-    """Print what came of the sweep; the exit status.
+    """Print the result of the sweep; the exit status.
 
     Raises:
-        UserError: training showed that what was asked can't be (a metric that is never logged).
+        UserError: training showed a mistake in what was asked (a metric that is never logged).
     """
     plan, record, end = driver.plan, driver.record, driver.end
     if end.outcome == "error":
@@ -60,12 +60,12 @@ def _print(lines: Iterable[Line]) -> None:
 
 
 def _report(record: Record) -> str:
-    """Write the page about the sweep. The sweep is over, and whole: what fails here costs a line."""
+    """Write the report. The sweep is complete: a failure here costs a line."""
     try:
         return place(page.write(Sweep(record)))
     except KeyboardInterrupt:
         return "not written: interrupted by Ctrl-C"
-    except Exception as error:  # plotly's, jinja2's, a full disk's: whatever it is, the sweep is whole
+    except Exception as error:  # of plotly, jinja2, a full disk: in any case the sweep is complete
         again = command("report", place(record.folder))
         return f"not written, {type(error).__name__}: {error}; write it again: {again}"
 
@@ -92,20 +92,19 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
     if (plan.folder / FOLDER).is_dir():
         yield "Weights", place(plan.folder / FOLDER)
-        again = best_folder.again(plan, best)
-        yield "Retrain", command("fit", *again, *parser.machine_given())
+        yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     if failed := [trial for trial in record.trials if trial.status == "failed"]:
         yield "Failed", f"{count(len(failed), 'trial')}, most often: {_commonest(failed)}"
 
 
 def _how_often(record: Record) -> str:
-    """Each other winner that was scored takes a little of what makes these rows a test."""
+    """With each further winner that is scored, the test rows are a weaker test."""
     runs = [str(test.run) for test in record.info.tests]
     return "scored once" if len(runs) < 2 else f"scored {len(runs)} times, for trials {', '.join(runs)}"
 
 
 def _confirmed(record: Record, confirmed: Sequence[Confirmed]) -> Iterator[Line]:
-    """A line for each trial that was trained again."""
+    """A line for each trial that was confirmed."""
     for trial in confirmed:
         searched = short(record.trials[trial.number].best_score(record.objective))
         failures = f", {count(trial.failures, 'rerun')} failed or diverged" if trial.failures else ""

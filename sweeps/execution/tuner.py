@@ -1,4 +1,4 @@
-"""Tune's loop: the search, then the reruns that confirm its best trials; the record hears of every epoch."""
+"""Tune's loop: the search, then the reruns that confirm its best trials. Every epoch is recorded."""
 
 from __future__ import annotations
 
@@ -38,28 +38,32 @@ MOST_PENDING = 10_000
 """Trials that Tune may start at a time where their number grows: the searcher bounds them by its slots."""
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of a sweep that is one run of Tune: the search, or the reruns of its best."""
+
+    searcher: RecordSearcher
+    scheduler: ModuleType
+    reporter: SweepReporter
+
+
 def fit(driver: Driver) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    plan, record = driver.plan, driver.record
-    _search(driver)
+    config, plan, record = driver.config, driver.plan, driver.record
+    ended = [trial for trial in record.searched if trial.status != "unfinished"]
+    if len(ended) < (config.num_trials or 0):
+        searcher = plan.searcher.build(config, plan.space, record)
+        searcher.waits = plan.waits(record)
+        _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)))
     if driver.end.outcome == "finished":
         _confirm(driver)
     if driver.end.outcome == "finished":
-        with contextlib.suppress(OSError):  # it takes room, and harms nobody
+        with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             plan.storage.tidy()
     try:
         write_tables(record, plan.folder)
     except OSError as error:
         driver.say(f"The tables can't be written: {error}")
-
-
-def _search(driver: Driver) -> None:
-    config, record = driver.config, driver.record
-    ended = [trial for trial in record.searched if trial.status != "unfinished"]
-    if len(ended) < (config.num_trials or 0):
-        searcher = driver.plan.searcher.build(config, driver.plan.space, record)
-        searcher.waits = driver.plan.waits(record)
-        _run(driver, Phase(searcher, driver.plan.scheduler, SweepReporter(driver)))
 
 
 def _confirm(driver: Driver) -> None:
@@ -72,17 +76,8 @@ def _confirm(driver: Driver) -> None:
         _run(driver, Phase(searcher, none, RerunReporter(driver)))
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A part of a sweep that is one run of Tune: the search, or the reruns of its best."""
-
-    searcher: RecordSearcher
-    scheduler: ModuleType
-    reporter: SweepReporter
-
-
 def _run(driver: Driver, phase: Phase) -> None:
-    """One run of Tune, to its end; how it ended is in `driver.end`."""
+    """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
     quarantine = None if membership is None else Quarantine(driver, membership, Mover(driver, membership))
@@ -131,8 +126,8 @@ def _tuner(
             callbacks=callbacks,
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
-            # The recorder says who saves at the end; a trial that failed has nothing to save. Tune's own
-            # folders of them are empty: to bound their number, Tune would write its whole state again
+            # The recorder decides which trial is saved at its end; a failed one has nothing to save. Tune's
+            # own checkpoint folders are empty; to bound their number, Tune would write its whole state again
             # and again.
             checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
             verbose=1,
@@ -141,7 +136,7 @@ def _tuner(
 
 
 def _why_lost(error: BaseException, folder: Path) -> str | None:
-    """Why nothing can be written any more; None when it is another kind of error."""
+    """Why nothing can be written any more; None for any other kind of error."""
     if not folder.is_dir():
         return f"{folder} is gone"
     for cause in causes(error):
@@ -158,7 +153,7 @@ def _trial_name(trial: Trial) -> str:
 
 @contextlib.contextmanager
 def _max_pending(slots: int) -> Iterator[None]:
-    """Start all processes at once: Tune starts those of a searcher one after the other."""
+    """Let Tune start all processes at once; with a searcher it starts one after another."""
     name = "TUNE_MAX_PENDING_TRIALS_PG"
     before = os.environ.get(name)
     os.environ[name] = str(slots)

@@ -1,20 +1,23 @@
-"""The best trial: its weights and params set aside, and, once, its score on the test rows."""
+"""The best trial: `best/`, with its weights and params, and, once, its score on the test rows."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
 from sweeps.analysis import best_model
 from sweeps.cluster import placement
-from sweeps.common import atomic_io
-from sweeps.config import sweep_folder
-from sweeps.config.sweep_folder import FOLDER
-from sweeps.execution import best_folder
+from sweeps.common import atomic_io, params_file
+from sweeps.common.formatting import place
+from sweeps.config.sweep_folder import FOLDER, METRICS_FILE, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.stopping import End
 from sweeps.plan import resume
@@ -24,15 +27,16 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import TestScore
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
 from sweeps.trial.test_score import test_winner
 
 
 def keep(driver: Driver) -> dict[str, float]:
-    """Write `best/`; score the winner, and only the winner, on the test rows.
+    """Write `best/`; score the winner, and no other trial, on the test rows.
 
     Returns:
-        The test metrics; {} when the winner is not known yet (the sweep was interrupted, or it is to be
-        confirmed), when there is none, or when its model has no `test_step`.
+        The test metrics; {} where the winner is not final (the sweep was interrupted, or is to be confirmed),
+        where there is none, or where its model has no `test_step`.
     """
     plan, record, end = driver.plan, driver.record, driver.end
     run = best_model.run_of_winner(record, plan.storage)
@@ -41,10 +45,10 @@ def keep(driver: Driver) -> dict[str, float]:
     try:
         weights = _weights(plan, record, run)
         if weights is None:
-            print(f"The weights of trial {run.number} are gone: {FOLDER}/ is not written.", flush=True)
+            print(f"The weights of trial {run.number} are lost: {FOLDER}/ is not written.", flush=True)
             return {}
         scores = _scores(driver, run, weights)
-        atomic_io.write(weights / sweep_folder.METRICS_FILE, best_folder.metrics_text(record, run, scores))
+        atomic_io.write(weights / METRICS_FILE, _metrics_text(record, run, scores))
     except OSError as error:
         end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
         return {}
@@ -54,15 +58,20 @@ def keep(driver: Driver) -> dict[str, float]:
     return scores
 
 
+def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:
+    """The words behind `sweeps fit` that train the best trial again."""
+    return best.trainable, "--params", place(plan.folder / FOLDER / PARAMS_FILE)
+
+
 def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
-    """The winner's scores on the test rows; those that are known, where it has been scored before."""
+    """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = driver.record, driver.end
     known = next((test for test in record.info.tests if test.run == run.number), None)
     if known is not None:  # before the sweep was resumed
         _note_test(record, known, end)
         return dict(known.scores)
-    is_settled = end.outcome != "interrupted" and not record.is_to_be_confirmed
-    if not is_settled or run.trainable in record.info.without_test:
+    is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
+    if not is_final or run.trainable in record.info.without_test:
         return {}
     scores = _test(driver, run, weights)
     if scores:
@@ -78,25 +87,35 @@ def _note_test(record: Record, test: TestScore, end: End) -> None:
 
 
 def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
-    """The folder `best/`, made from a trial's checkpoint; None when its weights are nowhere."""
+    """The folder `best/`, made from the checkpoint of a trial; None where its weights are lost."""
     folder = plan.folder / FOLDER
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
-        _set_aside(plan, record, run, newest)
+        _write_folder(plan, record, run, newest)
         return folder
     if best_model.run_in(folder) == run.number:
         return folder
-    shutil.rmtree(folder, ignore_errors=True)  # of another trial, which is the best no more
+    shutil.rmtree(folder, ignore_errors=True)  # of a trial that is no longer the best
     return None
 
 
+def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
+    workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
+    fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
+    with atomic_io.atomic_write(plan.folder / FOLDER) as part:
+        part.mkdir()
+        shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
+        (part / PARAMS_FILE).write_text(_params_text(plan, record, run, fit))
+        shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
+
+
 def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
-    """In a process of its own: what a user's test does to it is not done to this one."""
+    """Score in a process of its own, so that a user's test can't harm this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     content = (weights / "weights.pt").read_bytes()
     config, cluster, gpus = driver.config, driver.cluster, driver.gpus_per_trial
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
-        print("The winner could not be tested: no PC that is left has room for it.", flush=True)
+        print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
         return {}
     closed = cluster.membership.closed if cluster.membership else ()
     task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
@@ -108,12 +127,42 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     return scores
 
 
-def _set_aside(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
-    """Write the folder `best`."""
-    workers = plan.config.workers_per_trial  # again on one PC, where no one has to start them
-    fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
-    with atomic_io.atomic_write(plan.folder / FOLDER) as part:
-        part.mkdir()
-        shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
-        (part / sweep_folder.PARAMS_FILE).write_text(best_folder.params_text(plan, record, run, fit))
-        shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
+def _params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) -> str:
+    """The text of params.yaml, for the winner or the rerun of it whose weights these are."""
+    score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
+    called = f"trial {run.number}"
+    if run.confirms is not None:
+        called = f"trial {run.confirms} with seed {run.seed} (trial {run.number})"
+    head = [
+        f"{called} of sweep {plan.config.name}: {record.objective.metric} {score} in epoch {epoch}",
+        f"Train it again: sweeps fit {shlex.join(again(plan, run))}",
+    ]
+    found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
+    return params_file.write(run.trainable, {**run.fixed, **run.params}, config.settings(), found, head)
+
+
+def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]) -> str:
+    """The text of metrics.json: all metrics of the best epoch, the test's, and the spread over seeds."""
+    epoch = run.best_epoch(record.objective)
+    content: dict[str, Any] = {
+        "trial": _of_search(run),
+        "run": run.number,
+        "seed": run.seed,
+        "epoch": epoch,
+        "metrics": {} if epoch is None else dict(run.epochs[epoch].metrics),
+        "test": dict(test_scores),
+    }
+    for trial in record.confirmed()[:1]:
+        content["confirmed"] = {
+            "mean": trial.mean if trial.scores else None,
+            "std": trial.std,
+            "scores": list(trial.scores),
+            "failures": trial.failures,
+            "score_in_search": record.trials[trial.number].best_score(record.objective),
+        }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _of_search(run: TrialRow) -> int:
+    """The trial of the search that a run is, or reruns."""
+    return run.number if run.confirms is None else run.confirms

@@ -1,24 +1,52 @@
-"""`sweeps pcs back`: on a PC that was drained, let it join the cluster again."""
+"""`sweeps pcs back`: let this PC, which was drained and stays away since, join the cluster again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import subprocess
+from pathlib import Path
 
-from sweeps.common.cli import parser as cli_parser
-from sweeps.pcs import rejoin
+MARK = Path("/dev/shm/sweeps-away")
+"""While it exists, the head starts no Ray here (`worker_start_ray_commands` of ray_cluster.yaml). It is in
+memory, so a reboot removes it."""
+UNIT = "sweeps-pc"
 
 
-def run(arguments: Sequence[str]) -> int:
-    """The command; its exit status.
-
-    Raises:
-        UserError: a flag is wrong.
-        SystemExit: after `--help` (status 0).
-    """
-    command = "sweeps pcs back"
-    parser = cli_parser.Parser(
-        prog=command, usage="%(prog)s", description="Let this PC, which was drained, join the cluster again."
-    )
-    parser.values_of(arguments, "; it is for the PC on which it is typed")
-    print(rejoin.come_back())
+def run() -> int:
+    """The command; its exit status."""
+    was_away = MARK.exists()
+    remove_mark()
+    if _systemctl("is-enabled", "--quiet", UNIT):
+        has_started = _systemctl("restart", UNIT)
+        print(
+            "This PC joins now." if has_started else f"This command failed: systemctl --user restart {UNIT}"
+        )
+    elif was_away:
+        print("If this PC is one of worker_ips, the head starts Ray here within a minute.")
+        print("Otherwise start Ray here as you did before: ray start --address=HEAD:6379")
+    else:
+        print("This PC was not drained.")
     return 0
+
+
+def stay_away() -> None:
+    """Keep the head, of whose `worker_ips` this PC may be, from starting Ray here again."""
+    MARK.touch()
+
+
+def remove_mark() -> None:
+    """Let the head start Ray here."""
+    MARK.unlink(missing_ok=True)
+
+
+def stop_unit() -> None:
+    """Stop the systemd unit where it runs: it would wait for what is left of Ray."""
+    if _systemctl("is-active", "--quiet", UNIT):
+        _systemctl("stop", UNIT)
+
+
+def _systemctl(*words: str) -> bool:
+    """Whether a command for the user's systemd succeeded; False where there is no systemd."""
+    if (program := shutil.which("systemctl")) is None:
+        return False
+    return subprocess.run([program, "--user", *words], capture_output=True, timeout=90).returncode == 0

@@ -1,9 +1,9 @@
-"""`ray_cluster.yaml`, as far as we go by it: which PCs, who logs in with what, where Ray shall be."""
+"""`ray_cluster.yaml`, as far as `sweeps pcs` reads it: the PCs, the SSH login, where Ray is and its ports."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,32 +15,31 @@ from sweeps.common.yaml_values import load_yaml
 
 DEFAULT = "ray_cluster.yaml"
 PYTHON = "~/sweeps/.venv/bin/python"
-"""On each PC, where the file's `file_mounts` and `setup_commands` put it."""
+"""On each PC, made by the file's `file_mounts` and `setup_commands`."""
 PORTS = ("port", "node-manager-port", "object-manager-port")
-"""Of `ray start`. The first is the head's alone."""
+"""Options of `ray start`. The first is for the head alone."""
 
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """A cluster file that was read."""
+    """The content of a cluster file."""
 
     path: Path
-    head: str
-    workers: tuple[str, ...]
+    pcs: tuple[str, ...]
+    """Addresses, the head's first."""
     user: str
     key: str | None
-    """File of the private key; None: those of the user's SSH agent and of his own settings."""
+    """File of the private key; None: the keys of the user's SSH agent and settings."""
     temp_dir: str
     ports: Mapping[str, int]
-    """Those of PORTS that are fixed."""
+    """The fixed ones of PORTS."""
 
     @property
-    def pcs(self) -> tuple[str, ...]:
-        """Their addresses, the head's first."""
-        return (self.head, *self.workers)
+    def head(self) -> str:
+        return self.pcs[0]
 
     def ports_of(self, address: str) -> list[int]:
-        """Where Ray shall listen on a PC."""
+        """The ports of Ray on a PC."""
         return [port for name, port in self.ports.items() if name != "port" or address == self.head]
 
 
@@ -48,7 +47,7 @@ def read(path: Path) -> ClusterFile:
     """Read a cluster file.
 
     Raises:
-        UserError: it can't be read, is not YAML, or lacks what we go by.
+        UserError: it can't be read, is not YAML, or lacks one of these settings.
     """
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
@@ -66,23 +65,17 @@ def read(path: Path) -> ClusterFile:
     pcs = [_word(path, "provider.head_ip", provider.get("head_ip"))]
     pcs += [_word(path, "provider.worker_ips", address) for address in workers]
     if len(set(pcs)) < len(pcs):
-        raise UserError(f"{path}: an address stands there twice: {', '.join(pcs)}")
+        raise UserError(f"{path}: provider: an address is given twice: {', '.join(pcs)}")
     key = auth.get("ssh_private_key")
     started = " ".join(str(line) for line in content.get("head_start_ray_commands") or [])
     return ClusterFile(
         path=path,
-        head=pcs[0],
-        workers=tuple(pcs[1:]),
+        pcs=tuple(pcs),
         user=_word(path, "auth.ssh_user", auth.get("ssh_user")),
         key=None if key is None else str(Path(str(key)).expanduser()),
         temp_dir=_option(started, "temp-dir") or "/tmp/ray",
         ports={name: int(port) for name in PORTS if (port := _option(started, name) or "").isdigit()},
     )
-
-
-def of(arguments: Sequence[str]) -> ClusterFile:
-    """That which was named on the command line, else the usual one."""
-    return read(Path(arguments[0] if arguments else DEFAULT).expanduser())
 
 
 def _block(path: Path, content: Any, name: str) -> dict[str, Any]:
@@ -93,7 +86,7 @@ def _block(path: Path, content: Any, name: str) -> dict[str, Any]:
 
 
 def _word(path: Path, name: str, value: Any) -> str:
-    """A name or an address: goes into a command of SSH, where a dash would begin an option."""
+    """A name or an address. It becomes part of a command of SSH, where a dash would begin an option."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_:][\w.:-]*", value):
         raise UserError(f"{path}: {name} {value}: must be a name or an address")
     return value

@@ -1,30 +1,24 @@
-"""Join the running cluster for a few questions."""
+"""Join the running cluster for a few requests. Imported after `ray_environment.prepare_to_look`."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Iterator
-from pathlib import Path
+
+import ray
 
 from sweeps.common import ray_connection
 from sweeps.common.errors import UserError
 
-TOKEN = Path("~/.ray/auth_token")
-
 
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[str]:
-    """As long as the block lasts; the address by which Ray's own clients reach the head.
+    """Be a part of the cluster; the address by which Ray's own clients reach its head.
 
     Raises:
         UserError: no cluster answers.
     """
-    ray_connection.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
-    if TOKEN.expanduser().is_file():  # Ray 2.60 shows it by itself at the address `auto` alone
-        ray_connection.set_environment({"RAY_AUTH_MODE": "token"})
-    import ray
-
     ray_connection.refuse_silent(address)
     try:
         with ray_connection.quietly():

@@ -1,4 +1,4 @@
-"""What PCs have and what is taken of it; why something that needs so much waits."""
+"""What is free on PCs, and why something waits that needs so much."""
 
 from __future__ import annotations
 
@@ -6,82 +6,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Resources = Mapping[str, float]
-"""Ray's name of a resource (CPU, GPU, memory in bytes, one of the user's) to how much of it."""
+"""Amount of each resource, by Ray's names (CPU, GPU, memory in bytes, the user's own)."""
 NEGLIGIBLE = 1e-4
 """Ray counts in ten-thousandths."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A PC, and what is taken of it."""
+    """The resources of a PC, and what is taken of them."""
 
     name: str
     has: Resources
     taken: Resources
 
     def free(self, resource: str) -> float:
-        """How much is left."""
+        """The amount that is not taken."""
         return self.has.get(resource, 0.0) - self.taken.get(resource, 0.0)
 
     def lacks(self, needs: Resources) -> dict[str, float]:
-        """Of what it has too little left for this, and by how much."""
-        return {
-            name: much - self.free(name)
-            for name, much in needs.items()
-            if much - self.free(name) > NEGLIGIBLE
-        }
+        """The resources of which too little is free, and how much is missing."""
+        missing = {name: amount - self.free(name) for name, amount in needs.items()}
+        return {name: amount for name, amount in missing.items() if amount > NEGLIGIBLE}
 
-    def with_taken(self, needs: Resources) -> Offer:
-        """As it is when this is placed there."""
-        names = {*self.taken, *needs}
-        return Offer(
-            self.name, self.has, {name: self.taken.get(name, 0.0) + needs.get(name, 0.0) for name in names}
-        )
+    def share_missing(self, needs: Resources) -> float:
+        """What is missing, as a share of what is needed, summed over all resources."""
+        return sum(missing / needs[name] for name, missing in self.lacks(needs).items())
 
 
 def why(bundles: Sequence[Resources], pcs: Sequence[Offer]) -> str:
-    """Why these, all of which must have a place at a time, wait; "" where all of them fit.
+    """For what these, all of which must be placed at the same time, wait; "" where all of them fit.
 
     Args:
         bundles: each is placed on one PC.
-        pcs: those that live.
+        pcs: the PCs that are alive.
     """
     if not pcs:
-        return "no PC is there"
+        return "a PC: the cluster has none"
     left = list(pcs)
     for needs in sorted(bundles, key=lambda bundle: -sum(bundle.values())):
         fitting = next((place for place, pc in enumerate(left) if not pc.lacks(needs)), None)
         if fitting is None:
-            return _blocked(needs, left, pcs)
-        left[fitting] = left[fitting].with_taken(needs)
+            return _blocked(needs, left)
+        pc = left[fitting]
+        names = {*pc.taken, *needs}
+        taken = {name: pc.taken.get(name, 0.0) + needs.get(name, 0.0) for name in names}
+        left[fitting] = Offer(pc.name, pc.has, taken)
     return ""
 
 
-def amount(name: str, much: float) -> str:
-    """`2 CPU`, `0.5 GPU`, `8.5 GB memory`."""
-    return f"{much / 1e9:.3g} GB {name}" if "memory" in name else f"{much:g} {name}"
-
-
-def _blocked(needs: Resources, left: Sequence[Offer], pcs: Sequence[Offer]) -> str:
-    """By what, and who comes nearest: who has enough when others have ended, before who never has."""
-    empty = {pc.name: Offer(pc.name, pc.has, {}) for pc in pcs}
+def _blocked(needs: Resources, pcs: Sequence[Offer]) -> str:
+    """The missing resource, and the closest PC: first those that have enough once other trials have ended."""
 
     def distance(pc: Offer) -> tuple[float, float]:
-        never, now = empty[pc.name].lacks(needs), pc.lacks(needs)
-        return sum(lack / needs[name] for name, lack in never.items()), sum(
-            lack / needs[name] for name, lack in now.items()
-        )
+        return Offer(pc.name, pc.has, {}).share_missing(needs), pc.share_missing(needs)
 
-    nearest = min(left, key=distance)
-    wanted = ", ".join(amount(name, much) for name, much in needs.items() if much)
-    never = empty[nearest.name].lacks(needs)
-    if never:
-        has = ", ".join(f"{amount(name, nearest.has.get(name, 0.0))}" for name in never)
-        return f"needs {wanted}: no PC has that; {nearest.name} comes nearest, with {has}"
-    parts = (
-        f"{nearest.free(name):g} of {amount(name, nearest.has[name])}"
-        if "memory" not in name
-        else f"{amount(name, nearest.free(name))} of {amount(name, nearest.has[name])}"
-        for name in nearest.lacks(needs)
-    )
-    return f"needs {wanted}: waits until that is free; {nearest.name} comes nearest, with {', '.join(parts)}"
+    wanted = ", ".join(_in_words(name, amount) for name, amount in needs.items() if amount)
+    closest = min(pcs, key=distance)
+    if never := Offer(closest.name, closest.has, {}).lacks(needs):
+        has = ", ".join(_in_words(name, closest.has.get(name, 0.0)) for name in never)
+        return f"{wanted}: no PC has that; the closest is {closest.name} with {has}"
+    parts = []
+    for name in closest.lacks(needs):
+        free = _in_words(name, closest.free(name)) if "memory" in name else f"{closest.free(name):g}"
+        parts.append(f"{free} of {_in_words(name, closest.has[name])}")
+    return f"{wanted}: no PC has that free now; the closest is {closest.name} with {', '.join(parts)}"
+
+
+def _in_words(name: str, amount: float) -> str:
+    """`2 CPU`, `0.5 GPU`, `8.5 GB memory`."""
+    return f"{amount / 1e9:.3g} GB {name}" if "memory" in name else f"{amount:g} {name}"

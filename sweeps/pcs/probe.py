@@ -1,6 +1,6 @@
-"""What a PC says of itself. Sent over SSH and run by the `python3` that is there: the standard library alone.
+"""Print the state of a PC as one line of JSON; see `look`.
 
-Prints one line of JSON; see `look`.
+Sent over SSH and run by the `python3` of that PC, hence the standard library alone.
 """
 
 from __future__ import annotations
@@ -30,45 +30,50 @@ for name in sys.argv[1:]:
         found[name] = "not installed"
 print(json.dumps(found))
 """
-"""Run by the Python of our packages."""
+"""Run by the Python that has the packages."""
 
 
 def look(asked: dict[str, Any]) -> dict[str, Any]:
     """Look at this PC.
 
     Args:
-        asked: `python` (path of the one with our packages), `packages` (names), `disks` (paths), `ports`
-            (to be free), `peers` ([address, port] of others), `storage` (None, or `folder`, `mark` and
-            `own`, names of two files in it).
+        asked: `python` (path of the one with the packages), `packages` (names), `disks` (paths), `ports`
+            (that must be free), `peers` ([address, port] of other PCs), `storage` (None, or `folder` with
+            `mark` and `own`, the names of a file of the asking PC and of one to write).
 
     Returns:
         `clock` (seconds since 1970), `versions` (or None with `why_no_versions`), `gpus` (a line each)
-        and `gpu_fault`, `disks` (path to free bytes), `memory` (free bytes), `ports` (port to who holds
-        it, or ""), `deaf` ("address:port" of peers from which nothing comes back), `storage` (what went
-        wrong, or "").
+        and `gpu_fault`, `disks` (free bytes by path), `memory` (free bytes), `ports` (the program at each
+        port, or ""), `silent` ("address:port" of peers from which no answer comes back), `storage` (what
+        is wrong, or "").
     """
-    said = {
-        "clock": time.time(),
+    clock = time.time()
+    versions, why_no_versions = _versions(asked["python"], asked["packages"])
+    gpus, gpu_fault = _gpus(asked["python"])
+    with ThreadPoolExecutor(max_workers=32) as threads:
+        silent = [peer for peer in threads.map(_silent, asked["peers"]) if peer]
+    return {
+        "clock": clock,
+        "versions": versions,
+        "why_no_versions": why_no_versions,
+        "gpus": gpus,
+        "gpu_fault": gpu_fault,
         "disks": {path: _free(path) for path in asked["disks"]},
         "memory": _memory(),
+        "ports": {str(port): _holder(port) for port in asked["ports"]},
+        "silent": silent,
+        "storage": _storage(**asked["storage"]) if asked["storage"] else "",
     }
-    said["versions"], said["why_no_versions"] = _versions(asked["python"], asked["packages"])
-    said["gpus"], said["gpu_fault"] = _gpus(asked["python"])
-    said["ports"] = {str(port): _holder(port) for port in asked["ports"]}
-    with ThreadPoolExecutor(max_workers=32) as threads:
-        said["deaf"] = [peer for peer in threads.map(_deaf, asked["peers"]) if peer]
-    said["storage"] = _storage(**asked["storage"]) if asked["storage"] else ""
-    return said
 
 
 def _free(path: str) -> int:
-    """Free bytes where a path lies or would lie."""
+    """Free bytes on the disk of a path, which need not exist."""
     place = Path(path).expanduser().absolute()
     return shutil.disk_usage(next(near for near in (place, *place.parents) if near.exists())).free
 
 
 def _memory() -> int:
-    """Bytes that programs may take without swapping."""
+    """Bytes that are free without swapping."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024
 
@@ -79,14 +84,14 @@ def _versions(python: str, packages: list[str]) -> tuple[dict[str, str] | None, 
 
 
 def _gpus(python: str) -> tuple[list[str], str]:
-    """A line per GPU that the driver has; what is wrong with them."""
+    """A line for each GPU of the driver; what is wrong."""
     cards = 0
     for device in Path("/sys/bus/pci/devices").glob("*"):
         with contextlib.suppress(OSError):
             is_nvidia = (device / "vendor").read_text().strip() == "0x10de"
             cards += is_nvidia and (device / "class").read_text().startswith("0x03")
     if shutil.which("nvidia-smi") is None:
-        return [], f"{cards} NVIDIA card(s), and no driver" if cards else ""
+        return [], f"{cards} NVIDIA GPU(s) without a driver" if cards else ""
     asked = "--query-gpu=name,driver_version,memory.total"
     status, said = _output(["nvidia-smi", asked, "--format=csv,noheader"])
     if status != 0:
@@ -100,7 +105,7 @@ def _gpus(python: str) -> tuple[list[str], str]:
 
 
 def _output(command: list[str]) -> tuple[int, str]:
-    """Exit status, and what was said; where it failed, the last line of that."""
+    """Exit status and output; the last line of the output where the command failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
@@ -110,7 +115,7 @@ def _output(command: list[str]) -> tuple[int, str]:
 
 
 def _holder(port: int) -> str:
-    """Name of the program that listens at a port; "" where it is free."""
+    """The name of the program that listens on a port; "" where the port is free."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -130,14 +135,14 @@ def _listener(port: int) -> str:
             inodes |= {row[9] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == port}
     sockets = {f"socket:[{inode}]" for inode in inodes}
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # the process has ended, or is another user's
             if str(link.readlink()) in sockets:
                 return (link.parents[1] / "comm").read_text().strip()
     return ""
 
 
-def _deaf(peer: list[Any]) -> str:
-    """The peer where nothing comes back, not even that nobody listens there; "" for another."""
+def _silent(peer: list[Any]) -> str:
+    """The peer as "address:port" where no answer comes back, not even a refusal; else ""."""
     host, port = peer
     try:
         socket.create_connection((host, port), timeout=CONNECT_S).close()
@@ -149,7 +154,7 @@ def _deaf(peer: list[Any]) -> str:
 
 
 def _storage(folder: str, mark: str, own: str) -> str:
-    """Look for what the asking PC wrote; write, and read that back."""
+    """Look for the file of the asking PC; write one, and read it back."""
     place = Path(folder).expanduser()
     try:
         with (place / own).open("w") as file:
@@ -157,10 +162,10 @@ def _storage(folder: str, mark: str, own: str) -> str:
             file.flush()
             os.fsync(file.fileno())
         if (place / own).read_text() != own:
-            return "what was written does not read back"
+            return "a file that was written there reads differently"
     except OSError as error:
         return error.strerror or str(error)
-    return "" if (place / mark).exists() else "is not the folder that it is here"
+    return "" if (place / mark).exists() else "it is another folder there than here"
 
 
 def _place(path: str) -> str:

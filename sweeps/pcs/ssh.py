@@ -1,4 +1,4 @@
-"""Run a program on a PC by the system's own `ssh`: the user's keys, agent, known hosts; never a question."""
+"""Run a program on a PC by the system's `ssh`, with the user's keys and known hosts, without questions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import TypeVar
 from sweeps.pcs.cluster_file import ClusterFile
 
 CONNECT_S = 10
-"""Seconds that a PC has to answer at all."""
 OF_SSH = 255
-"""Exit status by which `ssh` says that it failed itself."""
+"""Exit status of `ssh` where `ssh` itself failed."""
 Result = TypeVar("Result")
 WHY = (
-    ("HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known",
-     "was it set up anew? ssh-keygen -R {address}, then ssh {user}@{address}; if not: who is it?"),
+    ("HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
+     "if it was installed anew: ssh-keygen -R {address}, then ssh {user}@{address}; "
+     "if not, another machine answers"),
     ("Host key verification failed", "its host key is not known here",
      "ssh {user}@{address} once, and compare the key that it shows"),
-    ("Permission denied", "it takes no key of ours", "ssh-copy-id {key}{user}@{address}"),
-    ("Connection refused", "no SSH server listens", "on it: apt-get install openssh-server"),
+    ("Permission denied", "it accepts none of your keys", "ssh-copy-id {key}{user}@{address}"),
+    ("Connection refused", "no SSH server runs there", "on that PC: apt-get install openssh-server"),
     ("Could not resolve", "no PC has this name", "give its address in the cluster file"),
-    ("No route to host", "it is off, or its cable is out", "switch it on, or take it out of worker_ips"),
-    ("timed out", "it does not answer", "switch it on (or its firewall drops SSH)"),
+    ("No route to host", "it is off, or its cable is unplugged",
+     "switch it on, or remove it from worker_ips"),
+    ("timed out", "it does not answer", "switch it on, or let its firewall pass SSH"),
 )  # fmt: skip
-"""What `ssh` says, what that means, what to do."""
+"""In the output of `ssh`; what it means; what to do."""
 
 
 class CannotReach(Exception):
-    """`ssh` came to no program on the PC."""
+    """No program could be started on the PC."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -39,26 +40,32 @@ class CannotReach(Exception):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a program on a PC answered."""
+class Answer:
+    """How a program on a PC ended."""
 
     status: int
     output: str
     errors: str
 
+    @property
+    def last_line(self) -> str:
+        """Of what it printed, as the reason of its failure."""
+        lines = (self.errors or self.output).strip().splitlines()
+        return lines[-1] if lines else f"exit status {self.status}"
 
-def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_s: float = 120) -> Said:
-    """Run a command of the shell there.
+
+def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_s: float = 120) -> Answer:
+    """Run a shell command on a PC.
 
     Args:
-        file: who logs in, with what.
+        file: with the user and the key.
         address: of the PC.
         command: for its shell.
-        given: its standard input.
-        timeout_s: seconds that it may take in all.
+        given: the standard input of the command.
+        timeout_s: for all of it.
 
     Raises:
-        CannotReach: and why.
+        CannotReach: the command could not be started, or took too long.
     """
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={CONNECT_S}"]
     words = ["ssh", *(word for option in options for word in ("-o", option))]
@@ -69,24 +76,24 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
             input=given, capture_output=True, text=True, timeout=timeout_s,
         )  # fmt: skip
     except FileNotFoundError:
-        raise CannotReach("there is no ssh on this PC", "here: apt-get install openssh-client") from None
+        raise CannotReach("ssh is not installed on this PC", "here: apt-get install openssh-client") from None
     except subprocess.TimeoutExpired:
         raise CannotReach(f"it did not answer within {timeout_s:.0f} s", "look at its screen") from None
+    answer = Answer(done.returncode, done.stdout, done.stderr)
     if done.returncode == OF_SSH:
-        raise _why(file, address, done.stderr)
-    return Said(done.returncode, done.stdout, done.stderr)
+        raise _why(file, address, answer)
+    return answer
 
 
 def on_each(addresses: Sequence[str], ask: Callable[[str], Result]) -> dict[str, Result]:
-    """Address to what `ask` makes of it, all at a time."""
+    """The result of a function for each address, at the same time."""
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as threads:
         return dict(zip(addresses, threads.map(ask, addresses), strict=True))
 
 
-def _why(file: ClusterFile, address: str, said: str) -> CannotReach:
+def _why(file: ClusterFile, address: str, answer: Answer) -> CannotReach:
     key = f"-i {file.key} " if file.key else ""
     for sign, reason, remedy in WHY:
-        if sign in said:
+        if sign in answer.errors:
             return CannotReach(reason, remedy.format(address=address, user=file.user, key=key))
-    last = next(reversed(said.strip().splitlines()), "ssh failed")
-    return CannotReach(last, f"ssh {key}{file.user}@{address}, until it works")
+    return CannotReach(answer.last_line, f"ssh {key}{file.user}@{address}, until it works")

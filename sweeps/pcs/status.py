@@ -1,7 +1,7 @@
-"""`sweeps pcs status [results/NAME]`: what the PCs of the running cluster do, and who waits.
+"""`sweeps pcs status [results/NAME]`: what runs on each PC of the running cluster, and why a trial waits.
 
-For the head: there Ray's state API, which says what is where, is answered (by its dashboard). Which trial a
-process trains stands in the record of the sweep alone, for a process trains many.
+For the head, where Ray's dashboard answers. Ray's state API lists the processes of each PC; which trial a
+process trains is in the record of the sweep alone, since a process trains many.
 """
 
 from __future__ import annotations
@@ -11,198 +11,136 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ray.util import state
+from ray.util.state.exception import RayStateApiException
+from rich.table import Table
+from rich.text import Text
+
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
-from sweeps.common.cli import parser as cli_parser
+from sweeps.common import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 from sweeps.pcs import pending
 from sweeps.pcs.connection import joined
 from sweeps.pcs.pending import Offer
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
 
 MOST = 10_000
-"""Of a kind, that Ray lists."""
+"""Rows of an answer of Ray."""
 SHOWN = ("GPU", "CPU")
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process of a sweep, or of another program."""
-
-    name: str
-    pid: int
 
 
 @dataclass(frozen=True)
 class Use:
     """A PC, and what runs on it."""
 
-    address: str
-    hostname: str
-    is_head: bool
-    offer: Offer
-    processes: Sequence[Process]
+    node: Node
+    taken: dict[str, float] = field(default_factory=dict)
+    processes: list[tuple[str, int]] = field(default_factory=list)
+    """Name and process id."""
+
+    @property
+    def offer(self) -> Offer:
+        """What is free on it."""
+        return Offer(self.node.address, self.node.has, self.taken)
+
+    def take(self, resources: Mapping[str, float]) -> None:
+        """Count resources as taken."""
+        for name, amount in resources.items():
+            self.taken[name] = self.taken.get(name, 0.0) + amount
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """A cluster at a moment."""
 
     pcs: Sequence[Use]
+    """The head first."""
     lost: Sequence[str]
-    """Addresses of PCs that were of it, and are not now."""
-    waits: Sequence[Sequence[pending.Resources]] = field(default=())
-    """What each that waits needs, a bundle per process."""
+    """Addresses of PCs that were part of it."""
+    waits: Sequence[Sequence[pending.Resources]]
+    """The needs of what waits, a bundle for each process."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(address: str, folder: Path | None) -> int:
     """The command; its exit status.
 
     Raises:
-        UserError: a flag is wrong, no cluster answers, or the folder holds no sweep.
+        UserError: no cluster answers, or the sweep can't be read.
     """
-    address, folder = parse(arguments)
     trials = {} if folder is None else _trials(folder)
-    for line in describe(look(address), trials):
-        print(line)
+    snapshot = look(address)
+    screen.console().print(_table(snapshot.pcs, trials))
+    for lost in snapshot.lost:
+        print(f"{lost} is lost: it is off or unplugged, or Ray has ended there")
+    reasons = [pending.why(bundles, [pc.offer for pc in snapshot.pcs]) for bundles in snapshot.waits]
+    for reason in sorted(set(reasons)):
+        many = reasons.count(reason)
+        print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason or 'Ray to start it'}")
     return 0
 
 
-def parse(arguments: Sequence[str]) -> tuple[str, Path | None]:
-    """Address of the cluster, and folder of a sweep.
+def look(address: str) -> Snapshot:
+    """The state of a cluster.
 
     Raises:
-        UserError: what is wrong.
-        SystemExit: after `--help` (status 0).
+        UserError: no cluster answers, or its dashboard does not.
     """
-    command = "sweeps pcs status"
-    parser = cli_parser.Parser(
-        prog=command,
-        usage="%(prog)s [results/NAME] [--address HOST:6379]",
-        description="Show the PCs of the cluster that runs, what runs where, and why something waits.",
-    )
-    help_ = "A sweep: its processes are shown by their trials."
-    parser.add_argument("folder", nargs="?", metavar="results/NAME", help=help_)
-    cli_parser.add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
-    values = parser.values_of(arguments, "; give one sweep, as results/NAME")
-    if values.folder is None:
-        return values.address, None
-    from sweeps.config.sweep_folder import no_sweep
-
-    folder = Path(values.folder).expanduser()
-    if (why := no_sweep(folder)) is not None:
-        raise UserError(why)
-    return values.address, folder
-
-
-def look(address: str) -> Seen:
-    """Ask a cluster.
-
-    Raises:
-        UserError: none answers, or its dashboard does not.
-    """
+    not_of_actors: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]
     with joined(address) as gcs:
-        from ray.util import state
-        from ray.util.state.exception import RayStateApiException
-
         listed = nodes.listed()
         try:
             actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
-            running: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]  # not those of actors
-            tasks = state.list_tasks(gcs, filters=running, limit=MOST, detail=True)
+            tasks = state.list_tasks(gcs, filters=not_of_actors, limit=MOST, detail=True)
             groups = state.list_placement_groups(gcs, limit=MOST, detail=True)
         except RayStateApiException:
-            where = "it answers on the head alone: run this there"
+            where = "it answers on the head alone, so type the command there"
             raise UserError(f"--address {address}: Ray's dashboard does not answer; {where}") from None
-    return _seen(listed, actors, tasks, groups)
+    pcs = {node.id: Use(node) for node in listed if node.is_alive}
+    elsewhere = Use(listed[0])  # collects what is on PCs that are lost
+    for group in groups:
+        for bundle in group.bundles or () if group.state == "CREATED" else ():
+            pcs.get(bundle["node_id"], elsewhere).take(bundle["unit_resources"])
+    processes: list[Any] = [*actors, *tasks]
+    for running in processes:
+        pc = pcs.get(running.node_id, elsewhere)
+        if pid := getattr(running, "pid", None) or getattr(running, "worker_pid", None):
+            name = getattr(running, "class_name", None) or running.name
+            pc.processes.append((name.rpartition(".")[2], pid))
+        if running.placement_group_id is None:  # else its group has taken them
+            pc.take(running.required_resources or {})
+    lost = {node.address for node in listed} - {pc.node.address for pc in pcs.values()}
+    waiting = [group for group in groups if group.state in ("PENDING", "RESCHEDULING")]
+    return Snapshot(
+        sorted(pcs.values(), key=lambda pc: (not pc.node.is_head, pc.node.address)),
+        sorted(lost),
+        [[bundle["unit_resources"] for bundle in group.bundles] for group in waiting if group.bundles],
+    )
 
 
-def describe(seen: Seen, trials: Mapping[tuple[str, int], str]) -> list[str]:
-    """As lines.
-
-    Args:
-        seen: the cluster.
-        trials: (name of the PC, process id) to what it trains.
-    """
-    rows = [["pc", *(f"{name}s in use" for name in SHOWN), "runs"]]
-    for pc in seen.pcs:
-        runs = [
-            trials.get((pc.hostname, process.pid), f"{process.name} {process.pid}")
-            for process in pc.processes
-        ]
-        used = [f"{pc.offer.taken.get(name, 0):g} of {pc.offer.has.get(name, 0):g}" for name in SHOWN]
-        rows.append(
-            [f"{pc.address}{' (head)' if pc.is_head else ''}", *used, ", ".join(sorted(runs)) or "nothing"]
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    lines += [f"{address}  lost: off, cut off, or Ray ended there" for address in seen.lost]
-    reasons = [pending.why(bundles, [pc.offer for pc in seen.pcs]) for bundles in seen.waits]
-    for reason in sorted(set(reasons)):
-        lines.append(f"{count(reasons.count(reason), 'trial')} waiting: {reason or 'starts now'}")
-    return lines
+def _table(pcs: Sequence[Use], trials: Mapping[tuple[str, int], str]) -> Table:
+    table = screen.plain_table("pc", *(f"{name}s in use" for name in SHOWN), "runs")
+    for pc in pcs:
+        runs = [trials.get((pc.node.hostname, pid), f"{name} (process {pid})") for name, pid in pc.processes]
+        used = [f"{pc.taken.get(name, 0):g} of {pc.node.has.get(name, 0):g}" for name in SHOWN]
+        name = f"{pc.node.address} (head)" if pc.node.is_head else pc.node.address
+        table.add_row(*map(Text, (name, *used, ", ".join(sorted(runs)) or "nothing")))
+    return table
 
 
 def _trials(folder: Path) -> dict[tuple[str, int], str]:
-    """(Name of the PC, process id) to the trial of a sweep that trains there, by its last report."""
-    from sweeps.record.journal import RecordUnreadable
-    from sweeps.record.record import Record
-
+    """The trial that each process of a sweep trains, by host name and process id, from its last report."""
     try:
         record = Record.read(folder)
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
-    unfinished = (trial for trial in record.trials if trial.status == "unfinished" and trial.place)
     return {
         (
             trial.place["pc"],
             trial.place["pid"],
         ): f"trial {trial.number} (epoch {max(trial.epochs, default=0)})"
-        for trial in unfinished
+        for trial in record.trials
+        if trial.status == "unfinished" and trial.place
     }
-
-
-def _seen(
-    listed: Sequence[Node],
-    actors: Sequence[Any],
-    tasks: Sequence[Any],
-    groups: Sequence[Any],
-) -> Seen:
-    """What Ray answered, put together."""
-    alive = [node for node in listed if node.is_alive]
-    taken: dict[str, dict[str, float]] = {node.id: {} for node in alive}
-    processes: dict[str, list[Process]] = {node.id: [] for node in alive}
-
-    def take(node: str, resources: pending.Resources) -> None:
-        for name, much in resources.items():
-            if node in taken:
-                taken[node][name] = taken[node].get(name, 0.0) + much
-
-    for group in groups:
-        for bundle in group.bundles or () if group.state == "CREATED" else ():
-            take(bundle["node_id"], bundle["unit_resources"])
-    for running in (*actors, *tasks):
-        pid = getattr(running, "pid", None) or getattr(running, "worker_pid", None)
-        if running.node_id in processes and pid:
-            name = getattr(running, "class_name", None) or running.name
-            processes[running.node_id].append(Process(name.rpartition(".")[2], pid))
-        if running.placement_group_id is None:  # else its group has taken them
-            take(running.node_id, running.required_resources or {})
-    pcs = [
-        Use(
-            node.address,
-            node.hostname,
-            node.is_head,
-            Offer(node.address, node.has, taken[node.id]),
-            processes[node.id],
-        )
-        for node in alive
-    ]
-    here = {pc.address for pc in pcs}
-    lost = sorted({node.address for node in listed} - here)
-    waits = [[bundle["unit_resources"] for bundle in group.bundles] for group in groups if _waits(group)]
-    return Seen(sorted(pcs, key=lambda pc: (not pc.is_head, pc.address)), lost, waits)
-
-
-def _waits(group: Any) -> bool:
-    return group.state in ("PENDING", "RESCHEDULING") and bool(group.bundles)

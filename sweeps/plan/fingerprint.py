@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.cluster import environment
+from sweeps.cluster import package_versions
 from sweeps.common import source_files
 from sweeps.common.formatting import short
 from sweeps.config import plugins
@@ -50,7 +50,7 @@ def identity(plan: Plan) -> Identity:
             for name, words in model.space.exactly().items()
         },
         "code": _code(plan),
-        "versions": environment.versions(getattr(plan.searcher, "PACKAGES", ())),
+        "versions": package_versions.versions(getattr(plan.searcher, "PACKAGES", ())),
     }
 
 
@@ -93,7 +93,7 @@ def score_changes(before: Identity, plan: Plan) -> list[str]:
     kept = {
         "settings": set(SCORING),
         "data": set(now["data"]),
-        "versions": {"python", *environment.PACKAGES} - set(NOT_SCORING),
+        "versions": {"python", *package_versions.PACKAGES} - set(NOT_SCORING),
         "code": training,
     }
     old, new = (

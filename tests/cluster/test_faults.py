@@ -38,7 +38,7 @@ def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Call
     check_nothing_is_lost(sweep.folder, before)
     check_whole(record, 6, [3] if scheduler == "asha" else [], 9)
     report_trained_twice(sweep, at_most=1)
-    assert f"{victim.name} ({victim.address}) is gone" in sweep.said.read_text()
+    assert f"{victim.name} ({victim.address}) is lost" in sweep.said.read_text()
     assert not any(trial.notices for trial in record.trials)
 
 

@@ -57,7 +57,7 @@ def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Calla
     sweep.wait_until_moved(moving, began, "drain --timeout-s 1")
     check_whole(sweep.end(), 2, [], 9)
     assert (sweep.begun_twice(), sweep.trained_twice()) == (1, 0)
-    for what in ("is to leave", "has left"):
+    for what in ("is about to leave", "has left"):
         assert f"{leaver.name} ({leaver.address}) {what}" in sweep.said.read_text()
 
 
@@ -103,8 +103,8 @@ def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_mo
     sweep.wait_until_moved(moving, began, fault)
     record = sweep.end()
     check_whole(record, 4, [], 9)
-    (notice,) = {line for trial in record.trials for line in trial.notices if "trains no more" in line}
-    assert notice.startswith(f"{unfit.name} ({unfit.address}) trains no more in this run: no checkpoint can ")
+    (notice,) = {line for trial in record.trials for line in trial.notices if "gets no more trials" in line}
+    assert notice.startswith(f"{unfit.name} ({unfit.address}) gets no more trials in this run: no check")
     assert notice.endswith(reason)
-    assert sweep.said.read_text().count("trains no more") == 1
+    assert sweep.said.read_text().count("gets no more trials") == 1
     assert record.trials[moving.number].place["pc"] == sweep.head.name

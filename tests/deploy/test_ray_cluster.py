@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.pcs import rejoin
+from sweeps.pcs import back
 from sweeps.record.record import Record
 from tests.conftest import ROOT
 from tests.support import cluster_of_pcs, lab
@@ -57,7 +57,7 @@ def test_the_head_leaves_a_pc_alone_that_was_drained(tmp_path: Path) -> None:
     def calls() -> list[str]:
         called.write_text("")
         for command in commands:
-            line = command.replace(str(rejoin.MARK), str(mark))
+            line = command.replace(str(back.MARK), str(mark))
             subprocess.run(["sh", "-c", line], check=True, env=environment)
         return called.read_text().split()
 

@@ -43,19 +43,19 @@ def test_it_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == "error: this is a job for Slurm: sbatch deploy/slurm/sweep.sbatch [flags of sweeps.run]\n"
+        == "error: this script is a Slurm job: sbatch deploy/slurm/sweep.sbatch [flags of sweeps run]\n"
     )
     done = run(*TOY, folder=tmp_path, SLURM_JOB_ID="7")
     assert (done.returncode, done.stdout) == (2, "")
-    no_packages = f"error: {tmp_path} has no .venv/bin/python: run make there, and sbatch from there\n"
+    no_packages = f"error: {tmp_path} has no .venv/bin/python: type make there, then sbatch there\n"
     assert done.stderr == no_packages
 
 
 @pytest.mark.parametrize(
     ("flags", "error"),
     [
-        (("--address=pc1:6379",), "--address: the job has a Ray of its own"),
-        (("--submit",), "--submit: the job has a Ray of its own"),
+        (("--address=pc1:6379",), "--address: the job starts its own Ray"),
+        (("--submit",), "--submit: the job starts its own Ray"),
         (("--num-trails", "4"), "Did you mean '--num-trials'?"),
         (("--resume", "results/nowhere"), "results/nowhere"),
     ],
@@ -111,7 +111,7 @@ class Bed(NamedTuple):
         found = []
         for pc in self.slurm.pcs:
             processes = pc.run("ps", "-A", "-o", "args").stdout.splitlines()
-            found += [f"{pc.name}: {args}" for args in processes if re.search(r"ray|sweeps\.run", args)]
+            found += [f"{pc.name}: {args}" for args in processes if re.search(r"ray|sweeps[. ]run", args)]
             found += [f"{pc.name}: {path}" for path in pc.path("/tmp").glob("ray*")]
         return found
 
@@ -151,7 +151,7 @@ def secrets_of(bed: Bed) -> set[bytes]:
     """The tokens of the sweeps that run, as only their user and root can see them."""
     found = set()
     for pc in bed.slurm.pcs:
-        for pid in pc.run("pgrep", "-f", "sweeps.run", check=False).stdout.split():
+        for pid in pc.run("pgrep", "-f", "sweeps[. ]run", check=False).stdout.split():
             variables = pc.path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             found |= {word.partition(b"=")[2] for word in variables if word.startswith(b"RAY_AUTH_TOKEN=")}
     return found
@@ -171,7 +171,7 @@ def test_a_job_whose_time_is_up_puts_itself_back_into_the_queue(bed: Bed) -> Non
     limit = ("--nodes=2", "--time=5", "--signal=B:USR1@100")
     job = bed.submit(*SHORT, "--num-trials", "24", "--params", "epoch_s=4", sbatch=limit)
     bed.wait_for_epochs(job, 4)
-    wait_until(lambda: "goes back into the queue" in bed.slurm.said(job), "the signal", LONG_S)
+    wait_until(lambda: "It is requeued" in bed.slurm.said(job), "the signal", LONG_S)
     bed.slurm.run("scontrol", "update", f"JobId={job}", "TimeLimit=60")
     assert_goes_on(bed, job, bed.epochs(job))
 

@@ -14,7 +14,7 @@ from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.pcs import check, down, drain, status
+from sweeps.pcs import flags as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import folder as plan_folder
 from sweeps.plan import resume
@@ -198,15 +198,16 @@ def test_a_command_for_pcs_is_one(words: str, tmp_path: Path) -> None:
     name, *arguments = shlex.split(words)
     if name == "status":
         searched(tmp_path, "NAME", peak(0.03), num_trials=1)
-        address, shown = status.parse([word.replace("results", str(tmp_path)) for word in arguments])
-        assert (address, shown) == ("auto", tmp_path / "NAME")
+        shown = flags_for_pcs.status([word.replace("results", str(tmp_path)) for word in arguments])
+        assert shown == {"address": "auto", "folder": tmp_path / "NAME"}
     elif name == "drain":
-        assert drain.parse(arguments) == (None, "auto", drain.TIMEOUT_S)
+        asked = flags_for_pcs.drain(arguments)
+        assert asked == {"address": "auto", "pc": None, "timeout_s": flags_for_pcs.DRAIN_S}
     elif name == "back":
         assert not arguments
     else:
-        file = check.parse(arguments)[0] if name == "check" else down.parse(arguments)
-        assert len(file.pcs) == 4
+        asked = flags_for_pcs.check(arguments) if name == "check" else flags_for_pcs.down(arguments)
+        assert len(asked["file"].pcs) == 4
 
 
 def test_the_docs_show_all_commands_for_pcs() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from sweeps import prepare
 from sweeps.analysis import comparison, sweep
-from sweeps.cluster import clock_skew, environment
+from sweeps.cluster import clock_skew, package_versions
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.pcs import check, diagnosis, drain
+from sweeps.pcs import check, diagnosis, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
@@ -122,8 +122,8 @@ def test_the_docs_show_what_the_check_of_pcs_prints() -> None:
 
 
 def test_the_docs_say_how_long_a_drain_waits() -> None:
-    assert f"`--timeout-s` ({drain.TIMEOUT_S:g})" in BY_NAME["cluster"].text
-    assert f"has not within {drain.GRACE_S:g} s behind the deadline" in BY_NAME["cluster"].text
+    assert f"`--timeout-s` ({flags.DRAIN_S:g})" in BY_NAME["cluster"].text
+    assert f"has not within {drain.GRACE_S:g} s after the deadline" in BY_NAME["cluster"].text
 
 
 def test_the_docs_say_what_is_compared_and_how_much_is_needed() -> None:
@@ -135,7 +135,7 @@ def test_the_docs_say_what_is_compared_and_how_much_is_needed() -> None:
         "pyarrow": "PyArrow",
     }
     chapter = BY_NAME["cluster"].text
-    assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
+    assert all(names.get(name, name).lower() in chapter.lower() for name in package_versions.PACKAGES)
     assert f"under {diagnosis.MIN_DISK_GB} GB of disk or {diagnosis.MIN_MEMORY_GB} GB of memory" in chapter
     assert f"a clock that is {clock_skew.MAX_SKEW_S:g} s off" in chapter
 

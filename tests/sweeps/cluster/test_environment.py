@@ -13,6 +13,7 @@ import pytest
 
 from sweeps.cluster import environment
 from sweeps.cluster.environment import differences
+from sweeps.cluster.package_versions import versions
 from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.support.lab import ROOT, Lab, wait_until
 from tests.sweeps.cluster.test_gpus import FAKE, LARGE, SAYS, SMALL
@@ -43,12 +44,12 @@ def test_a_pc_without_a_gpu_has_no_driver_to_differ_by() -> None:
 
 
 def test_a_pc_that_is_silent_is_named() -> None:
-    assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not say what it runs with"]
+    assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not answer"]
 
 
 def test_this_pc_says_what_it_has() -> None:
     has = environment.of_this_pc()
-    assert environment.versions().items() <= has.items()
+    assert versions().items() <= has.items()
     assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
 
 

@@ -51,7 +51,7 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     assert len(cluster.membership.pcs) == 4
     cluster.leaving = {"id1": 17.0, "id2": 17.0}
     assert cluster.look() == [
-        f"pc{number} (10.0.0.{number}) is to leave: its trials go on elsewhere" for number in (1, 2)
+        f"pc{number} (10.0.0.{number}) is about to leave: its trials move to other PCs" for number in (1, 2)
     ]
     assert (len(cluster.membership.pcs), len(cluster.membership.staying())) == (2, 4)
     del cluster.nodes[1], cluster.nodes[2]
@@ -59,20 +59,19 @@ def test_a_pc_that_joins_leaves_or_is_gone_changes_what_there_is() -> None:
     assert cluster.look() == [
         "pc1 (10.0.0.1) has left",
         "pc2 (10.0.0.2) stays",
-        "pc3 (10.0.0.3) is gone",
+        "pc3 (10.0.0.3) is lost",
     ]
     assert (len(cluster.membership.pcs), cluster.membership.away) == (2, frozenset())
 
 
 def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     cluster = Cluster()
-    assert (
-        cluster.membership.leave_out("id2", "no room") == "pc2 (10.0.0.2) trains no more in this run: no room"
-    )
+    said = cluster.membership.leave_out("id2", "no room")
+    assert said == "pc2 (10.0.0.2) gets no more trials in this run: no room"
     assert cluster.membership.away == {"id2"}
     cluster.nodes[2] = node(2, id="new")
     assert cluster.look() == [
-        "pc2 (10.0.0.2) is gone",
+        "pc2 (10.0.0.2) is lost",
         "pc2 (10.0.0.2) has joined, and gets no trials in this run: no room",
     ]
     assert cluster.membership.away == {"new"}
@@ -99,7 +98,7 @@ def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
     cluster = Cluster()
     cluster.faults = {"new": None}
     cluster.nodes[2] = node(2, id="new")
-    assert cluster.look() == ["pc2 (10.0.0.2) is gone", "pc2 (10.0.0.2) has joined"]
+    assert cluster.look() == ["pc2 (10.0.0.2) is lost", "pc2 (10.0.0.2) has joined"]
     assert not cluster.membership.closed
 
 

@@ -74,7 +74,7 @@ def test_a_sweep_is_submitted_followed_and_resumed(
     with _begin(project.write(tmp_path), token, *where, *project.RUN) as run:
         said, faults = run.communicate(timeout=300)
     assert run.returncode == 0, said + faults
-    assert re.search(r"^Submitted  mine as the Ray job mine-[0-9a-f]{6}; it runs on", said, flags=re.M)
+    assert re.search(r"^Submitted  mine as the Ray job mine-[0-9a-f]{6}; it continues", said, flags=re.M)
     assert "\nBest       trial" in said
     record = Record.read(home / "results" / "mine")
     assert [trial.status for trial in record.trials] == ["finished"] * 3
@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
         os.killpg(run.pid, signal.SIGINT)
         _, faults = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert "No longer followed; the sweep runs on." in faults
+    assert "No longer followed; the sweep continues on the head." in faults
     _wait_for(home / "results" / "left" / "record.journal", 3)
     with _begin(tmp_path, token, *where, *project.RUN, "--name", "left") as run:
         said, _ = run.communicate(timeout=300)
@@ -143,7 +143,7 @@ def test_a_head_that_has_just_started_is_asked_again(capsys: pytest.CaptureFixtu
     head = _Waking(["No available agent to submit job, please try again later."] * 2)
     submit.hand_over(cast(JobSubmissionClient, head), again_s=0, entrypoint="true")
     assert head.taken == ["true"]
-    assert capsys.readouterr().out.count("The head takes no jobs yet") == 2
+    assert capsys.readouterr().out.count("The head does not accept jobs yet") == 2
 
 
 def test_a_job_that_is_refused_is_not_asked_for_again() -> None:

@@ -1,6 +1,6 @@
 """The notice at the end: sent once, whatever the outcome, and whatever becomes of it.
 
-That real sweeps send it, by outcome: tests/sweeps/pcs/test_diagnosis.py.
+That real sweeps send it, by outcome: tests/end_to_end/test_failing_trials.py.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason(tmp_path: Path
     judged = Judged(tmp_path)
     assert judged.meets(1)
     assert judged.meets(11), "another trial there"
-    assert judged.noted == [f"1: pc1 (10.0.0.1) trains no more in this run: {FULL}"]
+    assert judged.noted == [f"1: pc1 (10.0.0.1) gets no more trials in this run: {FULL}"]
     assert judged.membership.away == {"id1"}
 
 
@@ -145,7 +145,7 @@ def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out(tmp_path: Pa
     judged.saves(2)
     assert judged.membership.away == {"id1"}
     assert judged.noted == [
-        f"1: pc1 (10.0.0.1) trains no more in this run: no checkpoint can be written there: {FULL}"
+        f"1: pc1 (10.0.0.1) gets no more trials in this run: no checkpoint can be written there: {FULL}"
     ]
 
 

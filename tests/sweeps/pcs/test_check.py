@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.environment import versions
+from sweeps.cluster.package_versions import versions
 from sweeps.pcs.__main__ import main
 from tests.support.cluster_of_pcs import CLUSTER_FILE, PYTHON, set_up, write
 from tests.support.lab import HOME, PC, Lab, wait_until
@@ -69,10 +69,13 @@ def test_a_key_that_it_does_not_take(three: list[PC]) -> None:
     status, said = check(head)
     keys.write_text(kept)
     assert (status, faulty(said)) == (1, [(worker.address, "reach")])
-    assert f"it takes no key of ours\n    ssh-copy-id -i {HOME}/.ssh/id_ed25519 root@{worker.address}" in said
+    assert (
+        f"it accepts none of your keys\n    ssh-copy-id -i {HOME}/.ssh/id_ed25519 root@{worker.address}"
+        in said
+    )
 
 
-@pytest.mark.parametrize(("is_another", "reason"), [(False, "is not known here"), (True, "is not the one")])
+@pytest.mark.parametrize(("is_another", "reason"), [(False, "is not known here"), (True, "has changed")])
 def test_a_host_key_that_is_unknown_or_another_one(is_another: bool, reason: str, three: list[PC]) -> None:
     head, worker, third = three
     known = head.path("~/.ssh/known_hosts")
@@ -186,7 +189,7 @@ def test_a_firewall_between_two_workers(three: list[PC]) -> None:
     status, said = check(head)
     second.run("ip", "neigh", "del", third.address, "dev", "eth0")
     assert (status, faulty(said)) == (1, [(second.address, "ports"), (third.address, "ports")])
-    assert f"nothing comes back from {third.address}:6380, {third.address}:6381" in said
+    assert f"no answer from {third.address}:6380, {third.address}:6381" in said
 
 
 def test_a_storage_that_is_the_same_folder_for_all(lab_of: Callable[..., Lab], tmp_path: Path) -> None:
@@ -203,7 +206,7 @@ def test_a_storage_that_is_the_same_folder_for_all(lab_of: Callable[..., Lab], t
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("mount -t tmpfs tmpfs /mnt", "is not the folder that it is here"),
+        ("mount -t tmpfs tmpfs /mnt", "it is another folder there than here"),
         ("mount -t tmpfs -o ro tmpfs /mnt", "Read-only file system"),
         ("mount -t tmpfs -o nr_inodes=1 tmpfs /mnt", "No space left on device"),
     ],
@@ -250,7 +253,7 @@ def _again_sshd(pc: PC, *options: str) -> None:
         ("provider: {type: local, head_ip: a}\nauth: {}", "provider.worker_ips: must be a list"),
         ("provider: {type: local, worker_ips: []}\nauth: {}", "provider.head_ip None: must be a name"),
         ("provider: {type: local, head_ip: -oProxyCommand=x, worker_ips: []}\nauth: {}", "head_ip -o"),
-        ("provider: {type: local, head_ip: a, worker_ips: [a]}\nauth: {}", "stands there twice: a, a"),
+        ("provider: {type: local, head_ip: a, worker_ips: [a]}\nauth: {}", "is given twice: a, a"),
         ("provider: {type: local, head_ip: a, worker_ips: [b]}\nauth: {}", "auth.ssh_user None: must be"),
     ],
 )
@@ -270,7 +273,7 @@ def test_a_bad_cluster_file_is_the_users_mistake(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no command: give one of check, "),
+        ([], "give a command. Choices: check, "),
         (["chek"], "Did you mean 'check'?"),
         (["check", "--storag", "x"], "Did you mean '--storage'?"),
         (["check", "a.yaml", "b.yaml"], "give one cluster file"),

@@ -68,17 +68,17 @@ def test_what_is_free_and_who_waits_for_what(
     assert process.stdout is not None
     assert next(line for line in process.stdout if line == "up\n")
     lines = status(head).splitlines()
-    rows = [re.split("  +", line) for line in lines]
+    rows = [re.split("  +", line.rstrip()) for line in lines]
     table = next(place for place, row in enumerate(rows) if row[0] == "pc")
     assert rows[table : table + 3] == [
         ["pc", "GPUs in use", "CPUs in use", "runs"],
         [f"{head.address} (head)", "0 of 0", "0 of 1", "nothing"],
         [worker.address, "1 of 1", "1 of 1", "nothing"],
     ]
-    nearest = f"{worker.address} comes nearest"
-    assert re.fullmatch(rf"2 trials waiting: needs .*1 GPU.*: waits .*; {nearest}, .*0 of 1 GPU.*", lines[-2])
+    closest = f"the closest is {worker.address}"
+    assert re.fullmatch(rf"1 trial waits for .*4 GPU.*: no PC has that; {closest} with 1 GPU", lines[-1])
     assert re.fullmatch(
-        rf"1 trial waiting: needs .*4 GPU.*: no PC has that; {nearest}, with 1 GPU", lines[-1]
+        rf"2 trials wait for .*1 GPU.*: no PC has that free now; {closest} with .*0 of 1 GPU.*", lines[-2]
     )
 
 
@@ -90,7 +90,7 @@ def test_a_worker_is_sent_to_the_head(pair: list[PC]) -> None:
     done = worker.run(*command, check=False)
     assert done.returncode == 2
     assert "error: --address " in done.stdout
-    assert "it answers on the head alone: run this there" in done.stdout.splitlines()[-1]
+    assert "it answers on the head alone, so type the command there" in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_which_trial_runs_where_and_who_is_lost(
     assert at_head != at_worker
 
     worker.power_cut()
-    wait_until(lambda: f"\n{worker.address}  lost: " in status(head), "the loss to be seen")
+    wait_until(lambda: f"\n{worker.address} is lost: " in status(head), "the loss to be seen")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import environment
+from sweeps.cluster import package_versions
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import CONFIG_FILE
@@ -271,9 +271,9 @@ def test_another_version_of_a_package_is_refused_unless_forced(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.trial(0.1)
-    before = environment.versions()["torch"]
-    other = {**environment.versions(), "torch": "99.0"}
-    monkeypatch.setattr(environment, "versions", lambda more=(): other)
+    before = package_versions.versions()["torch"]
+    other = {**package_versions.versions(), "torch": "99.0"}
+    monkeypatch.setattr(package_versions, "versions", lambda more=(): other)
     sweep.refuses(rf"\n  torch: {before.replace('+', '.')} -> 99\.0\n")
     assert "99.0" in sweep.look(force=True).text
 

@@ -1,0 +1,95 @@
+"""The flags of `sweeps pcs COMMAND`: a function for each command that returns the arguments of its `run`.
+
+Each raises a UserError for a mistake, and SystemExit after `--help`. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.common.cli.parser import Parser, add
+from sweeps.common.errors import UserError
+from sweeps.config.sweep_folder import no_sweep
+from sweeps.pcs import cluster_file
+
+DRAIN_S = 40.0
+"""That trials have to end their epoch, by default."""
+MOST_DRAIN_S = 86400
+
+
+def check(words: Sequence[str]) -> dict[str, Any]:
+    """The cluster file; the folder that all PCs must see, or None."""
+    parser = Parser(
+        "sweeps pcs check",
+        f"%(prog)s [{cluster_file.DEFAULT}] [--storage FOLDER]",
+        "Find what is wrong on each PC of a cluster file, over SSH, and say what to do.",
+    )
+    help_ = "Folder that every PC must see and write to (default: none)."
+    add(parser, "storage", str | None, help_, None, "FOLDER")
+    file, values = _file(parser, words)
+    return {"file": file, "storage": values.storage}
+
+
+def status(words: Sequence[str]) -> dict[str, Any]:
+    """The address of the cluster; the folder of a sweep, or None."""
+    parser = Parser(
+        "sweeps pcs status",
+        "%(prog)s [results/NAME] [--address HOST:6379]",
+        "Show what runs on each PC of the running cluster, and why a trial waits.",
+    )
+    help_ = "A sweep: its processes are shown by their trials."
+    parser.add_argument("folder", nargs="?", metavar="results/NAME", help=help_)
+    _add_address(parser)
+    values = parser.values_of(words, "; give one sweep, as results/NAME")
+    folder = None if values.folder is None else Path(values.folder).expanduser()
+    if folder is not None and (why := no_sweep(folder)) is not None:
+        raise UserError(why)
+    return {"address": values.address, "folder": folder}
+
+
+def drain(words: Sequence[str]) -> dict[str, Any]:
+    """The address of the cluster; a PC by its name or address, None for this one; seconds for its trials."""
+    parser = Parser(
+        "sweeps pcs drain",
+        "%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
+        "Take a PC out of the cluster: its trials move to other PCs, and Ray ends there.",
+    )
+    parser.add_argument("pc", nargs="?", metavar="PC", help="Its name or address (default: this PC).")
+    help_ = "Seconds for the current epoch; after that a trial continues from its last checkpoint."
+    add(parser, "timeout_s", float, help_, DRAIN_S)
+    _add_address(parser)
+    values = parser.values_of(words, "; give one PC, by its name or address")
+    if not 0 < values.timeout_s <= MOST_DRAIN_S:
+        raise UserError(f"--timeout-s {values.timeout_s:g}: must be above 0, and {MOST_DRAIN_S} at most")
+    return {"address": values.address, "pc": values.pc, "timeout_s": values.timeout_s}
+
+
+def back(words: Sequence[str]) -> dict[str, Any]:
+    """Nothing."""
+    parser = Parser("sweeps pcs back", "%(prog)s", "Let this PC join the cluster again after a drain.")
+    parser.values_of(words, "; type the command on the PC that is to join, without a name")
+    return {}
+
+
+def down(words: Sequence[str]) -> dict[str, Any]:
+    """The cluster file."""
+    parser = Parser(
+        "sweeps pcs down",
+        f"%(prog)s [{cluster_file.DEFAULT}]",
+        "End Ray on every PC of a cluster file, and with it all that runs there.",
+    )
+    file, _ = _file(parser, words)
+    return {"file": file}
+
+
+def _file(parser: Parser, words: Sequence[str]) -> tuple[cluster_file.ClusterFile, Any]:
+    """The cluster file, and the other values."""
+    parser.add_argument("file", nargs="?", default=cluster_file.DEFAULT, help="The cluster file.")
+    values = parser.values_of(words, "; give one cluster file")
+    return cluster_file.read(Path(values.file).expanduser()), values
+
+
+def _add_address(parser: Parser) -> None:
+    add(parser, "address", str, "Ray cluster, as HOST:6379 or auto.", "auto")
