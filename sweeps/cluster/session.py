@@ -63,7 +63,7 @@ class Cluster:
             lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
         lines += [f"left out   {node.name}: {why}" for node, why in self.too_small.items()]
         if self.dashboard_url:
-            hint = f" (asks for the token in {ray_auth.place()})" if ray_auth.is_on() else ""
+            hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
             lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
         if not ray_auth.is_on():
             lines.append(f"warning    {ray_auth.RISK}")
@@ -81,7 +81,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
     """
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the record has each failure, and says it once
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     with ray_connection.quietly():
         context = _init(config, code)
     try:

@@ -1,8 +1,8 @@
-"""Ray's token: whether a cluster asks for one, and whether it takes ours.
+"""Authentication: whether a cluster requires Ray's token, and whether it accepts the one of this PC.
 
-Ray runs whatever reaches its ports, and they listen on all networks of a PC. Ray 2.60 asks for a token where
-a program starts it, but a program that joins one finds out nothing by itself: with the wrong mode it fails
-after 20 s, or gets no worker. It reads the mode when it is imported, so Ray is not imported here.
+Ray runs whatever reaches its ports, which listen on all networks of a PC. Ray 2.60 requires a token where a
+program starts it, but a program that joins a cluster must know the mode: with the wrong one it fails after
+20 s, or gets no worker. Ray reads the mode when it is imported, so it is not imported here.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sweeps.common.errors import UserError
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 OF_HOME = "~/.ray/auth_token"
 RISK = (
-    "Ray asks for no token: anyone who reaches its ports runs code on your PCs. "
-    f"On every PC: the same {OF_HOME}, and {MODE}=token where Ray is started"
+    "Ray requires no token: anyone who reaches its ports can run code on your PCs. "
+    f"Put the same {OF_HOME} on every PC, and start Ray with {MODE}=token"
 )
-COPY = f"Copy {OF_HOME} from its head to this PC (chmod 600), or name the file in {TOKEN_PATH}"
+COPY = f"Copy {OF_HOME} from the head to this PC (chmod 600), or name the file in {TOKEN_PATH}"
 ANSWERS_S = 60.0
-"""For `ray status`, which gives up after 50 s where something else listens."""
+"""For `ray status`, which gives up after 50 s where another program listens."""
 
 
 def settle(address: str | None) -> None:
-    """Be ready for a Ray that is to be started here (no address), or for one that is to be joined.
+    """Prepare to start Ray here (no address) or to join a cluster.
 
     Raises:
-        UserError: no cluster answers, or it does not take our token.
+        UserError: no cluster answers, or it does not accept the token of this PC.
     """
     if address is None:
         # The mode is Ray's to set, which turns it on here unless the user turned it off.
@@ -43,7 +43,7 @@ def settle(address: str | None) -> None:
 
 
 def is_on() -> bool:
-    """Whether Ray, as it is set here, asks for a token and sends one."""
+    """Whether Ray requires and sends a token in this process."""
     return os.environ.get(MODE, "").lower() == "token"
 
 
@@ -52,7 +52,7 @@ def _may_be_on() -> bool:
 
 
 def place() -> str | None:
-    """Where Ray finds the token of this PC, as one would type it; None: nowhere."""
+    """Where the token of this PC is, as one would type it; None where there is none."""
     if os.environ.get(TOKEN):
         return f"${TOKEN}"
     if path := os.environ.get(TOKEN_PATH):
@@ -61,21 +61,21 @@ def place() -> str | None:
 
 
 def _mode_of(address: str) -> str:
-    """The mode of a cluster: `ray status` gets in without a token, or with ours, or not at all."""
+    """The mode of a cluster: the one with which `ray status` succeeds."""
     given = os.environ.get(MODE)
-    ours = place() if _may_be_on() else None
-    asked = {mode: _ray_status(address, mode) for mode in ("disabled", *(["token"] if ours else []))}
+    token = place() if _may_be_on() else None
+    asked = {mode: _ray_status(address, mode) for mode in ("disabled", *(["token"] if token else []))}
     try:
         if (why := _failure(asked["disabled"])) is None:
             return "disabled"
         if "AuthenticationError" not in why:
             last_line = why.strip().rpartition("\n")[2]
             raise UserError(f"--address {address}: no Ray cluster answers there ({last_line})")
-        if ours is None:
+        if token is None:
             remedy = COPY if _may_be_on() else f"Unset {MODE}, which is {given!r} here"
-            raise UserError(f"--address {address}: it asks for a token, and none is sent. {remedy}")
+            raise UserError(f"--address {address}: the cluster requires a token, and none is sent. {remedy}")
         if _failure(asked["token"]) is not None:
-            raise UserError(f"--address {address}: it does not take the token in {ours}. {COPY}")
+            raise UserError(f"--address {address}: the cluster does not accept the token in {token}. {COPY}")
         return "token"
     finally:
         for process in asked.values():
@@ -84,7 +84,7 @@ def _mode_of(address: str) -> str:
 
 
 def _ray_status(address: str, mode: str) -> subprocess.Popen[str]:
-    """A process of its own, as a mode is for the whole life of one."""
+    """A process of its own, since a process can't change its mode."""
     return subprocess.Popen(
         [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],
         env={**os.environ, MODE: mode},
@@ -96,16 +96,16 @@ def _ray_status(address: str, mode: str) -> subprocess.Popen[str]:
 
 
 def _failure(status: subprocess.Popen[str]) -> str | None:
-    """What it said, if it failed."""
+    """The output of a process that failed; None where it succeeded."""
     try:
-        said, _ = status.communicate(timeout=ANSWERS_S)
+        output, _ = status.communicate(timeout=ANSWERS_S)
     except subprocess.TimeoutExpired:
         return f"no answer within {ANSWERS_S:.0f} s"
-    return said if status.returncode else None
+    return output if status.returncode else None
 
 
 def _refuse_empty_file() -> None:
-    """Ray ends the process where the file that was named holds nothing."""
+    """Ray ends the process where the token file is empty."""
     path = os.environ.get(TOKEN_PATH)
     if not path or os.environ.get(TOKEN):
         return
@@ -118,7 +118,7 @@ def _refuse_empty_file() -> None:
 
 
 def _make() -> None:
-    """A token where Ray would make one, which would let all users of this PC read it."""
+    """Write a token that only this user can read; Ray's own would be readable for all users of this PC."""
     path = Path(OF_HOME).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

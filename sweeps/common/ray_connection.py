@@ -1,4 +1,4 @@
-"""How Ray is started or joined, by a sweep and by a preparation alike. Ray itself is not imported here."""
+"""Start or join Ray, for a sweep and for a preparation alike. Ray itself is not imported here."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def set_environment(settings: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Ray's own words stay in its logs; its processes, started here, outlive a terminal that closes.
+    """Keep Ray's messages in its logs, and its processes alive when the terminal closes.
 
-    A terminal that closes tells all processes below it: Ray's would be gone before we have stopped.
+    A terminal that closes sends SIGHUP to all its processes: Ray's would end before the sweep has stopped.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -38,12 +38,12 @@ def quietly() -> Iterator[None]:
 
 
 def runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:
-    """What the processes of a cluster get of this one.
+    """Ray's runtime_env for the processes of a cluster.
 
     Args:
         code: packages and single files that they lack.
         empty: an empty folder.
-        variables: of the environment, that are passed on; with them the folder of the raw data.
+        variables: of the environment, to pass on in addition to the folder of the raw data.
     """
     names = [*variables, DATA_DIR_VARIABLE]
     passed_on = {name: os.environ[name] for name in names if os.environ.get(name)}
@@ -54,8 +54,8 @@ def runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> d
         # Packages, not the working folder: that often holds the data and the results, too.
         "py_modules": [str(path) for path in code],
         "excludes": ["__pycache__"],
-        # Without one, workers look first in a folder of theirs that is called as ours is here: what lies
-        # there may be an older copy.
+        # Without one, workers search first the folder of the same path on their PC, which may hold an older
+        # copy.
         "working_dir": empty,
     }
 
@@ -70,10 +70,10 @@ def why_not(error: Exception) -> str:
 
 
 def refuse_silent(address: str | None) -> None:
-    """Ray tries for minutes to reach a host that does not answer: ask the port first.
+    """Try the port first: Ray tries for minutes to reach a host that does not answer.
 
     Raises:
-        UserError: it does not.
+        UserError: the port does not answer.
     """
     host, _, port = (address or "").rpartition(":")
     if not host or not port.isdigit() or "://" in host:
@@ -85,11 +85,11 @@ def refuse_silent(address: str | None) -> None:
 
 
 def refuse_outside(address: str | None, or_else: str = "") -> None:
-    """A program of Ray's needs a Ray on its own PC, and without one tries for a minute and a half.
+    """A program can join a cluster only with Ray on its PC; without it Ray tries for a minute and a half.
 
     Args:
-        address: of the cluster; None: none is joined.
-        or_else: what else a user may do.
+        address: of the cluster, or None.
+        or_else: what else the user can do.
 
     Raises:
         UserError: no Ray runs on this PC.
@@ -98,6 +98,6 @@ def refuse_outside(address: str | None, or_else: str = "") -> None:
         return
     if not any(process.info["name"] == "raylet" for process in psutil.process_iter(["name"])):
         raise UserError(
-            f"--address {address}: this PC is not one of that cluster, no Ray runs on it: type the command "
-            f"on one of its PCs, or let this one join (ray start --address={address}){or_else}"
+            f"--address {address}: this PC is not part of that cluster, since no Ray runs on it. Type the "
+            f"command on a PC of the cluster, or let this one join (ray start --address={address}){or_else}"
         )

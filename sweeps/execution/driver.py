@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from ray.tune import PlacementGroupFactory
+from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
 from sweeps.cluster import placement
@@ -70,6 +71,13 @@ class Driver:
         return placement.of_trial(
             self.config, gpus, frozenset if membership is None else lambda: membership.closed
         )
+
+
+class DriverCallback(Callback):
+    """A callback of Tune that is used in this process alone: Tuner pickles it, but uses no copy."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Callback, ()
 
 
 def job_of(plan: Plan) -> Job:

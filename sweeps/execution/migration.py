@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.driver import Driver
+from sweeps.execution.driver import Driver, DriverCallback
 
 IDLE_S = 1.0
 """For Tune to give a process that it keeps the next trial."""
@@ -61,7 +60,7 @@ class Process:
         return bool(self.trial.temporary_state.ray_actor == self.handle)
 
 
-class Mover(Callback):
+class Mover(DriverCallback):
     """Ends processes on PCs where nothing is to run, each when the least is lost by it."""
 
     def __init__(self, driver: Driver, membership: Membership) -> None:
@@ -69,10 +68,6 @@ class Mover(Callback):
         """By trial, how often it was moved to another PC: no failure of its own."""
         self._driver, self._membership = driver, membership
         self._processes: dict[Any, Process] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles its callbacks; no copy is used."""
-        return Callback, ()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note where a trial trains; end a process at once that got another trial on a PC that leaves."""

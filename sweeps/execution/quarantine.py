@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from ray.tune import Callback
 from ray.tune.experiment import Trial
 
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.driver import Driver
+from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.migration import Mover
 from sweeps.trial.job import SAVE_FAULT
 
@@ -18,7 +16,7 @@ MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
 
 
-class Quarantine(Callback):
+class Quarantine(DriverCallback):
     """Decides whether a fault is one of a PC, or of something that all PCs use.
 
     A fault is one of a PC where another PC was seen to work since the last PC was left out: it began a trial,
@@ -32,10 +30,6 @@ class Quarantine(Callback):
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""
         self._in_doubt = ""
         """The PC that was left out last, while no other PC has been seen to work since."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles its callbacks; no copy is used."""
-        return Callback, ()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Wait for its first epoch."""
@@ -79,11 +73,6 @@ class Quarantine(Callback):
             return False
         self._in_doubt = node
         return True
-
-    @property
-    def moved(self) -> Counter[int]:
-        """By trial, how often it was moved to another PC: no failure of its own."""
-        return self.mover.moved
 
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out where the others have room for a trial, and say so."""

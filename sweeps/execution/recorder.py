@@ -12,13 +12,12 @@ from typing import Any
 
 from ray import cloudpickle
 from ray.exceptions import RayActorError
-from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.common.formatting import count
-from sweeps.execution.driver import Driver
+from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.quarantine import Quarantine
 from sweeps.record.journal import RecordLost
@@ -34,7 +33,7 @@ MOST_LOST_PROCESSES = 10
 They are retried without counting against --max-failures, but not without end: some trials kill theirs."""
 
 
-class Recorder(Callback):
+class Recorder(DriverCallback):
     """The one writer of the record while trials run.
 
     Args:
@@ -61,10 +60,6 @@ class Recorder(Callback):
         self._save_faults: dict[int, dict[str, Any]] = {}
         self._tables_written = time.monotonic()
         self._turn = ExitStack()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles its callbacks; no copy is used."""
-        return Callback, ()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
@@ -122,7 +117,9 @@ class Recorder(Callback):
         """
         number, error = trial.config["number"], _error_of(trial)
         self._lost_processes[number] += trial.run_metadata.num_failures
-        lost = self._lost_processes[number] - (self._quarantine.moved[number] if self._quarantine else 0)
+        lost = self._lost_processes[number] - (
+            self._quarantine.mover.moved[number] if self._quarantine else 0
+        )
         is_lost = isinstance(error, RayActorError) and lost <= MOST_LOST_PROCESSES
         if is_lost and self._searcher.requeue(number):
             return

@@ -19,7 +19,6 @@ from sweeps.common import atomic_io, params_file
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import FOLDER, METRICS_FILE, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
-from sweeps.execution.stopping import End
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
@@ -67,23 +66,17 @@ def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = driver.record, driver.end
     known = next((test for test in record.info.tests if test.run == run.number), None)
-    if known is not None:  # before the sweep was resumed
-        _note_test(record, known, end)
-        return dict(known.scores)
-    is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
-    if not is_final or run.trainable in record.info.without_test:
-        return {}
-    scores = _test(driver, run, weights)
-    if scores:
-        _note_test(record, TestScore(run.number, scores), end)
-    return scores
-
-
-def _note_test(record: Record, test: TestScore, end: End) -> None:
-    try:
-        record.note_test(test)
-    except RecordLost as error:
-        end.stop("lost", str(error))
+    if known is None:
+        is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
+        if not is_final or run.trainable in record.info.without_test:
+            return {}
+        known = TestScore(run.number, _test(driver, run, weights))
+    if known.scores:
+        try:
+            record.note_test(known)
+        except RecordLost as error:
+            end.stop("lost", str(error))
+    return dict(known.scores)
 
 
 def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:

@@ -79,8 +79,8 @@ def _memory() -> int:
 
 
 def _versions(python: str, packages: list[str]) -> tuple[dict[str, str] | None, str]:
-    status, said = _output([_place(python), "-c", VERSIONS, *packages])
-    return (json.loads(said), "") if status == 0 else (None, said)
+    status, output = _output([_place(python), "-c", VERSIONS, *packages])
+    return (json.loads(output), "") if status == 0 else (None, output)
 
 
 def _gpus(python: str) -> tuple[list[str], str]:
@@ -93,10 +93,10 @@ def _gpus(python: str) -> tuple[list[str], str]:
     if shutil.which("nvidia-smi") is None:
         return [], f"{cards} NVIDIA GPU(s) without a driver" if cards else ""
     asked = "--query-gpu=name,driver_version,memory.total"
-    status, said = _output(["nvidia-smi", asked, "--format=csv,noheader"])
+    status, output = _output(["nvidia-smi", asked, "--format=csv,noheader"])
     if status != 0:
-        return [], said
-    gpus = said.splitlines()
+        return [], output
+    gpus = output.splitlines()
     code = "import torch; print(torch.cuda.device_count())"
     status, seen = _output([_place(python), "-c", code])
     if status == 0 and int(seen) < len(gpus):

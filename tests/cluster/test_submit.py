@@ -45,7 +45,7 @@ def test_a_sweep_from_a_pc_that_joined(pcs: tuple[PC, PC, str]) -> None:
     where = ("--address", address, "--storage", f"sftp://root@{head.address}{HOME}/checkpoints")
     refused = _sweep(laptop, *where)
     assert refused.returncode == 2
-    assert f"error: --address {address}: this PC is not one of that cluster" in refused.stdout
+    assert f"error: --address {address}: this PC is not part of that cluster" in refused.stdout
     laptop.run(
         RAY, "start", f"--address={address}", *("--num-cpus=1", "--object-store-memory=100000000"),
         env={"RAY_AUTH_MODE": "token", **INSTALLED},

@@ -141,7 +141,7 @@ def test_two_jobs_at_a_time_on_the_same_node(bed: Bed) -> None:
         check_whole(record, 4, [3], max_epochs=9)
         assert {trial.place["pc"] for trial in record.trials} == {"pc1"}
         assert "ray        1 PC, 1 CPU, 0 GPUs" in bed.slurm.said(job)
-        assert "asks for no token" not in bed.slurm.said(job)
+        assert "requires no token" not in bed.slurm.said(job)
     assert bed.left() == []
     written = [path for path in bed.folder.rglob("*") if path.is_file()]
     assert [path for path in written for token in tokens if token in path.read_bytes()] == []

@@ -54,7 +54,8 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     sent = "code       my_layers.py, my_project, my_tools, sweeps: sent to every PC, as they are now"
     assert sent in done.stdout.splitlines()
     assert (
-        "warning    Ray asks for no token: anyone who reaches its ports runs code on your PCs." in done.stdout
+        "warning    Ray requires no token: anyone who reaches its ports can run code on your PCs."
+        in done.stdout
     )
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 

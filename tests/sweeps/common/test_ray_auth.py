@@ -153,7 +153,7 @@ def test_the_mode_is_that_of_the_cluster(guarded: Head, token: Path, stranger: P
 
 
 def test_who_has_no_token_is_told_where_to_get_it(guarded: Head, stranger: Path) -> None:
-    with pytest.raises(UserError, match=r"asks for a token, and none is sent. Copy ~/.ray/auth_token from"):
+    with pytest.raises(UserError, match=r"requires a token, and none is sent. Copy ~/.ray/auth_token from"):
         ray_auth.settle(guarded.address)
 
 
@@ -180,7 +180,9 @@ def test_a_sweep_with_another_token_ends_in_a_line(
     )
     assert done.returncode == 2
     path = wrong[ray_auth.TOKEN_PATH]
-    assert done.stderr.startswith(f"error: --address {guarded.address}: it does not take the token in {path}")
+    assert done.stderr.startswith(
+        f"error: --address {guarded.address}: the cluster does not accept the token in {path}"
+    )
     assert len(done.stderr.splitlines()) == 1
     assert not (stranger / "results").exists()
 
