@@ -1,0 +1,28 @@
+"""Plain tables: a cell that does not fit is folded."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.text import Text
+
+from sweeps.common import screen
+
+
+def drawn(width: int) -> list[str]:
+    table = screen.plain_table("pc", "runs")
+    table.add_row(Text("10.0.0.1 (head)"), Text("SweepTrial [42], SweepTrial [43]"))
+    file = io.StringIO()
+    Console(file=file, width=width).print(table)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_columns_are_aligned_and_brackets_are_text() -> None:
+    assert drawn(80) == ["pc               runs", "10.0.0.1 (head)  SweepTrial [42], SweepTrial [43]"]
+
+
+def test_a_cell_that_does_not_fit_is_folded_and_not_cut() -> None:
+    words = " ".join(drawn(30)).split()
+    assert {"SweepTrial", "[42],", "[43]"} <= set(words)
+    assert max(map(len, drawn(30))) <= 30

@@ -1,0 +1,54 @@
+"""The faults of a PC, from what its probe printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeps.pcs import diagnosis
+
+HERE = {"python": "3.11.7", "torch": "2.13.0+cpu"}
+SOUND: dict[str, Any] = {
+    "versions": {"python": "3.11.7", "torch": "2.13.0+cu130"},
+    "gpu_fault": "",
+    "disks": {"~": 50e9},
+    "memory": 8e9,
+    "ports": {"6380": "", "6381": "raylet"},
+    "storage": "",
+}
+
+
+def faults(skew_s: float = 0.0, **more: Any) -> list[tuple[str, str]]:
+    found = diagnosis.find("me@pc1", {**SOUND, **more}, HERE, skew_s)
+    return [(fault.part, fault.reason) for fault in found]
+
+
+def test_a_pc_that_is_sound_has_none() -> None:
+    """Another build of one release, and a Ray that runs, are none."""
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        ({"versions": {"python": "3.11.2", "torch": "2.13.0"}}, ("packages", "python 3.11.2, here 3.11.7")),
+        ({"gpu_fault": "no driver"}, ("gpu", "no driver")),
+        ({"disks": {"~": 50e9, "/tmp": 1e9}}, ("disk", "1 GB free at /tmp, 5 GB are needed")),
+        ({"memory": 1e9}, ("memory", "1 GB free, 2 GB are needed")),
+        ({"ports": {"6380": "python"}}, ("ports", "port 6380 is taken by python")),
+        ({"storage": "Read-only file system"}, ("storage", "Read-only file system")),
+    ],
+)
+def test_each_fault_is_named(found: dict[str, Any], fault: tuple[str, str]) -> None:
+    assert faults(**found) == [fault]
+
+
+def test_several_faults_are_all_named() -> None:
+    assert [part for part, _ in faults(90, memory=1, gpu_fault="no driver")] == ["gpu", "memory", "clock"]
+
+
+def test_pcs_without_an_answer_are_one_fault_of_the_network() -> None:
+    assert diagnosis.of_network([]) == []
+    (fault,) = diagnosis.of_network(["10.0.0.1:6380", "10.0.0.1:6381"])
+    assert fault.reason == "no answer from 10.0.0.1:6380, 10.0.0.1:6381"
