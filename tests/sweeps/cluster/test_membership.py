@@ -132,8 +132,8 @@ def test_a_drain_finds_the_pc_by_name_by_address_or_as_this_one(given: str | Non
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ("pc0", "pc0 is the head, without which the cluster ends"),
-        ("pcl1", "pcl1: no PC of the cluster; there are pc0, pc1, twin, twin.*pc1"),
+        ("pc0", "pc0 is the head, and the cluster ends with it"),
+        ("pcl1", "pcl1: no PC of the cluster. Choices: pc0, pc1, twin, twin.*pc1"),
         ("twin", r"twin: 2 PCs have that name; give an address of 10\.0\.0\.4, 10\.0\.0\.5"),
     ],
 )

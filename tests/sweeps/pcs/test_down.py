@@ -21,4 +21,4 @@ def test_a_pc_where_ray_can_not_be_ended_is_named(lab_of: Callable[..., Lab]) ->
     first, second = ended.stdout.splitlines()[-2:]
     assert first.startswith(f"{bare.address}: ~/sweeps/.venv/bin/ray stop: ")
     assert "No such file" in first
-    assert second.startswith(f"{off.address}: it is off, or its cable is out") or "does not answer" in second
+    assert second.startswith(f"{off.address}: it is off, or its cable is unplugged") or "does not answer" in second
