@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from sweeps import fit
 from sweeps.common import plugins
 from sweeps.common.cli.command import TRAINABLE
-from sweeps.training import run_settings
+from sweeps.training import run_settings, single_run
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.torch_state import seed_again
@@ -104,7 +103,7 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
         run, module, resumes = run_settings.parse([name, *words])
-        fit.fit(run, timed(module, clock), resumes)
+        single_run.fit(run, timed(module, clock), resumes)
 
 
 def timed(

@@ -1,4 +1,4 @@
-"""The one command: `sweeps run`, `sweeps fit` and so on; `python -m sweeps run` is the same.
+"""The command `sweeps`, with its subcommands; `python -m sweeps run` is the same as `sweeps run`.
 
 Exit status: that of the subcommand; 2, there is no such subcommand.
 """
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from sweeps.common.cli.dispatch import dispatch
 
 COMMANDS = {
-    "init": "write a small project that runs, to begin with",
-    "run": "run a sweep: train many trials of a model, prune the poor ones, record them all",
+    "init": "start a project from a small example that runs",
+    "run": "run a sweep: train many trials of a model, and prune the poor ones",
     "fit": "train one trial by itself, without a sweep",
     "prepare": "prepare raw data once, for all trials that train on it",
     "ladder": "measure how fast a model trains, one improvement after another",
-    "results": "show sweeps side by side",
+    "results": "compare sweeps in a table",
     "report": "write an HTML page about a sweep",
-    "dashboard": "show a sweep in the browser, while it runs or afterwards",
-    "pcs": "check the PCs of a cluster, show what they do, take one out or back in",
+    "dashboard": "show a sweep in the browser, during or after its run",
+    "pcs": "check the PCs of a cluster, show their trials, take one out or back in",
 }
 """Each is a module `sweeps.NAME` with `main(arguments) -> exit status`; those of `pcs` are a package."""
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _call(name: str, arguments: list[str]) -> int:
-    # Each command reads its own words, as `python -m sweeps.run` would have them.
+    # As for `python -m sweeps.run`: commands read their own arguments.
     sys.argv = [sys.argv[0], *arguments]
     module = importlib.import_module("sweeps.pcs.__main__" if name == "pcs" else f"sweeps.{name}")
     status: int = module.main(arguments)

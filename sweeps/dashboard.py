@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
     cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; where that is taken, any).", None)
     cli_parser.add(
-        parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0]
+        parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0], "HOST"
     )
     values = parser.values_of(tokens, "; give one sweep, as results/NAME")
     if values.folder is None:

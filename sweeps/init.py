@@ -1,4 +1,4 @@
-"""Begin a project: `sweeps init FOLDER` writes a model, its data, a test, a pyproject and a README.
+"""Start a project: `sweeps init FOLDER` writes a model, its data, a test, a pyproject and a README.
 
 Exit status: 0; 2, the folder is not empty or can't be written to.
 """
@@ -18,9 +18,9 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, place
 
 TEMPLATE = "template"
-"""Folder beside this file that holds what is written."""
+"""Folder of the files to write, beside this one."""
 NAME = "PROJECT"
-"""In those files: the project's name."""
+"""Placeholder of the project's name in these files."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,31 +58,23 @@ def init(folder: Path) -> int:
         if folder.is_dir() and any(folder.iterdir()):
             raise UserError(f"{place(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
-        written = [_write(file, folder) for file in sorted(_template(), key=lambda file: file.name)]
+        name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
+        with resources.as_file(resources.files("sweeps") / TEMPLATE) as template:
+            files = sorted(file for file in template.iterdir() if file.is_file())
+            for file in files:
+                (folder / file.name).write_text(file.read_text().replace(NAME, name))
     except OSError as error:
         raise UserError(f"{place(folder)} can't be written to: {error.strerror or error}") from None
-    print(f"Created    {place(folder.resolve())}: {', '.join(written)}")
+    print(f"Created    {place(folder.resolve())}: {', '.join(file.name for file in files)}")
     print(f"Next       {_next(folder)}")
     return 0
-
-
-def _template() -> list[Path]:
-    with resources.as_file(resources.files("sweeps") / TEMPLATE) as folder:
-        return [file for file in folder.iterdir() if file.is_file()]
-
-
-def _write(file: Path, folder: Path) -> str:
-    """One file of the template, with the project's name; its own name."""
-    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
-    (folder / file.name).write_text(file.read_text().replace(NAME, name))
-    return file.name
 
 
 def _next(folder: Path) -> str:
     words = ("run", "--num-trials", "12")
     if folder.resolve() == Path.cwd():
         return command(*words)
-    # A relative path of Python would lead nowhere from there.
+    # A relative path of Python is not valid in that folder.
     typed = command(*words)
     again = typed if typed.startswith("sweeps ") else shlex.join([sys.executable, "-m", "sweeps", *words])
     return f"{shlex.join(['cd', place(folder.resolve())])} && {again}"

@@ -24,7 +24,7 @@ def _add_settings(parser: cli_parser.Parser) -> None:
     cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
     named = "Name of its folder (default: ladder-, the trainable, the time)."
     cli_parser.add(group, "name", str | None, named, None)
-    cli_parser.add(group, "results_dir", str, "Folder that holds it.", "results")
+    cli_parser.add(group, "results_dir", str, "Folder that holds it.", "results", "FOLDER")
 
 
 COMMAND = Command(

@@ -1,7 +1,7 @@
 """Prepare a trainable's raw data once: `sweeps prepare NAME`
 
-All flags: `sweeps prepare NAME --help`. Exit status: 0; 1, it could not be prepared; 2, a
-mistake in what was asked; 130, Ctrl-C (what is prepared is kept, and the same command goes on).
+All flags: `sweeps prepare NAME --help`. Exit status: 0; 1, it could not be prepared; 2, a user's mistake;
+130, Ctrl-C (what is prepared is kept, and the same command continues).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.common import plugins
 from sweeps.common.cli import param_flags
@@ -22,15 +22,13 @@ from sweeps.common.formatting import command, place
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
-if TYPE_CHECKING:
-    from sweeps.training.data.dataset import DataSet
-
 
 def _add_settings(parser: cli_parser.Parser) -> None:
     group = parser.add_argument_group("How")
-    share = "Share of raw files, in percent, that may be left out as corrupt."
+    share = "Largest share of corrupt raw files that are left out, in percent."
     cli_parser.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
-    cli_parser.add(group, "address", str | None, "Ray cluster to join (default: start one on this PC).", None)
+    address = "Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."
+    cli_parser.add(group, "address", str | None, address, None, "HOST:PORT")
     cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
 
 
@@ -39,7 +37,7 @@ def _find(name: str) -> ModuleType:
     if not hasattr(module, "prepare"):
         known = _with_preparation()
         raise UserError(
-            f"{name}: its data needs no preparation (it defines no prepare).{nearest(name, known)} "
+            f"{name}: its data needs no preparation: it does not define prepare.{nearest(name, known)} "
             f"Trainables that define it: {', '.join(known) or 'none here'}"
         )
     return module
@@ -52,13 +50,13 @@ def _with_preparation() -> list[str]:
             if hasattr(plugins.find(TRAINABLE, name), "prepare"):
                 found.append(name)
         except UserError:
-            continue  # it does not keep the contract: its own command says how
+            continue  # it breaks the contract of trainables
     return found
 
 
 COMMAND = Command(
     name="prepare",
-    does="Prepare raw data once, for all that train on it.",
+    does="Prepare raw data once, for all trials that train on it.",
     settings={"max_bad_pct": float, "address": str | None, "check": bool},
     add=_add_settings,
     fit_settings=FIT_SETTINGS,
@@ -72,7 +70,7 @@ COMMAND = Command(
 
 @dataclass(frozen=True)
 class Asked:
-    """A preparation that is asked for."""
+    """The parsed command line."""
 
     trainable: str
     module: ModuleType
@@ -85,31 +83,24 @@ class Asked:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     again = command("prepare", *(sys.argv[1:] if arguments is None else arguments))
-    interrupted = f"\nInterrupted. What is prepared is kept.\nGo on      {again}"
+    interrupted = f"\nInterrupted. The finished part is kept.\nContinue   {again}"
     return status_of(lambda: prepare(parse(arguments)), interrupted)
 
 
 def prepare(asked: Asked) -> int:
-    """Prepare what is not prepared yet, or check what is; the exit status."""
-    from sweeps.training.data import build, dataset
+    """Prepare what is not prepared yet, or compare prepared data with its checksums; the exit status."""
+    from sweeps.training.data import build, dataset, shards
 
     data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
-    if asked.check:
-        return check(data_set)
-    build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
-    return 0
-
-
-def check(data_set: DataSet) -> int:
-    """Compare each shard with its checksum, and say how to mend what is damaged; the exit status."""
-    from sweeps.training.data.shards import NotPrepared, checksum_faults
-
+    if not asked.check:
+        build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
+        return 0
     try:
         manifest = data_set.manifest()
         if manifest is None:
-            raise NotPrepared(f"{data_set.folder} is not there: it is still to be prepared")
-        damaged = checksum_faults(data_set.folder, manifest)
-    except NotPrepared as error:  # which preparing sees by itself
+            raise shards.NotPrepared(f"{data_set.folder} is missing: the data is not prepared yet")
+        damaged = shards.checksum_faults(data_set.folder, manifest)
+    except shards.NotPrepared as error:  # a preparation finds this by itself
         print(f"error: {error}\nRemedy     {data_set.command()}", file=sys.stderr)
         return 1
     for fault in damaged.values():
@@ -118,22 +109,22 @@ def check(data_set: DataSet) -> int:
         removed = shlex.join(["rm", *(place(path) for path in damaged)])
         print(f"Remedy     {removed} && {data_set.command()}", file=sys.stderr)
         return 1
-    print(f"whole: {data_set.in_a_line()}")
+    print(f"intact: {data_set.in_a_line()}")
     return 0
 
 
 def parse(arguments: Sequence[str] | None = None) -> Asked:
-    """What is asked for.
+    """Parse the command line.
 
     Raises:
-        UserError: every fault found, one a line.
+        UserError: every fault, one a line.
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
     settings = asked.settings
     hyperparameters, faults = _checked(asked)
     if not 0 <= settings.max_bad_pct <= 100:
-        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: from 0 to 100")
+        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: must be from 0 to 100")
     if faults:
         raise UserError("\n".join(faults))
     return Asked(
@@ -142,21 +133,17 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
 
 
 def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
-    """The hyperparameters that prepared rows depend on, and what is wrong with those that were given."""
+    """The hyperparameters that prepared rows depend on, and the faults of the given ones."""
     module: Any = asked.module
+    known = module.PREPARE_PARAMS
     faults = [
-        f"--params {hyperparameter}: prepared rows do not depend on it."
-        f"{nearest(hyperparameter, module.PREPARE_PARAMS)} "
-        f"Hyperparameters that they depend on: {', '.join(module.PREPARE_PARAMS) or 'none'}"
-        for hyperparameter in asked.typed
-        if hyperparameter not in module.PREPARE_PARAMS
+        f"--params {name}: prepared rows do not depend on it.{nearest(name, known)} "
+        f"Hyperparameters that they depend on: {', '.join(known) or 'none'}"
+        for name in asked.typed
+        if name not in known
     ]
-    # A file may be of a sweep's winner, and then has all hyperparameters.
-    given = {
-        hyperparameter: value
-        for hyperparameter, value in asked.hyperparameters.items()
-        if hyperparameter in module.PREPARE_PARAMS
-    }
+    # The file of a sweep's winner has all hyperparameters.
+    given = {name: value for name, value in asked.hyperparameters.items() if name in known}
     hyperparameters, wrong = param_flags.checked(module.Params, given)
     return hyperparameters, [*faults, *wrong]
 

@@ -1,6 +1,6 @@
 """The report of a sweep: `sweeps report results/NAME` writes one HTML file, `report.html`, into it.
 
-The file needs no network and no other file. The sweep may be running or broken off. Exit status: 0; 2, there
+The file needs no network and no other file. The sweep may be running or interrupted. Exit status: 0; 2, there
 is no sweep to read, or no place to write to.
 """
 
@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         usage="%(prog)s results/NAME [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
-    parser.add_argument("folder", nargs="?", help="Folder of the sweep, as results/NAME.")
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="Folder of the sweep, as results/NAME.")
     said = f"File to write (default: {FILE} in that folder)."
     cli_parser.add(parser, "output", str | None, said, None, metavar="FILE")
     values = parser.values_of(tokens, "; a report is of one sweep")

@@ -1,4 +1,4 @@
-"""Look at sweeps that run, ended or broke off: `sweeps results results/*`
+"""Compare sweeps: `sweeps results results/*`
 
 In Python:
 

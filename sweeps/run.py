@@ -1,7 +1,7 @@
 """Run a sweep: `sweeps run --trainable fashion_cnn --num-trials 24`
 
-All flags: `sweeps run --help`. Exit status: 0, the sweep ended with at least one trial that
-did; 1, no trial finished; 2, a mistake in what was asked; 130, Ctrl-C.
+All flags: `sweeps run --help`. Exit status: 0, at least one trial finished; 1, no trial finished; 2, a
+user's mistake; 130, Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sweeps.common import gc_freeze, ray_auth, ray_connection
 from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.storage.base import StorageError
+from sweeps.storage.protocol import StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CannotPrepare, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `| head`: the reader has gone, and the interpreter must not say so again
+    except BrokenPipeError:  # `| head` has ended: the interpreter must not print this at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -1,0 +1,70 @@
+"""Train one run by itself, as `sweeps fit` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place
+from sweeps.training import batch_size_finder
+from sweeps.training.data import build, dataset
+from sweeps.training.distributed import launch
+from sweeps.training.fit_loop import Fit, test
+from sweeps.training.profiling import memory
+from sweeps.training.run_folder import RunFolder
+from sweeps.training.run_settings import SingleRun
+
+
+def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+    """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
+    run = _with_data(run, module)
+    prepared = build.of_trial(run.trainable, module, run.params)
+    if run.find_batch_size:
+        run = batch_size_finder.with_micro_batch(run, module, prepared)
+    try:
+        return _train(run, module, prepared, resumes)
+    except Exception as error:
+        if not memory.is_out_of_memory(error):
+            raise
+        print(f"error: {batch_size_finder.in_a_line(error)}", file=sys.stderr, flush=True)
+    # Not within the except: there the traceback holds the model's memory.
+    return batch_size_finder.explain(run, module, prepared)
+
+
+def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
+    """The run with a description of its data.
+
+    Raises:
+        UserError: there is no data, or a resumed run began with other data.
+    """
+    now = dataset.describe_data(run.trainable, module, module.Params(**run.params))
+    if dataset.has_preparation(module):
+        data_set = dataset.look(run.trainable, module, run.params)
+        now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
+    if run.data and run.data != now:
+        raise UserError(
+            f"--resume {place(run.folder)}: the run began with other data. "
+            "Give its --data-dir, or start a new run\n"
+            f"  then  {run.data}\n  now   {now}"
+        )
+    return dataclasses.replace(run, data=now)
+
+
+def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
+    params, config = module.Params(**run.params), run.fit_config(module)
+    with RunFolder(run, config, resumes) as folder, memory.recorded(folder.snapshot):
+        training = Fit(module, params, config, folder.checkpoint, prepared=prepared)
+        folder.begin(training)
+        training.run(
+            lambda epoch: folder.note(epoch, training),
+            *folder.watchers(training),
+            progress_bar=sys.stderr.isatty(),
+        )
+        folder.keep_best(training)
+        scores = {}
+        if run.test and launch.is_first():
+            scores = test(module, params, config, folder.best, prepared=prepared)
+        return folder.say_end(scores, is_prepared=prepared is not None)
