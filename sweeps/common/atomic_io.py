@@ -1,4 +1,4 @@
-"""Files that are whole or not there, also after a power cut; and a disk that has no room for them."""
+"""Write files completely or not at all, also across a power cut; and recognize a full disk."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sweeps.common.errors import causes
 
 
 def write(path: Path, text: str) -> None:
-    """Write a small file as a whole."""
+    """Write a small file atomically."""
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def atomic_write(target: Path, part: Path | None = None) -> Iterator[Path]:
-    """Make a file or a folder beside `target`; it takes that name when it is complete and on the disk.
+    """Make a file or a folder beside `target`, which replaces it when it is complete and on the disk.
 
     Args:
-        target: a file that may exist, or a folder that does not, or is empty.
+        target: a file, or a folder that is empty or does not exist.
         part: where to make it; by default `part_of(target)`.
 
     Yields:
-        A path at which no folder exists. What is made there is removed if the block raises.
+        A path without a folder. What is made there is removed if the block raises.
     """
     part = part or part_of(target)
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed process
     try:
         yield part
         put(part, target)
@@ -47,7 +47,7 @@ def part_of(target: Path) -> Path:
 
 
 def put(part: Path, target: Path) -> None:
-    """Rename a complete file or folder to its final name, after its content is on the disk."""
+    """Sync a complete file or folder to the disk, and rename it."""
     for path in (*part.rglob("*"), part):
         sync(path)
     part.replace(target)
@@ -55,7 +55,7 @@ def put(part: Path, target: Path) -> None:
 
 
 def append(file: Path, text: str) -> None:
-    """Write a line at the end of a file; one that has no room is taken back whole."""
+    """Append a line to a file; an incomplete one is removed."""
     with file.open("ab", buffering=0) as content:
         before = content.tell()
         try:
@@ -67,14 +67,14 @@ def append(file: Path, text: str) -> None:
 
 
 def place_fault(folder: Path) -> str:
-    """Why a folder can't be made, with those above it; "" where it can, as far as is known before."""
+    """Why a folder can't be made; "" where it probably can."""
     there = next(parent for parent in folder.absolute().parents if os.access(parent, os.F_OK))
     can_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return "" if can_write else f"{there} is no folder that can be written to"
+    return "" if can_write else f"{there} is not a writable folder"
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder to the disk: a rename may survive a power cut that its content does not."""
+    """Flush a file or folder to the disk: else a rename may survive a power cut without the content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -83,14 +83,12 @@ def sync(path: Path) -> None:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
 _SCRAP_BYTES = 16 * 2**20
 """With less than this free, a disk counts as full."""
 
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
-    """Whether a failed write is the disk's fault. PyTorch hides the system's error number."""
+    """Whether a write failed because of a full disk. PyTorch hides the system's error number."""
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
         return True
     for path in (folder, *folder.parents):

@@ -1,8 +1,4 @@
-"""What files hold, as checksums that are remembered.
-
-A checksum is remembered with the file's path, size and time of change: gigabytes that did not change are
-not read twice.
-"""
+"""Checksums of files, cached by path, size and time of change: unchanged gigabytes are not read twice."""
 
 from __future__ import annotations
 
@@ -21,9 +17,9 @@ from sweeps.common.errors import UserError
 from sweeps.common.progress import Bar
 
 TICK_S = 2
-"""A file that changed so short a time ago may change again without another time of change."""
+"""Resolution of times of change: a younger file may change again without a new time, and is not cached."""
 REMEMBER_S = 30
-"""What was read is written down so often: even a power cut loses little of it."""
+"""Seconds between two writes of the cache."""
 READERS = 4
 """Files that are read at once."""
 
@@ -32,27 +28,31 @@ Facts = tuple[int, int, str]
 
 
 def of(paths: Iterable[Path], memory: Path, title: str) -> dict[Path, Facts]:
-    """What the files hold; says how far it is when it takes long.
+    """Size, time of change and checksum of files; prints progress when it takes long.
 
     Args:
         paths: of files.
-        memory: file of checksums that are known.
-        title: what is read, as `Reading raw files`.
+        memory: file of the cache.
+        title: of the progress, as `Reading raw files`.
 
     Raises:
         UserError: one can't be read.
     """
-    known = _read(memory)
-    facts = {path: _known(path, known) for path in paths}
-    read = _hashed([path for path, fact in facts.items() if fact is None], memory, title)
-    return {path: fact for path, fact in facts.items() if fact is not None} | read
+    cached, known, unknown = _read(memory), {}, []
+    for path in paths:
+        now, fact = stat(path), cached.get(str(path), (None, None, ""))
+        if tuple(fact[:2]) == (now.st_size, now.st_mtime_ns):
+            known[path] = (now.st_size, now.st_mtime_ns, str(fact[2]))
+        else:
+            unknown.append(path)
+    return known | _hashed(unknown, memory, title)
 
 
 def stat(path: Path) -> os.stat_result:
-    """Of a file that was there when it was listed.
+    """The status of a listed file.
 
     Raises:
-        UserError: it is gone, or can't be reached.
+        UserError: it is gone, or can't be read.
     """
     try:
         return path.stat()
@@ -61,17 +61,17 @@ def stat(path: Path) -> os.stat_result:
 
 
 def remember(memory: Path, found: Mapping[Path, Facts]) -> None:
-    """What else is known stays, also what another process has learned meanwhile, mostly."""
+    """Add to the cache; what another process has added meanwhile mostly stays."""
     old_enough = (time.time() - TICK_S) * 1e9
     new = {str(path): fact for path, fact in found.items() if fact[1] < old_enough}
     if new:
-        with contextlib.suppress(OSError):  # a full disk, say: they are read again the next time
+        with contextlib.suppress(OSError):  # a full disk: the files are read again the next time
             memory.parent.mkdir(parents=True, exist_ok=True)
             atomic_io.write(memory, json.dumps({**_read(memory), **new}))
 
 
 def _hashed(paths: Sequence[Path], memory: Path, title: str) -> dict[Path, Facts]:
-    """What the files hold; it is remembered, whatever ends the reading."""
+    """Read files, and cache their checksums also when the reading is cut short."""
     total = sum(stat(path).st_size for path in paths)
     found: dict[Path, Facts] = {}
     remembered = time.monotonic()
@@ -84,7 +84,7 @@ def _hashed(paths: Sequence[Path], memory: Path, title: str) -> dict[Path, Facts
                 if time.monotonic() - remembered > REMEMBER_S:
                     remember(memory, found)
                     remembered = time.monotonic()
-        finally:  # Ctrl-C, or one that can't be read: those that wait are not read any more
+        finally:  # after Ctrl-C or an unreadable file, the waiting ones are not read
             readers.shutdown(wait=False, cancel_futures=True)
             remember(memory, found)
     return found
@@ -97,14 +97,6 @@ def _hash(path: Path) -> Facts:
             return before.st_size, before.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
-
-
-def _known(path: Path, known: Mapping[str, Sequence[Any]]) -> Facts | None:
-    now = stat(path)
-    fact = known.get(str(path))
-    if fact is None or tuple(fact[:2]) != (now.st_size, now.st_mtime_ns):
-        return None
-    return now.st_size, now.st_mtime_ns, str(fact[2])
 
 
 def _read(memory: Path) -> dict[str, Any]:

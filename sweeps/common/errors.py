@@ -1,4 +1,4 @@
-"""Errors that a user meets: what was asked, a disk, data, a model or a PC is at fault, not the program."""
+"""Errors that a user meets; none is a defect of this program."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 class CannotTrain(Exception):
-    """What was asked can't be trained: the user's mistake, not a failure of the model."""
+    """The user's mistake, not a failure of the model."""
 
 
 class CannotPrepare(Exception):
-    """Data could not be prepared to the end: printed without a traceback, exit status 1."""
+    """Data could not be prepared: printed without a traceback, exit status 1."""
 
 
 class PCUnfit(Exception):
-    """This PC can't train, whichever trial: its disk is full, say. The trial has done nothing wrong, and a
-    sweep over several PCs goes on without this one. The text says why, and need not name the PC."""
+    """This PC can train no trial: its disk is full, say. The trial is not at fault, and a sweep on several
+    PCs continues without this one. The text is the reason, without the name of the PC."""
 
 
 class MetricNotLogged(CannotTrain):
-    """The model ended an epoch without logging the metric that it is to be judged by."""
+    """The model ended an epoch without logging the metric of the objective."""
 
 
 class DiskIsFull(Exception):
-    """What a run can't do without has no room: printed without a traceback, exit status 1."""
+    """There is no space for an essential file: printed without a traceback, exit status 1."""
 
 
 class UserError(Exception):
-    """A mistake that the user can mend: printed without a traceback, exit status 2."""
+    """The user's mistake: printed without a traceback, exit status 2."""
 
 
 def reason_of(error: BaseException) -> str:
@@ -49,5 +49,5 @@ def reason_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, in a line; its type where it says nothing."""
+    """The first line of an exception's text; its type where it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

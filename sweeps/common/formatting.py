@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers, paths and commands for messages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def count(number: float, thing: str) -> str:
 
 
 def place(path: Path) -> str:
-    """A path as one would type it here: relative when it is below the current folder."""
+    """A path, relative when it is below the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def command(*words: str) -> str:
-    """A command of this program, as `run --resume results/NAME`, in the form that can be typed here."""
+    """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`."""
     script = Path(sys.executable).with_name("sweeps")
     if not script.is_file():
         program = [place(Path(sys.executable)), "-m", "sweeps"]
@@ -44,7 +44,7 @@ def command(*words: str) -> str:
 
 
 def size(bytes_: float) -> str:
-    """`12 kB`, `3.4 MB`, `250 GB`: powers of ten, as disks are sold."""
+    """`12 kB`, `3.4 MB`, `250 GB`: powers of ten."""
     for unit in ("B", "kB", "MB", "GB"):
         if bytes_ < 999.5:
             return f"{bytes_:.3g} {unit}" if unit != "B" else f"{bytes_:.0f} B"

@@ -1,4 +1,7 @@
-"""Folders that belong to a machine, not to a run: the data and the prepared data."""
+"""Folders that belong to a machine, not to a run: raw data and prepared data.
+
+They travel in the environment, never in a file of settings.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
-
+DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE = "SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"
 OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
-"""Flags that are of a machine, and in no file of settings: each goes into the environment."""
+"""Flag to environment variable."""
 
 
 def cache_dir() -> Path:
@@ -18,18 +20,18 @@ def cache_dir() -> Path:
 
 
 def use_machine(values: Any) -> None:
-    """Let all find these folders, in this process and in those that it starts."""
+    """Set the folders of these flags for this process and its children."""
     use_folder(DATA_DIR_VARIABLE, values.data_dir)
     use_folder(PREPARED_DIR_VARIABLE, values.prepared_dir)
 
 
 def use_folder(variable: str, folder: str | None) -> None:
-    """Say in the environment where a folder is, if one was given."""
+    """Set a folder in the environment, if one was given."""
     if folder:
         os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
 def data_dir() -> Path | None:
-    """The folder of the raw data that the user named, by `--data-dir` or the environment; None: none was."""
+    """The folder of the raw data, by `--data-dir` or the environment; None where none was given."""
     named = os.environ.get(DATA_DIR_VARIABLE)
     return Path(named) if named else None

@@ -1,4 +1,4 @@
-"""What a sweep or a run optimizes: one logged metric, to be made as small or as large as it can be."""
+"""The objective of a sweep or a run: one logged metric, to minimize or to maximize."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """1 where a large value is better, else -1: of two scores, the better one has the larger `sign *
-        score`."""
+        """1 where a large value is better, else -1: a better score has a larger `sign * score`."""
         return 1 if self.mode == "max" else -1
 
     @property
     def direction(self) -> Literal["minimize", "maximize"]:
-        """The same as Optuna names it."""
+        """The mode in Optuna's words."""
         return "maximize" if self.mode == "max" else "minimize"
 
     def is_better(self, score: float | None, than: float | None) -> bool:
-        """Whether a finite score beats another; each beats nan and None, and only a finite score beats
-        any."""
+        """Whether a score is finite and better than another, or the other is nan or None."""
         if score is None or not math.isfinite(score):
             return False
         return than is None or math.isnan(than) or self.sign * score > self.sign * than

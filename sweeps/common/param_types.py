@@ -1,4 +1,4 @@
-"""Values of hyperparameters against the types that the fields of Params state."""
+"""Check values of hyperparameters against the types of the fields of Params."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def hints_of(params_class: Any) -> dict[str, Any]:
 
 
 def cast(value: Any, hint: Any) -> Any:
-    """A plain Python value of the type that is stated: 1 where a float is wanted is 1.0."""
+    """A plain Python value of the field's type: 1 becomes 1.0 for a float."""
     value = value.item() if hasattr(value, "item") else value  # NumPy's numbers
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if is_whole and float in plain_types(hint) else value
 
 
 def unknown(name: str, hints: Mapping[str, Any]) -> str:
-    """Why a name is no hyperparameter, with the nearest one."""
+    """The error for a name that is no hyperparameter, with the nearest one."""
     return f"no such hyperparameter of Params.{nearest(name, hints)} Hyperparameters: {', '.join(hints)}"
 
 
 def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, ParamValue], list[str]]:
-    """The hyperparameters of --params that fit, in their types, and what is wrong with the others."""
+    """The hyperparameters of --params that fit, in their types, and the faults of the others."""
     hints, values, faults = hints_of(params_class), {}, []
     for name, value in params.items():
         if name not in hints:
@@ -44,26 +44,33 @@ def type_fault(value: Any, hint: Any) -> str:
     """Why a value does not fit a field's type; "" when it does."""
     if not isinstance(value, bool | int | float | str):
         return f"a hyperparameter's value is a number, a string, true or false, not {type(value).__name__}"
-    literals = [v for h in _members(hint) if typing.get_origin(h) is Literal for v in typing.get_args(h)]
-    if value in literals:
+    choices = literals(hint)
+    if value in choices:
         return ""
-    if literals:
-        return f"must be one of {', '.join(map(str, literals))}.{nearest(str(value), map(str, literals))}"
+    if choices:
+        return f"must be one of {', '.join(map(str, choices))}.{nearest(str(value), map(str, choices))}"
     wanted = plain_types(hint)
     fits = type(value) in wanted or (type(value) is int and float in wanted) or Any in wanted
     return "" if fits else f"must be {names_of(hint)}, is {type(value).__name__}"
 
 
+def members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the only one."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def literals(hint: Any) -> list[Any]:
+    """The values that a field's Literal lists."""
+    of = (member for member in members(hint) if typing.get_origin(member) is Literal)
+    return [value for member in of for value in typing.get_args(member)]
+
+
 def plain_types(hint: Any) -> set[Any]:
-    """The types that a field may have, its literals aside."""
-    return {member for member in _members(hint) if typing.get_origin(member) is not Literal}
+    """The types of a field, without its literals."""
+    return {member for member in members(hint) if typing.get_origin(member) is not Literal}
 
 
 def names_of(hint: Any) -> str:
-    """A field's type in words."""
-    return " or ".join(getattr(member, "__name__", str(member)) for member in _members(hint))
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if is_union else (hint,)
+    """The types of a field, for a message."""
+    return " or ".join(getattr(member, "__name__", str(member)) for member in members(hint))

@@ -1,12 +1,12 @@
-"""params.yaml: all that trains a run again. It lies beside the weights, and `--params FILE` reads it.
+"""params.yaml: all that is needed to repeat a run. It is beside the weights, and `--params FILE` reads it.
 
     trainable: fashion_cnn
     params: {lr: 0.1, width: 8}         # its hyperparameters
     fit: {max_epochs: 27, seed: 7, ...} # how it was trained: fields of FitConfig, flags of sweeps.fit
-    score: 0.8815                       # what came of it; nobody reads that back
+    score: 0.8815                       # its result, which is not read back
     epoch: 19
 
-A file with `params` alone, or with hyperparameters alone, is one too. Folders of a machine are in none.
+A file with `params` alone, or with hyperparameters alone, is valid too.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
-"""Beside it: the best epoch's state_dict, plain fp32: `torch.load(..., weights_only=True)`."""
+"""Beside it: the state_dict of the best epoch in fp32, for `torch.load(..., weights_only=True)`."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a file says."""
+    """The content of a file; what it lacks is empty."""
 
     path: str
     trainable: str = ""
-    """"" where the file does not say it."""
     params: Mapping[str, ParamValue] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
 
@@ -47,10 +46,10 @@ def write(
     """The text of a file.
 
     Args:
-        trainable: as it was named.
-        params: the hyperparameters, of which all others have the default of Params.
-        fit: how it was trained, setting to value; those that are None are left out.
-        came_of_it: what to say beside.
+        trainable: its name.
+        params: hyperparameters; the others have the defaults of Params.
+        fit: settings of the training; those that are None are left out.
+        came_of_it: the result, further keys.
         head: comments above.
     """
     given = {name: value for name, value in fit.items() if value is not None}
@@ -59,7 +58,7 @@ def write(
 
 
 def trainable_of(path: str) -> str:
-    """The trainable that a file names; "" where it names none or can't be read, which `read` answers."""
+    """The trainable that a file names; "" where it names none or can't be read."""
     try:
         return str(load_yaml(Path(path).expanduser().read_text()).get("trainable") or "")
     except (OSError, ValueError, AttributeError, yaml.YAMLError):
@@ -67,14 +66,14 @@ def trainable_of(path: str) -> str:
 
 
 def read(path: str, settings: Collection[str]) -> Recipe:
-    """What a file says.
+    """Read a file.
 
     Args:
-        path: as it was typed.
+        path: as the user gave it.
         settings: names that its `fit` may hold.
 
     Raises:
-        UserError: it can't be read, or says what nobody understands.
+        UserError: it can't be read, or its content is not as above.
     """
     where = f"--params {path}"
     try:
@@ -91,8 +90,8 @@ def read(path: str, settings: Collection[str]) -> Recipe:
     for name, part in (("params", params), ("fit", fit)):
         if not isinstance(part, Mapping):
             raise UserError(f"{where}: {name}: must be 'name: value' lines")
-    if unknown := [str(name) for name in fit if name not in settings]:
-        said = [f"fit.{name}: no such setting.{nearest(name, settings)}" for name in unknown]
-        raise UserError(f"{where}: {'; '.join(said)}")
+    if unknown := [name for name in map(str, fit) if name not in settings]:
+        faults = [f"fit.{name}: no such setting.{nearest(name, settings)}" for name in unknown]
+        raise UserError(f"{where}: {'; '.join(faults)}")
     hyperparameters = {str(name): value for name, value in params.items()}
     return Recipe(path, str(content.get("trainable") or ""), hyperparameters, fit)

@@ -1,17 +1,17 @@
 """Find a plug-in: by its name in the project, by the path of its file, or by its dotted path.
 
-A public module in the folder of its kind is a plug-in: a new file is found, not listed. A `.py` file beside
-that folder is one too, if it defines what marks its kind.
+Every public module in the folder of its kind is a plug-in, without a list. So is a `.py` file beside that
+folder if it defines a name that marks the kind.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import pkgutil
+import symtable
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,24 +25,24 @@ from sweeps.common.yaml_values import nearest
 
 @dataclass(frozen=True)
 class Kind:
-    """One sort of plug-in."""
+    """A kind of plug-in."""
 
     name: str
-    """In words, as `search space`."""
+    """As `search space`."""
     folder: str
     """Package of those with a plain name."""
     defines: tuple[str, ...]
     """Names that each must define."""
     flag: str
-    """What names one on the command line, for messages."""
+    """For messages."""
     check: Callable[[str, ModuleType], None] = lambda asked, module: None
-    """Raises a UserError where one (how it was asked for, its module) is not as it must be."""
+    """Gets the flag with its value, and the module; raises a UserError where the contract is broken."""
     marks: tuple[str, ...] = ()
     """A file of the project that defines one of these is of this kind; () for a kind of this program."""
 
 
 def choices(kind: Kind) -> list[str]:
-    """The plug-ins of a kind that have a plain name: those of the project, or of this program."""
+    """Names of the plug-ins of a kind in the project, or in this program."""
     if not kind.marks:
         return sorted(_public(importlib.import_module(kind.folder).__path__))
     here = project.folder()
@@ -56,7 +56,7 @@ def choices(kind: Kind) -> list[str]:
 
 
 def only(kind: Kind, known: Sequence[str]) -> str:
-    """The one plug-in of those known in the project.
+    """The only plug-in among the known ones of the project.
 
     Raises:
         UserError: there are several, or there is none.
@@ -65,18 +65,18 @@ def only(kind: Kind, known: Sequence[str]) -> str:
         return known[0]
     if known:
         raise UserError(f"{kind.flag}: this project has several; give one of {', '.join(known)}")
-    if choices(kind):
-        raise UserError(f"{kind.flag}: none of this project will do: {', '.join(choices(kind))}")
+    if unfit := choices(kind):
+        raise UserError(f"{kind.flag}: no {kind.name} of this project can be used here ({', '.join(unfit)})")
     raise UserError(_no_project())
 
 
 def load(path: str) -> ModuleType:
-    """Import a module by its dotted path, as `find` has found it; also on another PC."""
+    """Import a module by the dotted path that `find` has found, also on another PC."""
     return importlib.import_module(path)
 
 
 def name_of(kind: Kind, typed: str) -> str:
-    """The name of a plug-in that was typed as a name or as the path of a file.
+    """The name of a plug-in that was given as a name or as the path of a file.
 
     Raises:
         UserError: there is no such file.
@@ -89,14 +89,14 @@ def name_of(kind: Kind, typed: str) -> str:
 
 
 def find(kind: Kind, name: str) -> ModuleType:
-    """The module of a plug-in, its contract checked.
+    """The module of a plug-in, with its contract checked.
 
     Args:
-        kind: what it shall be.
+        kind: of the plug-in.
         name: a file of the kind's folder or of the project, the path of a `.py` file, or a dotted path.
 
     Raises:
-        UserError: there is none of that name, it can't be imported, or it lacks what it must define.
+        UserError: it does not exist, can't be imported, or breaks the contract.
     """
     project.enter()
     path = path_of(kind, name)
@@ -114,12 +114,11 @@ def find(kind: Kind, name: str) -> ModuleType:
 
 
 def _is_file(name: str) -> bool:
-    """Whether a name is the path of a file."""
     return name.endswith(".py") or "/" in name
 
 
 def path_of(kind: Kind, name: str) -> str:
-    """The dotted path that a name, or the path of a file, stands for."""
+    """The dotted path of a plug-in given by its name or by the path of its file."""
     if _is_file(name):
         file = Path(name).expanduser().resolve()
         if not file.is_file() or file.suffix != ".py":
@@ -136,8 +135,8 @@ def path_of(kind: Kind, name: str) -> str:
 
 def _no_project() -> str:
     return (
-        f"{project.folder()} is no project: it has no {TRAINABLES}/ and no .py file that defines "
-        f"{', '.join(trainable_contract.DEFINES)}. To begin one: {command('init', 'FOLDER')}"
+        f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
+        f"{', '.join(trainable_contract.DEFINES)}. To start one: {command('init', 'FOLDER')}"
     )
 
 
@@ -154,7 +153,7 @@ def _no_such(kind: Kind, name: str) -> str:
 
 
 def _beside(name: str) -> list[str]:
-    """What a path may have meant: a file of its folder; a module of its package, else of any package here."""
+    """Similar names: files of the same folder, modules of the same package, else of any package here."""
     if _is_file(name):
         folder = Path(name).parent
         return [str(folder / file.name) for file in sorted(folder.expanduser().glob("[!_]*.py"))]
@@ -176,23 +175,15 @@ def _public(places: Iterable[str]) -> list[str]:
 
 
 def _defines(file: Path, names: Iterable[str]) -> bool:
-    """Whether a file defines one of these names, by its text: nothing is imported."""
+    """Whether a file defines one of these names; it is not imported."""
     text = file.read_text(errors="replace")
     if not any(name in text for name in names):
         return False
     try:
-        return not set(names).isdisjoint(_defined(ast.parse(text).body))
+        symbols = symtable.symtable(text, str(file), "exec").get_symbols()
     except SyntaxError:
         return False
-
-
-def _defined(statements: Iterable[ast.stmt]) -> Iterator[str]:
-    for statement in statements:
-        if isinstance(statement, ast.FunctionDef):
-            yield statement.name
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            names = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from (name.id for each in names for name in ast.walk(each) if isinstance(name, ast.Name))
+    return any(symbol.is_assigned() for symbol in symbols if symbol.get_name() in names)
 
 
 def _exists(path: str) -> bool:
@@ -221,12 +212,12 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}"
         if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
-            said = f"the package training is called sweeps.training now; write {new}"
+            said = f"the package training is now sweeps.training; write {new}"
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)
     if own is not None and own != Path(str(module.__file__)).resolve():
         raise UserError(
-            f"{kind.flag} {name}: Python has imported {module.__file__} in place of {own}: rename one of them"
+            f"{kind.flag} {name}: Python imported {module.__file__} in place of {own}. Rename one of them"
         )
     return module
 

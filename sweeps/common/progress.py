@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, elsewhere a line each ten seconds."""
+"""Progress of long work: a bar on a terminal, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LINE_S = 10.0
 
 
 class Bar:
-    """Counts work that is done, and says how much is left.
+    """Counts finished work, and prints how much is left.
 
     Args:
-        title: what is done, as `Preparing`.
+        title: of the work, as `Preparing`.
         total: units of work.
-        done: units that were done before.
+        done: units finished before.
         unit: name of one; B for bytes.
     """
 
@@ -44,21 +44,18 @@ class Bar:
             self._bar.close()
 
     def add(self, units: int, note: str = "") -> None:
-        """So many more are done; `note` is what else is worth saying."""
+        """Count finished units; `note` is shown beside them."""
         self._done += units
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(units)
         elif (now := time.monotonic()) - self._said >= LINE_S:
             self._said = now
-            words = filter(None, (self._so_far(), note, self._left()))
+            words = [f"{self._done:,} of {self._total:,} {self._unit}s"]
+            if self._unit == "B":
+                words = [f"{size(self._done)} of {size(self._total)}"]
+            words += [note] if note else []
+            if done := self._done - self._before:
+                left_s = (self._total - self._done) * (now - self._began) / done
+                words.append(f"about {duration(left_s)} left")
             print(f"{self._title}  {', '.join(words)}", flush=True)
-
-    def _so_far(self) -> str:
-        if self._unit == "B":
-            return f"{size(self._done)} of {size(self._total)}"
-        return f"{self._done:,} of {self._total:,} {self._unit}s"
-
-    def _left(self) -> str:
-        done, seconds = self._done - self._before, time.monotonic() - self._began
-        return f"about {duration((self._total - self._done) * seconds / done)} left" if done else ""

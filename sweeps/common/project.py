@@ -1,6 +1,6 @@
-"""The project of a command: a folder that holds `trainables/`, or a model in a `.py` file.
+"""The project of a command: a folder with `trainables/`, or with a model in a `.py` file.
 
-It is the current folder, the one of a file that was typed, or the one that a record names.
+It is the current folder, the folder of a given file, or the one that a record names.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sweeps.common.yaml_values import load_yaml
 
 TRAINABLES, SEARCH_SPACES = "trainables", "search_spaces"
 JOURNAL = "record.journal"
-"""In the folder of a sweep: its record."""
+"""The record, in the folder of a sweep."""
 SETTINGS_FILE = "fit.yaml"
-"""In the folder of a single run: what `--resume` goes on with."""
+"""The settings, in the folder of a single run."""
 KEY = "project"
-"""Under this key a record, and the settings of a single run, name the folder of their project."""
+"""Key of the project's folder in a record and in the settings of a single run."""
 HEAD_LINES = 32
-"""Of a journal: more than what is said of a sweep before its first trial."""
+"""Lines of a journal that hold all attributes of the sweep."""
 _chosen: Path | None = None
 
 
@@ -37,17 +37,13 @@ def folder() -> Path:
 
 
 def enter() -> None:
-    """Let Python import from the project's folder first; the command `sweeps` does not do so by itself."""
+    """Put the project's folder on Python's path, where the command `sweeps` lacks it."""
     if str(folder()) not in sys.path:
         sys.path.insert(0, str(folder()))
 
 
 def use(chosen: Path | None = None) -> None:
-    """Take the plug-ins of a project from now on, in this process and in those that it starts.
-
-    Args:
-        chosen: the project's folder; None: the current one.
-    """
+    """Use a project, by default the current folder, in this process and its children."""
     global _chosen
     before = _chosen
     _chosen = None if chosen is None or chosen.resolve() == Path.cwd() else chosen.resolve()
@@ -60,14 +56,14 @@ def use(chosen: Path | None = None) -> None:
 
 
 def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
-    """Use the project of a sweep or of a single run, wherever the command is typed.
+    """Use the project of a sweep or of a single run, in whichever folder the command is typed.
 
-    A project may have been moved or copied with its results: a folder above them that holds the trainables
-    comes first, then the noted one, then the current one. Where none is noted, it is the current one.
+    The first folder that has the trainables is used: one above the results (a project may be moved or copied
+    with them), the noted one, the current one. Without a noted one it is the current folder.
 
     Args:
         results: folder of the sweep or of the run.
-        trainables: as they were named.
+        trainables: their names.
         where: begins the message, as `--resume results/NAME`.
 
     Raises:
@@ -80,27 +76,24 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
     if not found.is_dir():
         raise UserError(
             f"{where}: the project's folder {noted} is missing; it was moved or deleted. "
-            "Type the command in the folder that holds the project now"
+            "Run the command in the folder where the project is now"
         )
     return use(found)
 
 
 def noted_in(results: Path) -> str | None:
-    """The project's folder, as the record of a sweep or the settings of a single run name it.
-
-    None where there is neither, or where it began before projects were noted. Reads the first lines alone.
-    """
+    """The project's folder in the record of a sweep or the settings of a single run; None without one."""
     with contextlib.suppress(OSError, ValueError, AttributeError, yaml.YAMLError):
         if (results / SETTINGS_FILE).is_file():
             return load_yaml((results / SETTINGS_FILE).read_text()).get(KEY) or None
         with (results / JOURNAL).open() as journal:
-            said = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, HEAD_LINES)]
-        return next((str(each[KEY]) for each in said if KEY in each), None)
+            head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, HEAD_LINES)]
+        return next((str(each[KEY]) for each in head if KEY in each), None)
     return None
 
 
 def to_note() -> str | None:
-    """The project's folder, for a record; None in a job on a cluster, which has a copy of it for its time."""
+    """The project's folder, for a record; None in a Ray job, which has a temporary copy."""
     return None if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else str(folder())
 
 
@@ -113,15 +106,14 @@ def file_in(project: Path, name: str) -> Path | None:
 
 
 def dotted(file: Path) -> str:
-    """The dotted path of a file; one from outside the project is imported from its own project."""
-    inside = _parts(file, folder())
-    if inside is not None:
-        return ".".join(inside)
-    root = file.parent
-    while (root / "__init__.py").is_file():
-        root = root.parent
-    use(root)
-    parts = _parts(file, root)
+    """The dotted path of a file; for one outside the project, its own project is used."""
+    parts = _parts(file, folder())
+    if parts is None:
+        root = file.parent
+        while (root / "__init__.py").is_file():
+            root = root.parent
+        use(root)
+        parts = _parts(file, root)
     if parts is None:
         raise UserError(
             f"{place(file)}: Python imports no file of this name; use letters, digits and _ only, "
@@ -131,7 +123,7 @@ def dotted(file: Path) -> str:
 
 
 def _parts(file: Path, root: Path) -> tuple[str, ...] | None:
-    """Names of a file's packages and of its module below a folder; None where Python can't import it."""
+    """A file's packages and module below a folder; None where Python can't import it from there."""
     if not file.is_relative_to(root):
         return None
     parts = file.relative_to(root).with_suffix("").parts

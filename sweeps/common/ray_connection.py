@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from sweeps.common.errors import UserError, first_line
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
 
 def set_environment(settings: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The seed of one run, as its processes know it."""
+"""The seed of one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,5 @@ import os
 
 
 def seed_of_run() -> int:
-    """The seed that this run was given, as Lightning's `seed_everything` leaves it for other processes; 0
-    where there is none. `build_data` finds it there, and no epoch changes it.
-    """
+    """For `build_data`: the seed that Lightning's `seed_everything` leaves for other processes, or 0."""
     return int(os.environ.get("PL_GLOBAL_SEED", 0))

@@ -1,7 +1,4 @@
-"""Settings: the fields of a dataclass with what flags and files need of each: type, doc, bounds, group.
-
-Imports nothing heavy, so that `--help` answers at once.
-"""
+"""Settings: dataclass fields with their type, doc, bounds and group, from which flags and files are made."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    metavar: str = "",
 ) -> Any:
     """A field of settings.
 
@@ -28,10 +26,11 @@ def setting(
         default: of the field.
         group: title in `--help` of this field and of those below it, up to the next title.
         least: smallest value.
-        above: what the value must be larger than.
+        above: exclusive lower bound.
         most: largest value.
+        metavar: name of the value in `--help`, by default by its type.
     """
-    metadata = {"group": group, "least": least, "above": above, "most": most}
+    metadata = {"group": group, "least": least, "above": above, "most": most, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -42,7 +41,7 @@ def flag(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A setting as flags and files show it."""
+    """A setting, for flags and files."""
 
     name: str
     kind: Any
@@ -50,13 +49,14 @@ class Setting:
     default: Any
     """`dataclasses.MISSING` where it must be given."""
     doc: str
+    metavar: str = ""
     group: str = ""
     least: float | None = None
     above: float | None = None
     most: float | None = None
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a value of the right type; None where it lies within the bounds."""
+        """The error for a value out of bounds; None within."""
         if value is None or isinstance(value, str):
             return None
         bounds = [
@@ -72,21 +72,21 @@ class Setting:
 
 
 class Settings:
-    """A frozen dataclass of settings. It may hold another one as `fit`: what OF_FIT names of that is a
-    setting of this one too, so that flags and files are flat."""
+    """A frozen dataclass of settings. It may hold another one as `fit`, whose fields in OF_FIT are settings
+    of this one too, so that flags and files are flat."""
 
     OF_FIT: ClassVar[tuple[str, ...]] = ()
     fit: Any
 
     @classmethod
     def settings(cls) -> dict[str, Setting]:
-        """Name to setting, in the order of the fields; what is held in `fit` stands in the place of that."""
+        """Name to setting, in the order of the fields; those of `fit` are at its position."""
         of: Any = cls  # mypy does not take a class for hashable
         return _settings_of(of)
 
     @classmethod
     def of(cls, **settings: Any) -> Self:
-        """Settings by their names; all others have their defaults."""
+        """Settings by their names; the others have their defaults."""
         of_fit = {name: settings.pop(name) for name in cls.OF_FIT if name in settings}
         return cls(**{**settings, "fit": dataclasses.replace(cls.fit, **of_fit)})
 
@@ -100,9 +100,13 @@ class Settings:
         return {name: getattr(self.fit if name in self.OF_FIT else self, name) for name in self.settings()}
 
     def out_of_bounds(self) -> list[str]:
-        """What is wrong with each value by itself, a line each."""
+        """The error for each value out of bounds."""
         values, settings = self.flat(), self.settings().values()
         return [fault for each in settings if (fault := each.fault(values[each.name])) is not None]
+
+
+KEPT = ("least", "above", "most", "metavar")
+"""Metadata of a field that its Setting holds."""
 
 
 @cache
@@ -118,14 +122,14 @@ def _settings_of(of: Any) -> dict[str, Setting]:
                 for name in of.OF_FIT
             }
             continue
-        bounds = {name: each.metadata.get(name) for name in ("least", "above", "most")}
+        shown = {name: each.metadata[name] for name in KEPT if name in each.metadata}
         found[each.name] = Setting(
             name=each.name,
             kind=hints[each.name],
             default=each.default if each.default_factory is dataclasses.MISSING else each.default_factory(),
             doc=docs[each.name],
             group=group,
-            **bounds,
+            **shown,
         )
     return found
 

@@ -1,9 +1,7 @@
-"""The code that a plug-in stands on: its own file and all that it imports of its project.
+"""The source files of a plug-in: its own, and all that it imports of its project, no installed packages.
 
-Found by the text alone: what happens to be imported differs from process to process, and an import in a
-`try` may be one that fails here. A sweep notes the checksums, prepared data is named after them, and the
-code is sent to the PCs of a cluster. What is installed (torch, say) is in none of it: it has a version,
-and is on every PC.
+Found by reading, not importing: loaded modules differ between processes, and an import in a `try` may fail
+here. A sweep records the checksums, prepared data is named after them, and a cluster gets the code.
 """
 
 from __future__ import annotations
@@ -22,28 +20,27 @@ from sweeps.common.formatting import size
 
 OUR_ROOT = Path(__file__).absolute().parents[2]
 MOST_BYTES = 100 * 10**6
-"""Of what is sent to a cluster of one package. Ray keeps it in the memory of the head (and takes 512 MB
-at most); code of that size is data."""
+"""Of one package that is sent to a cluster. Ray keeps it in the memory of the head; its limit is 512 MB."""
 
 
 def files(plug_in: ModuleType) -> dict[str, Path]:
-    """Name, as `my_project/model.py`, to the file of a plug-in and of what it imports of its project."""
+    """Name, as `my_project/model.py`, to file: of a plug-in, and of what it imports of its project."""
     return _named(_of(plug_in))
 
 
 def files_of_training() -> dict[str, Path]:
-    """The same of what trains one trial; it is not imported for it."""
+    """The same for the code that trains a trial; it is not imported."""
     return _named(_walk("sweeps.training.fit_loop", OUR_ROOT / "sweeps" / "training" / "fit_loop.py"))
 
 
 def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
-    """Packages and single files that a cluster needs to train plug-ins; of this program when it is not
-    installed, too.
+    """Packages and single files that a cluster needs to train plug-ins, and this program unless installed.
 
     Raises:
         UserError: one is too big.
     """
-    found = [_top(name, path) for plug_in in plug_ins for name, path in sorted(_of(plug_in))]
+    modules = [module for plug_in in plug_ins for module in sorted(_of(plug_in))]
+    found = [path.parents[depth - 1] if (depth := name.count(".")) else path for name, path in modules]
     found = [path for path in found if path != OUR_ROOT / "sweeps"] + [OUR_ROOT / "sweeps"]
     sent = [path for path in dict.fromkeys(found) if not _is_installed(path.parent)]
     for path in sent:
@@ -60,7 +57,7 @@ def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
 
 
 def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:
-    """Dotted name (with `__init__`) and file of each module that one imports, wherever in a file."""
+    """Dotted name (with `__init__`) and file of a module and all that it imports, anywhere in a file."""
     root = own.parents[module.count(".") + (own.stem == "__init__")]
     package = module.partition(".")[0]
     seen: set[str] = set()
@@ -81,9 +78,9 @@ def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _file_of(name: str, package: str, root: Path) -> Path | None:
-    """The file of a module of the project in `root`, or of ours; nothing is imported for it."""
+    """The file of a module of the project in `root` or of this program; it is not imported."""
     top = name.partition(".")[0]
-    # Among installed packages only its own: all others would be found beside it.
+    # In site-packages only its own package counts: all others lie beside it.
     roots = [root] if top == package or not _is_installed(root) else []
     roots += [OUR_ROOT] if top == "sweeps" else []
     for place in roots:
@@ -96,27 +93,21 @@ def _file_of(name: str, package: str, root: Path) -> Path | None:
 
 @cache
 def _imports(source: bytes, home: str) -> tuple[str, ...]:
-    """Dotted names that a file in the package `home` imports; some are no modules."""
+    """Dotted names that a file of the package `home` imports; some are no modules."""
     found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
-            with contextlib.suppress(ImportError):  # relative, beyond the top: it fails when it is run
+            with contextlib.suppress(ImportError):  # relative, beyond the top: fails at run time too
                 base = importlib.util.resolve_name(relative, home) if node.level else relative
                 found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return tuple(found)
 
 
-def _top(name: str, path: Path) -> Path:
-    """The package, or the single file, that holds a module."""
-    inner = name.count(".")
-    return path.parents[inner - 1] if inner else path
-
-
 def _is_installed(root: Path) -> bool:
-    """Whether pip filled this folder."""
+    """Whether a folder holds installed packages."""
     return root.name in ("site-packages", "dist-packages") or any(root.glob("*.dist-info"))
 
 
@@ -129,7 +120,7 @@ def _refuse_big(package: Path) -> None:
                 total, largest = total + of_file, max(largest, (of_file, path))
         if total > MOST_BYTES:
             raise UserError(
-                f"--address: {package} is to be sent to every PC as code, and holds more than "
-                f"{size(MOST_BYTES)} (the largest file: {largest[1]}, {size(largest[0])}); "
-                "move what is no code out of the package"
+                f"--address: {package} is sent to every PC as code, and is larger than "
+                f"{size(MOST_BYTES)} (largest file: {largest[1]}, {size(largest[0])}). "
+                "Move data out of the package"
             )

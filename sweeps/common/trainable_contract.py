@@ -1,10 +1,11 @@
-"""What a trainable must define, and what is wrong with one that does not."""
+"""The contract of a trainable, and the errors of one that breaks it."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import inspect
+from contextlib import suppress
 from types import ModuleType
 from typing import get_args
 
@@ -14,14 +15,14 @@ from sweeps.common.yaml_values import nearest
 
 DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
 PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
-"""What a trainable defines whose raw data is prepared once: all of it, or nothing."""
+"""All defined by a trainable whose raw data is prepared once, or none."""
 
 
 def check(asked: str, module: ModuleType) -> None:
     """Check a trainable that defines all of DEFINES.
 
     Args:
-        asked: how it was asked for, as `--trainable fashion_cnn`; begins each message.
+        asked: begins each message, as `--trainable fashion_cnn`.
         module: the trainable.
 
     Raises:
@@ -44,21 +45,18 @@ def check(asked: str, module: ModuleType) -> None:
 
 def _faults_of_preparation(module: ModuleType) -> list[str]:
     if hasattr(module, "PREPARE_KNOBS"):
-        return [
-            f"{module.__file__}: PREPARE_KNOBS is called PREPARE_PARAMS now: rename it. Data that is "
-            "prepared is found"
-        ]
+        return [f"{module.__file__}: rename PREPARE_KNOBS to PREPARE_PARAMS. Prepared data stays valid"]
     lacking = [entry for entry in PREPARES if not hasattr(module, entry)]
     if len(lacking) == len(PREPARES):
         return []
     if lacking:
         return [
-            f"{module.__file__} does not define {', '.join(lacking)} (a trainable whose data is prepared "
-            f"defines {', '.join(PREPARES)}; one whose data is not, none of them)"
+            f"{module.__file__} does not define {', '.join(lacking)} (a trainable with prepared data "
+            f"defines {', '.join(PREPARES)}; one without, none of them)"
         ]
     named = module.PREPARE_PARAMS
     if not isinstance(named, tuple | list) or not all(isinstance(name, str) for name in named):
-        return [f'PREPARE_PARAMS {named!r} must be a tuple of names, as ("pixels",) or ()']
+        return [f'PREPARE_PARAMS {named!r} must be a tuple of names, such as ("pixels",) or ()']
     fields = [field.name for field in dataclasses.fields(module.Params)]
     faults = [
         f"PREPARE_PARAMS: {name}: no such hyperparameter of Params.{nearest(name, fields)}"
@@ -68,31 +66,30 @@ def _faults_of_preparation(module: ModuleType) -> list[str]:
     faults += [f"{name} must be a function" for name in PREPARES[1:] if not callable(getattr(module, name))]
     if not _takes(module.build_data, 2):
         faults.append(
-            "build_data must take two, build_data(params, prepared): where `prepare` is defined it "
-            "gets the folder of the prepared data too"
+            "build_data must take two arguments, build_data(params, prepared): the second is the folder "
+            "of the prepared data"
         )
     return faults
 
 
 def _takes(function: object, count: int) -> bool:
-    """Whether a function can be called with so many values, as far as its signature says."""
+    """Whether a function can be called with so many values."""
     if not callable(function):
         return False
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # one of native code need not say
-        return True
+    with suppress(ValueError):  # native code may have no signature
+        try:
+            inspect.signature(function).bind(*range(count))
+        except TypeError:
+            return False
     return True
 
 
 FACE = ("CannotTrain", "Columns", "ParquetDataModule", "Rows", "data_dir", "seed_of_run")
-"""Names that a trainable imports from `sweeps.training`; the package was called `training` once."""
+"""Names that a trainable imports from `sweeps.training`, formerly `training`."""
 
 
 def new_import(error: Exception, line: str) -> str:
-    """What a failed import of the former package `training` must read now; "" for any other error."""
+    """The line that replaces a failed import of the former package `training`; "" for any other error."""
     former = error.name if isinstance(error, ModuleNotFoundError) else None
     if former is None or former.partition(".")[0] != "training":
         return ""

@@ -1,7 +1,4 @@
-"""Values as people type them, in flags and in YAML, and the answer to one that is wrong.
-
-Imports nothing heavy, so that `--help` answers at once.
-"""
+"""Read values of flags and YAML files, and suggest the nearest spelling of a wrong one."""
 
 from __future__ import annotations
 
@@ -17,41 +14,34 @@ import yaml
 
 from sweeps.common.errors import UserError
 
-DATA_DIR_VARIABLE = "SWEEPS_DATA_DIR"
-"""Where a trainable finds its data: of a machine, hence a variable and never a line of settings."""
-PREPARED_DIR_VARIABLE = "SWEEPS_PREPARED_DIR"
-"""Where prepared data is kept, likewise."""
-
 ParamValue = bool | int | float | str
-"""A value of a hyperparameter, as it stands in Params, in a space and in the record."""
-
-
+"""A value of a hyperparameter."""
 FLOAT = (
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
     list("-+.0123456789"),
 )
-"""YAML 1.1 calls `1e-3` a text; people mean a number (yaml/pyyaml#173)."""
+"""YAML 1.1 reads `1e-3` as text; people mean a number (yaml/pyyaml#173)."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Knows more numbers than YAML 1.1 does."""
+    """Reads `1e-3` as a number."""
 
 
 _Loader.add_implicit_resolver(*FLOAT)
 
 
 def load_yaml(text: str) -> Any:
-    """What a text of YAML holds.
+    """The content of a YAML text.
 
     Raises:
-        yaml.YAMLError: it is none.
+        yaml.YAMLError: it is not YAML.
     """
     return yaml.load(text, _Loader)
 
 
 def hyperparameter(where: str, text: str) -> ParamValue:
-    """A value as YAML would have it."""
+    """A value read as YAML; `where` begins the message about a wrong one."""
     try:
         value = load_yaml(text) if text else ""
     except yaml.YAMLError:
@@ -62,18 +52,18 @@ def hyperparameter(where: str, text: str) -> ParamValue:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or nothing when no choice is near."""
+    """` Did you mean 'x'?`, or "" when no choice is near."""
     found = closest(word, choices)
     return f" Did you mean '{found}'?" if found else ""
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that a misspelt word may mean; None when none is near."""
+    """The choice nearest to a word; None when none is near."""
     return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)), None)
 
 
 def field_docs(config_class: type) -> dict[str, str]:
-    """Field name to the docstring that stands under it ("" where there is none)."""
+    """Field name to the docstring under it, or ""."""
     body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}

@@ -1,1 +1,1 @@
-"""What was asked of a sweep. Light: no Ray, no PyTorch."""
+"""The settings of a sweep: SweepConfig, flags, YAML. Light: no Ray, no PyTorch."""

@@ -1,4 +1,4 @@
-"""Flags and YAML to a SweepConfig; how flags are made and answered is `sweeps.common.cli.parser`'s."""
+"""Parse flags and YAML files into a SweepConfig."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ COMMAND = "sweeps run"
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
-    """Flags and YAML (`--config`, or that of `--resume`) to a checked SweepConfig; flags win.
+    """A checked SweepConfig from flags and YAML files; flags have priority.
 
-    What is of this machine, not of the sweep (`--data-dir`), goes into the environment.
+    Folders of this machine (`--data-dir`) go into the environment.
 
     Raises:
-        UserError: every fault found, one a line.
+        UserError: every fault, one a line.
         SystemExit: after `--help` and `--print-config` (status 0).
     """
     values = _parser().values_of(sys.argv[1:] if arguments is None else arguments)
@@ -38,8 +38,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     config = SweepConfig.of(
         **{name: one_or_several(value) if isinstance(value, list) else value for name, value in given.items()}
     )
-    if config.resume is not None:
-        config = _resumed(config, contents)
+    if config.resume is not None and contents:
+        refuse_other(config.flat(), contents[0])
+        folder = Path(config.resume).expanduser().resolve()  # it may have been moved
+        config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
     faults = check(config)
     if not config.confirm and "confirm_top" in typed:
         faults.append("--confirm-top: only with --confirm")
@@ -52,12 +54,12 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
 
 
 def _contents(typed: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Settings of files, the later ones win: those that it refines, or that it resumes, or of --config."""
+    """Settings of files, the last has priority: those of --resume, or of --refine and --config."""
     project.use()
     sweep = typed.get("resume")
     if sweep is not None:
         _refuse_beside_resume(sweep, typed, files)
-        if typed.get("submit"):  # the sweep lies on the head
+        if typed.get("submit"):  # the sweep is on the head
             return []
         path = settings_of_sweep(sweep, "--resume")
         content = read_yaml(path, "--resume")
@@ -71,32 +73,18 @@ def _contents(typed: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[st
     return contents
 
 
-def _resumed(config: SweepConfig, contents: Sequence[Mapping[str, Any]]) -> SweepConfig:
-    """The settings of a sweep to resume, whose folder may have been moved since.
-
-    Args:
-        config: as it is asked for.
-        contents: the sweep's own settings; [] of one that lies on the head of a cluster.
-    """
-    if not contents:
-        return config
-    refuse_other(config.flat(), contents[0])
-    folder = Path(str(config.resume)).expanduser().resolve()
-    return config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
-
-
 def _parser() -> cli_parser.Parser:
     parser = cli_parser.Parser(
         prog=COMMAND,
         usage="%(prog)s [--config sweep.yaml] [flags]",
-        description="Train many trials of one model or of several, prune the poor ones, and record them all.",
+        description="Train many trials of one or several models, prune the poor ones, and record them all.",
     )
     parser.add_argument(
         "--config",
         action="append",
         default=[],
         metavar="FILE",
-        help="YAML file with any of these settings; flags win.",
+        help="YAML file with any of these settings; flags have priority.",
     )
     parser.add_argument("--print-config", action="store_true", help="Print all settings as YAML and stop.")
     cli_parser.add_settings(parser, SweepConfig.settings().values())
@@ -105,25 +93,25 @@ def _parser() -> cli_parser.Parser:
 
 
 def _refuse_beside_resume(sweep: str, typed: Mapping[str, Any], files: Sequence[str]) -> None:
-    """What a sweep that is resumed has of its own, or can't become."""
+    """Refuse flags that a resume can't have."""
     if not sweep:
         raise UserError("--resume: give the folder of a sweep, as in --resume results/NAME")
     if "refine" in typed:
-        raise UserError("--refine: starts a new sweep; not with --resume")
+        raise UserError("--refine: not with --resume: it starts a new sweep")
     if given := sorted(flag(name) for name in ("name", "results_dir") if name in typed):
         raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
     if files:
-        raise UserError(f"--resume {sweep}: it has its own settings; no --config beside it")
+        raise UserError("--config: not with --resume: a resumed sweep keeps its settings")
 
 
 def _use_project_of(settings: str, content: Mapping[str, Any], where: str) -> None:
-    """Find the trainables of a sweep in its project, wherever the command is typed."""
+    """Use the project of a sweep, in whichever folder the command is typed."""
     named = content.get("trainable", [])
     project.use_noted(Path(settings).parent, [named] if isinstance(named, str) else named, where)
 
 
 def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str, Any]:
-    """Settings that a sweep takes over from those that it refines."""
+    """Settings that a sweep takes from those that it refines."""
     paths = [settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")

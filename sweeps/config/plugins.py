@@ -1,4 +1,4 @@
-"""The kinds of plug-ins of a sweep, by name or by dotted path."""
+"""The kinds of plug-ins of a sweep."""
 
 from __future__ import annotations
 
@@ -15,45 +15,36 @@ from sweeps.config.sweep_config import SweepConfig, one_or_several
 
 
 def choices(kind: str) -> list[str]:
-    """The plug-ins of a kind that are here by name: those shipped, and the user's own."""
+    """Names of the plug-ins of a kind, of this program or of the project."""
     return plugins.choices(KINDS[kind])
 
 
 def find(kind: str, name: str) -> ModuleType:
-    """The module of a plug-in, its contract checked.
-
-    Args:
-        kind: trainable, search_space, searcher, scheduler or logger.
-        name: a file of the kind's folder or of the project, the path of a `.py` file, or a dotted path.
-
-    Raises:
-        UserError: there is none of that name, it can't be imported, or it lacks what it must define.
-    """
+    """`common.plugins.find` for trainable, search_space, searcher, scheduler or logger."""
     return plugins.find(KINDS[kind], name)
 
 
 def named(config: SweepConfig) -> SweepConfig:
-    """The same sweep, its plug-ins by their names: the project's only trainable where none is given.
+    """The sweep with its plug-ins by name, and by default the project's only trainable.
 
     Raises:
-        UserError: the project has several trainables or none, or the path of a file leads nowhere.
+        UserError: the project has several trainables or none, or a file does not exist.
     """
     trainables = config.trainables
     if config.trainable is None:
         trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
-    by_name: dict[str, Any] = {
-        "trainable": one_or_several([plugins.name_of(KINDS["trainable"], name) for name in trainables]),
-        "searcher": plugins.name_of(KINDS["searcher"], config.searcher),
-        "scheduler": plugins.name_of(KINDS["scheduler"], config.scheduler),
-    }
+    given = {"trainable": trainables, "searcher": [config.searcher], "scheduler": [config.scheduler]}
     if config.search_spaces:
-        spaces = [plugins.name_of(KINDS["search_space"], name) for name in config.search_spaces]
-        by_name["search_space"] = one_or_several(spaces)
+        given["search_space"] = config.search_spaces
+    by_name: dict[str, Any] = {
+        kind: one_or_several([plugins.name_of(KINDS[kind], name) for name in names])
+        for kind, names in given.items()
+    }
     return dataclasses.replace(config, **by_name)
 
 
 def space_of(name: str, trainable: ModuleType) -> ModuleType:
-    """The search space of a trainable where none is given: search_spaces/ of its name, else its own file.
+    """The default search space of a trainable: that of its name in search_spaces/, else its own file.
 
     Raises:
         UserError: there is neither.
@@ -61,13 +52,13 @@ def space_of(name: str, trainable: ModuleType) -> ModuleType:
     is_own = plugins.path_of(KINDS["search_space"], name) == trainable.__name__
     if is_own and not any(hasattr(trainable, entry) for entry in SPACES):
         raise UserError(
-            f"--trainable {name}: give --search-space too, or define SPACE or suggest(trial) beside Params"
+            f"--trainable {name}: give --search-space, or define SPACE or suggest(trial) in its file"
         )
     return find("search_space", name)
 
 
 def searchers_that_take(form: str) -> list[str]:
-    """Names of those whose TAKES has a form."""
+    """Names of the searchers whose TAKES has a form."""
     return [name for name in choices("searcher") if form in find("searcher", name).TAKES]
 
 
@@ -89,7 +80,7 @@ def _check_logger(asked: str, module: ModuleType) -> None:
 
 
 SPACES = ("SPACE", "suggest")
-"""What a search space may define: one of these."""
+"""A search space defines one of these."""
 KINDS = {
     "trainable": plugins.TRAINABLE,
     "search_space": Kind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),

@@ -1,7 +1,4 @@
-"""SweepConfig: everything that a sweep is, and the same as YAML. Flags and files: cli.py.
-
-Imports nothing heavy, so that `--help` answers at once.
-"""
+"""SweepConfig: the settings of a sweep, and the same as YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from sweeps.training.config import FitConfig
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the text '1e-3', which would be read back as a number."""
+    """Quotes the text '1e-3', which the loader would read as a number."""
 
 
 _Dumper.add_implicit_resolver(*FLOAT)
@@ -26,27 +23,27 @@ _Dumper.add_implicit_resolver(*FLOAT)
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig(Settings):
-    """What is searched, how each trial is trained, what is pruned, and with what resources."""
+    """The settings of a sweep: search, training, pruning, resources."""
 
     OF_FIT: ClassVar = ("max_epochs", "metric", "mode", "seed", "precision", "strategy", "compile")
 
     name: str | None = setting(None, group="What to train")
-    """Name of the sweep and of its folder (default: the trainable and the time of day)."""
+    """Name of the sweep and of its folder (default: the trainable and the time)."""
     trainable: str | list[str] | None = None
-    """Model to train: a name in the project, the path of a .py file, a dotted path such as my_project.model,
-    or several, which compete (default: the project's only one)."""
+    """Model to train: a name in the project, the path of a .py file, or a dotted path such as
+    my_project.model. Several compete in one sweep (default: the project's only one)."""
     search_space: str | list[str] | None = None
     """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each
     trainable (default: the trainable's own)."""
     params: dict[str, ParamValue] = field(default_factory=dict)
-    """Fixed hyperparameters: name=value, several with a space between; of one of several trainables:
-    trainable.name=value."""
+    """Fixed hyperparameters: name=value, separated by spaces; with several trainables
+    trainable.name=value for one of them."""
     ranges: dict[str, Any] = field(default_factory=dict)
-    """Ranges in place of those of the search space: name=LOW..HIGH, name=A,B of its choices, or name=A to fix
-    it; of one of several trainables: trainable.name=LOW..HIGH."""
+    """Ranges that replace those of the search space: name=LOW..HIGH, name=A,B of its choices, or name=A to
+    fix it; with several trainables trainable.name=LOW..HIGH for one of them."""
 
     fit: FitConfig = setting(FitConfig(), group="Training")
-    """How each trial is trained. What OF_FIT leaves out of it follows from the resources of a trial."""
+    """The training of each trial. Its fields outside OF_FIT follow from the resources of a trial."""
 
     searcher: str = setting("tpe", group="Search")
     """Searcher that proposes hyperparameters: a name in sweeps/searchers/, or a dotted path."""
@@ -58,43 +55,41 @@ class SweepConfig(Settings):
     grace_epochs: int = setting(3, least=1)
     """First rung: epochs that a trial trains before it may be pruned."""
     reduction_factor: int = setting(3, least=2)
-    """N: at each rung a trial goes on while it is among the best 1/N of those that reached it; each rung
-    comes N times as late as the one before."""
+    """N: a trial continues beyond a rung if it is among the best 1/N of the trials that reached it; each rung
+    is at N times the epochs of the one before."""
 
     confirm: int = setting(0, group="Confirmation", least=0, most=1_000)
-    """New seeds with which the best trials are trained again after the search; their mean decides which
-    trial is the best. 0: none."""
+    """Number of new seeds with which the best trials are rerun after the search; the mean of its reruns
+    decides which trial is the best. 0: no reruns."""
     confirm_top: int = setting(3, least=1)
-    """With --confirm: how many of the best trials are trained again."""
+    """With --confirm: number of the best trials that are rerun."""
 
     workers_per_trial: int = setting(1, group="Resources", least=1)
-    """Workers that train each trial together, on as many GPUs, of one PC or of several."""
+    """Workers that train each trial together, each on its own GPU, on one or several PCs."""
     cpus_per_trial: int = setting(1, least=1)
     """CPU cores, and PyTorch threads, of each worker of a trial."""
     gpus_per_trial: float | None = setting(None, least=0)
     """GPUs of each worker of a trial; 0.5 puts two trials on one GPU (default: 1 where there is a GPU, else
     0)."""
     trials_per_gpu: int | Literal["auto"] | None = setting(None, least=1)
-    """Trials that share a GPU, in place of --gpus-per-trial; auto: as many as fit in its memory, measured on
+    """Trials that share a GPU, instead of --gpus-per-trial; auto: as many as fit in its memory, measured on
     the first trials (default: by --gpus-per-trial)."""
     gpu_memory_gb_per_trial: float | None = setting(None, least=0)
     """GPU memory that a trial needs, in GB; PCs with a smaller GPU get no trial (default: not checked)."""
     memory_gb_per_trial: float | None = setting(None, least=0)
-    """Main memory that a trial needs, in GB; a PC gets as many trials as it can hold (default: not
-    checked)."""
+    """Main memory that a trial needs, in GB; it limits the trials of a PC (default: not checked)."""
     max_concurrent: int | None = setting(None, least=1)
-    """Trials that run at the same time, at most (default: as many as the resources allow)."""
+    """Largest number of trials at the same time (default: as many as the resources allow)."""
     time_budget_hours: float | None = setting(None, above=0)
-    """Hours after which the sweep stops; trials that are still training stay unfinished (default: no
-    limit)."""
-    address: str | None = None
+    """Hours after which the sweep stops; trials in training stay unfinished (default: no limit)."""
+    address: str | None = setting(None, metavar="HOST:PORT")
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
     submit: bool = False
-    """With --address: run the sweep on the head of the cluster, as a Ray job that goes on when this terminal
-    is closed."""
+    """With --address: run the sweep on the head of the cluster, as a Ray job that continues when this
+    terminal is closed."""
     data: Literal["copy", "shared"] = "copy"
-    """With --address: how PCs get prepared data. copy: each one copies it to its disk once; shared: all read
-    it from a folder that they share."""
+    """With --address: how PCs get prepared data. copy: each PC copies it to its disk once; shared: all PCs
+    read it from a shared folder."""
 
     max_failures: int = setting(0, group="Failures and checkpoints", least=0)
     """Retries of a trial that raised an error, before it counts as failed."""
@@ -102,34 +97,33 @@ class SweepConfig(Settings):
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     keep_checkpoints: int = setting(1, least=1)
     """How many of the best finished trials keep their weights on disk."""
-    storage: str | None = None
+    storage: str | None = setting(None, metavar="FOLDER|URL")
     """Checkpoint store: a folder that all PCs share, s3://bucket/prefix, or sftp://[user@]host[:port]/path
     (default: the sweep's own folder)."""
     min_free_gb: float = setting(1.0, least=0)
-    """Disk space to leave free where the results lie, in GB; below it the sweep pauses."""
+    """Disk space to leave free where the results are, in GB; below it the sweep pauses."""
 
-    resume: str | None = setting(None, group="Resume")
+    resume: str | None = setting(None, group="Resume", metavar="FOLDER")
     """Sweep to resume, as results/NAME (default: start a new one)."""
     force: bool = False
-    """With --resume: continue although something has changed; the record notes what."""
+    """With --resume: continue although something has changed; the record holds the changes."""
 
-    refine: str | list[str] | None = setting(None, group="The next sweep")
-    """Sweep to refine, as results/NAME, or several with a space between: the new sweep takes over its
-    settings, adjusts its ranges and knows its trials (default: none)."""
+    refine: str | list[str] | None = setting(None, group="The next sweep", metavar="FOLDER")
+    """Sweep to refine, as results/NAME, or several: the new sweep starts with its settings, adjusted ranges
+    and its trials as prior knowledge (default: none)."""
     refine_keep: float = setting(0.2, above=0, most=1)
-    """With --refine: share of the trials, the best ones, that the new ranges are drawn around."""
+    """With --refine: share of the best trials from which the new ranges are computed."""
 
-    results_dir: str = setting("results", group="Output")
+    results_dir: str = setting("results", group="Output", metavar="FOLDER")
     """Folder that holds the folders of the sweeps."""
     dashboard: bool = False
     """Show the sweep's trials in the browser while it runs (afterwards: sweeps dashboard)."""
     ray_dashboard: bool = True
-    """Ray's dashboard in the browser: nodes and logs."""
+    """Start Ray's dashboard, a page of nodes and logs."""
     loggers: str | list[str] | None = None
-    """Where epochs are logged too: tensorboard, mlflow, a dotted path, or several (default: none)."""
-    notify_command: str | None = None
-    """Shell command to run when the sweep ends, for whatever reason; $SWEEP_TEXT says how it ended (default:
-    none)."""
+    """Further loggers of epochs: tensorboard, mlflow, a dotted path, or several (default: none)."""
+    notify_command: str | None = setting(None, metavar="COMMAND")
+    """Shell command to run at every end of the sweep; $SWEEP_TEXT describes the end (default: none)."""
     dry_run: bool = False
     """Print the plan and stop."""
 
@@ -145,22 +139,22 @@ class SweepConfig(Settings):
 
     @property
     def objective(self) -> Objective:
-        """What trials are judged by, where the plan has settled it."""
+        """The metric that trials are judged by, once the plan has set it."""
         return self.fit.objective
 
     @property
     def trainables(self) -> list[str]:
-        """What to train, also where it is one; [] where that is not settled."""
+        """The trainables as a list; [] where none is set."""
         return [] if self.trainable is None else _listed(self.trainable)
 
     @property
     def search_spaces(self) -> list[str]:
-        """The search space of each trainable; [] where that is not settled."""
+        """The search space of each trainable; [] where none is set."""
         return _listed(self.search_space)
 
     @property
     def logger_names(self) -> list[str]:
-        """Where epochs are logged too."""
+        """The loggers as a list."""
         return _listed(self.loggers)
 
     @property
@@ -170,7 +164,7 @@ class SweepConfig(Settings):
 
 
 def one_or_several(names: list[str]) -> str | list[str]:
-    """A single name by itself, as it is mostly written."""
+    """A list of names, or the only one."""
     return names[0] if len(names) == 1 else names
 
 
@@ -179,11 +173,11 @@ def _listed(value: str | list[str] | None) -> list[str]:
 
 
 OF_ONE_RUN = frozenset({"resume", "force", "dry_run", "submit"})
-"""Settings of one call, not of the sweep: never in sweep.yaml."""
+"""Settings of one command, not of the sweep: never in sweep.yaml."""
 
 
 def to_yaml(config: SweepConfig) -> str:
-    """The config as YAML that `--config` reads back, the meaning of each key above it."""
+    """The config as YAML for `--config`, with the doc of each key above it."""
     values, lines = config.flat(), []
     for title, group in grouped(SweepConfig.settings().values()).items():
         kept = [each for each in group if each.name not in OF_ONE_RUN]
@@ -196,10 +190,5 @@ def to_yaml(config: SweepConfig) -> str:
 
 
 def flag(name: str) -> str:
-    """The flag of a setting: `num_trials` is `--num-trials`."""
+    """The flag of a setting, in the form that changes its default."""
     return "--no-ray-dashboard" if name == "ray_dashboard" else settings.flag(name)
-
-
-def docs() -> dict[str, str]:
-    """Setting to its meaning."""
-    return {name: each.doc for name, each in SweepConfig.settings().items()}

@@ -1,8 +1,7 @@
-"""Which sweeps lie in a folder, and what a folder is that is none."""
+"""Names of the files of a sweep's folder, and the error for a folder that is no sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.common import params_file
@@ -12,12 +11,16 @@ from sweeps.common.project import SETTINGS_FILE
 from sweeps.common.yaml_values import closest
 
 RESULTS = "results"
+CONFIG_FILE = "sweep.yaml"
+"""The settings of a sweep."""
+FOLDER = "best"
+PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 MOST_LISTED = 8
-"""Sweeps named to who gives a folder that is none: the last, by their names the newest."""
+"""Sweeps in a message: the last by name, which are the newest."""
 
 
 def no_sweep(folder: Path) -> str | None:
-    """What is there in place of a sweep, and which one may be meant; None where there is a record."""
+    """What a folder is, and the nearest sweep; None where it is a sweep."""
     if (folder / JOURNAL).is_file():
         return None
     if not folder.exists():
@@ -25,32 +28,22 @@ def no_sweep(folder: Path) -> str | None:
     elif not folder.is_dir():
         what = "not a folder"
     elif (folder / SETTINGS_FILE).is_file():
-        what = "a run of sweeps.fit, no sweep"
-    elif within := sweeps_in(folder):
-        return f"{place(folder)}: no sweep, but a folder of sweeps: {_listed(within)}"
+        what = "a single run of sweeps fit, not a sweep"
+    elif within := _sweeps_in(folder):
+        return f"{place(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
     else:
-        what = f"no sweep here: {JOURNAL} is missing"
-    beside = {Path(path).name: path for path in sweeps_in(folder.parent) or sweeps_in(Path(RESULTS))}
+        what = f"not a sweep: {JOURNAL} is missing"
+    beside = {Path(path).name: path for path in _sweeps_in(folder.parent) or _sweeps_in(Path(RESULTS))}
+    hint = f" Existing sweeps: {_listed([*beside.values()])}" if beside else ""
     if (near := closest(folder.name, beside)) is not None:
-        return f"{place(folder)}: {what}. Did you mean '{beside[near]}'?"
-    known = f" Sweeps there are: {_listed(list(beside.values()))}" if beside else ""
-    return f"{place(folder)}: {what}.{known}"
+        hint = f" Did you mean '{beside[near]}'?"
+    return f"{place(folder)}: {what}.{hint}"
 
 
-def sweeps_in(folder: Path) -> list[str]:
-    """Folders of sweeps there, as they are typed."""
+def _sweeps_in(folder: Path) -> list[str]:
     return sorted(str(path.parent) for path in folder.glob(f"[!.]*/{JOURNAL}"))
 
 
-def _listed(known: Sequence[str]) -> str:
-    return ", ".join([*(["..."] if len(known) > MOST_LISTED else []), *known[-MOST_LISTED:]])
-
-
-CONFIG_FILE = "sweep.yaml"
-"""In the folder of a sweep: its settings."""
-
-
-FOLDER = "best"
-
-
-PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
+def _listed(known: list[str]) -> str:
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return ", ".join(known[-MOST_LISTED:]) + more

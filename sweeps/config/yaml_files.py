@@ -1,4 +1,4 @@
-"""Files of settings: what may stand in one, and the one of a sweep to go on with."""
+"""Read files of settings: any for --config, and the one of a sweep to resume or refine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL, no_sweep
 
 PAIRS = ("params", "ranges")
-"""Settings that are `name: value` lines of hyperparameters."""
+"""Settings with a `name: value` line for each hyperparameter."""
 
 
 def read_yaml(path: str, name: str) -> dict[str, Any]:
@@ -26,30 +26,28 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
 
     Args:
         path: of the file.
-        name: flag that named it, for messages.
+        name: the flag, for messages.
 
     Raises:
-        UserError: it is no such file, or settings in it are wrong, a line each.
+        UserError: the file can't be read, or settings in it are wrong, one a line.
     """
     try:
         content = load_yaml(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} {path}: cannot be read ({reason})") from None
+        raise UserError(f"{name} {path}: can't be read ({reason})") from None
     except yaml.YAMLError as error:
         raise UserError(f"{name} {path}: not YAML: {error}") from None
     if not isinstance(content, Mapping):
         raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
     settings = SweepConfig.settings()
-    # Files of older versions hold `dry_run`.
-    of_one_run = OF_ONE_RUN - {"dry_run"}
     faults: list[str] = []
     values: dict[str, Any] = {}
     for key, value in content.items():
         if key not in settings:
             faults.append(f"{path}: {key}: no such key.{nearest(str(key), settings)}")
-        elif key in of_one_run:
-            faults.append(f"{path}: {key}: of one call: give {flag(key)}")
+        elif key in OF_ONE_RUN - {"dry_run"}:  # older versions have written `dry_run`
+            faults.append(f"{path}: {key}: not in a file. Give {flag(key)}")
         elif key in PAIRS:
             faults += _faults_of_hyperparameters(path, key, value)
             values[key] = value
@@ -57,7 +55,7 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             values[key] = typed(f"{path}: {key}", settings[key].kind, value)
             faults += [values[key]] if isinstance(values[key], Fault) else []
     if faults and name == "--resume":
-        faults.append("A newer version of this program may have written that: upgrade this one.")
+        faults.append("A newer version of this program may have written this file: upgrade this one.")
     if faults:
         raise UserError("\n".join(faults))
     return values
@@ -76,38 +74,38 @@ def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
 
 SEEDS = 2**32
 NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
-"""What the scores and rungs of a record mean: not even --force changes it."""
+"""The scores and rungs of a record depend on these: not even --force changes them."""
 
 
 def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """A sweep that goes on must be the one that began.
+    """Compare the settings of a resume with those of the sweep.
 
     Raises:
-        UserError: it is not, and by which settings.
+        UserError: some of NEVER differ, or the number of workers.
     """
     faults = [
-        f"{flag(name)} {short(now[name])}: the sweep began with {short(before[name])}"
+        f"{flag(name)} {short(now[name])}: the sweep has {short(before[name])}"
         for name in NEVER
         if name in before and short(now[name]) != short(before[name])  # `[a]` in a file is `a`
     ]
     if faults:
-        reason = "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep."
+        reason = "Its trials were scored and pruned with these settings. Start a new sweep to change them."
         raise UserError("\n".join([*faults, reason]))
     workers, then = now["workers_per_trial"], before.get("workers_per_trial", 1)
     if workers != then:
         raise UserError(
-            f"--workers-per-trial {workers}: the sweep began with {then}. Its checkpoints are of so many, "
-            "each with its own part of them: start a new sweep, with --refine to know these trials."
+            f"--workers-per-trial {workers}: the sweep has {then}, and a checkpoint holds a part for each. "
+            "Start a new sweep to change it; --refine uses these trials."
         )
 
 
 def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> dict[str, Any]:
-    """What a sweep that refines others has of its own: name, folder, seed; no grid.
+    """The settings in which a refined sweep differs from its parents: name, folder, seed, and no grid.
 
     Args:
-        path: sweep.yaml of the first of them.
-        contents: settings of all.
-        results_dir: the folder that it shall lie in; None: beside the first of them.
+        path: sweep.yaml of the first parent.
+        contents: settings of all parents.
+        results_dir: folder of the new sweep's folder; None: that of the first parent.
     """
     folder = Path(path).resolve().parent
     where = folder.parent if results_dir is None else Path(results_dir).expanduser()
@@ -120,15 +118,15 @@ def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: st
 
 
 def settings_of_sweep(sweep: str, flag: str) -> str:
-    """The sweep.yaml of a sweep to go on with, or to learn from."""
+    """The sweep.yaml of a sweep to resume or to refine."""
     folder = Path(sweep).expanduser()
     settings, is_recorded = folder / CONFIG_FILE, (folder / JOURNAL).is_file()
     if settings.is_file() and is_recorded:
         return str(settings)
     if is_recorded:
-        what = f"its {CONFIG_FILE} is missing; write it anew: its settings are in {JOURNAL}, `identity`"
+        what = f"{CONFIG_FILE} is missing. Write it again from the settings in {JOURNAL}, `identity`"
     elif settings.is_file():
-        what = f"{JOURNAL} is missing, so nothing is known of its trials; begin it anew: --config {settings}"
+        what = f"{JOURNAL} is missing, and with it all trials. Start a new sweep: --config {settings}"
     else:
         raise UserError(f"{flag} {no_sweep(folder)}")
     raise UserError(f"{flag} {sweep}: {what}")

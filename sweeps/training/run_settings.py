@@ -53,7 +53,7 @@ class SingleRun(Settings):
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     name: str | None = None
     """Name of the run's folder (default: fit-, the trainable and the time of day)."""
-    results_dir: str = "results"
+    results_dir: str = setting("results", metavar="FOLDER")
     """Folder that holds the folders of runs and sweeps."""
     data: str = ""
     """What it trains on, in words; found when the run begins."""

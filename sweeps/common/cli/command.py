@@ -18,19 +18,18 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command
 from sweeps.common.params_file import Recipe
+from sweeps.common.settings import flag
 from sweeps.common.yaml_values import ParamValue
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
-"""As such a command calls it."""
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
-    """Run a program to its end; the exit status.
+    """Run a program; its exit status: 2 for a user's mistake, 1 for what can't be done, 130 for Ctrl-C.
 
     Args:
-        program: answers with its exit status, or raises what becomes words and another one: 2 for a mistake
-            in what was asked, 1 for what can't be done, 130 for Ctrl-C (and what is raised as it is).
-        interrupted: the word for Ctrl-C.
+        program: returns its exit status, or raises.
+        interrupted: the message for Ctrl-C.
     """
     try:
         return program()
@@ -47,30 +46,25 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed, each flag by itself; that they fit together is for the command to see."""
+    """The parsed words of a command; their combination is not checked yet."""
 
     trainable: str
     module: ModuleType
     settings: Any
     """The command's own flags."""
     typed: Mapping[str, ParamValue]
-    """Hyperparameters that were typed."""
+    """Hyperparameters on the command line."""
     of_files: Mapping[str, ParamValue]
     """Those of `--params FILE`."""
 
     @property
     def hyperparameters(self) -> dict[str, ParamValue]:
-        """All of them; what is typed wins."""
+        """All of them; the command line has priority."""
         return {**self.of_files, **self.typed}
 
     def folder_name(self, of: str) -> str:
-        """The name of its folder where none was given, as fit-fashion_cnn-20260131-235959."""
+        """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
         return time.strftime(f"{of}-{self.trainable.split('.')[-1]}-%Y%m%d-%H%M%S")
-
-
-def all_hyperparameters(module: ModuleType) -> list[str]:
-    """Every field of a trainable's Params."""
-    return [field.name for field in dataclasses.fields(module.Params)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,26 +78,26 @@ class Command:
     settings: Mapping[str, Any]
     """Its own flags and their types."""
     add: Callable[[cli_parser.Parser], object]
-    """Adds them to --help."""
+    """Adds them to a parser."""
     others: tuple[str, ...] = ()
     """Flags that are no settings."""
     aliases: tuple[str, ...] = ()
     """Of --data-dir."""
     choices: Callable[[], Sequence[str]] = lambda: plugins.choices(TRAINABLE)
-    """Trainables that it can be called with."""
+    """Trainables that it accepts."""
     find: Callable[[str], ModuleType] = lambda name: plugins.find(TRAINABLE, name)
-    """The trainable of this name, if the command can do something with it."""
-    takes: Callable[[ModuleType], Collection[str]] = all_hyperparameters
-    """Hyperparameters of a trainable that have a meaning here."""
+    """The trainable of this name, if the command accepts it."""
+    takes: Callable[[ModuleType], Collection[str]] | None = None
+    """Hyperparameters of a trainable that have an effect here; None: all."""
     hyperparameters_are: str = "Hyperparameters of {name}"
     fit_settings: Collection[str]
     """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
 
     def read(self, arguments: Sequence[str] | None) -> Typed:
-        """What was typed.
+        """Parse the words of the command line.
 
         Raises:
-            UserError: there is no such flag or trainable, or a value is of another type.
+            UserError: there is no such flag or trainable, or a value has a wrong type.
             SystemExit: after `--help` (status 0).
         """
         tokens = list(sys.argv[1:] if arguments is None else arguments)
@@ -119,19 +113,19 @@ class Command:
         module = self.find(name)
         hyperparameters = self._hyperparameters(module)
         several = command("run", "--trainable", "NAME", "NAME")
-        hint = f"; this command takes one trainable (several compete: {several})"
+        hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, module, hyperparameters).values_of(tokens, hint)
         recipes, typed = param_flags.taken(values, hyperparameters, self.fit_settings)
         for recipe in recipes:
             _refuse_other(recipe, name, module)
         machine_folders.use_machine(values)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
-        settings = {**self._fit_settings(recipes), **vars(values)}
-        return Typed(name, module, argparse.Namespace(**settings), typed, of_files)
+        settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
+        return Typed(name, module, settings, typed, of_files)
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
-        """A file of `--params` in the folder of a sweep, or of a single run, is of its project."""
+        """Use the project of the sweep or run in whose folder a file of `--params` lies."""
         files = [token.removeprefix("--params=") for token in tokens if token.endswith((".yaml", ".yml"))]
         for file in files:
             folder = Path(file).expanduser().resolve().parent.parent
@@ -139,7 +133,7 @@ class Command:
                 project.use_noted(folder, [named], f"--params {file}")
 
     def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
-        """How to train by the files of `--params`: what is typed wins."""
+        """Settings of the training in the files of `--params`."""
         found = {
             name: cli_parser.typed(f"--params {recipe.path}: fit.{name}", self.settings[name], value)
             for recipe in recipes
@@ -150,15 +144,14 @@ class Command:
         return found
 
     def _hyperparameters(self, module: ModuleType) -> list[str]:
-        """Those with a flag of their own; one that is called as another flag goes through --params."""
-        of_others = (name.removeprefix("--").replace("-", "_") for name in (*self.others, *self.aliases))
-        free = param_flags.free(module.Params, [*self.settings, *of_others])
-        return [hyperparameter for hyperparameter in free if hyperparameter in self.takes(module)]
+        """Hyperparameters with their own flag; one with the name of another flag is set by --params."""
+        free = param_flags.free(module.Params, [*map(flag, self.settings), *self.others, *self.aliases])
+        return free if self.takes is None else [name for name in free if name in self.takes(module)]
 
     def _parser(
         self, name: str | None, module: ModuleType | None, hyperparameters: Sequence[str]
     ) -> cli_parser.Parser:
-        choices = f" NAME: {', '.join([*self.choices(), 'or yours'])}." if name is None else ""
+        choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
         parser = cli_parser.Parser(
             prog=f"sweeps {self.name} {name or 'NAME'}",
             usage="%(prog)s [flags]",
@@ -172,12 +165,12 @@ class Command:
 
 
 def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:
-    """Refuse a file of another trainable: a hyperparameter of the same name means something else there."""
+    """Refuse a file of another trainable, whose hyperparameters have other meanings."""
     if recipe.trainable in ("", name):
         return
     try:
-        is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # by another of its names
+        is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # under another name
     except UserError:
         is_same = False
     if not is_same:
-        raise UserError(f"--params {recipe.path}: is of trainable {recipe.trainable}, not of {name}")
+        raise UserError(f"--params {recipe.path}: a file of trainable {recipe.trainable}, not of {name}")

@@ -14,18 +14,14 @@ from sweeps.common.params_file import Recipe
 from sweeps.common.settings import flag
 from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
 
-OF_PARAMS = """Hyperparameters as name=value, several with a space between, or a YAML file of them, such as
-best/params.yaml of a sweep or of a run, which also says how it was trained; flags win."""
+OF_PARAMS = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
+best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
 
 
 def free(params_class: Any, taken: Sequence[str]) -> list[str]:
-    """Hyperparameters that can have a flag of their own: those that are not called as another flag is."""
-    others = {
-        *taken,
-        *(name.removeprefix("--").replace("-", "_") for name in machine_folders.OF_THE_MACHINE),
-        "help",
-    }
-    return [field.name for field in dataclasses.fields(params_class) if field.name not in others]
+    """Hyperparameters that can have their own flag: those with another name than the flags `taken`."""
+    names = [field.name for field in dataclasses.fields(params_class)]
+    return [name for name in names if flag(name) not in (*taken, *machine_folders.OF_THE_MACHINE, "--help")]
 
 
 def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequence[str]) -> None:
@@ -43,12 +39,12 @@ def add(parser: cli_parser.Parser, title: str, params_class: Any, names: Sequenc
 def taken(
     values: Namespace, names: Sequence[str], fit_settings: Collection[str]
 ) -> tuple[list[Recipe], dict[str, ParamValue]]:
-    """The files of `--params`, and the hyperparameters that were typed: the later one wins, and its own flag
-    wins over `--params`.
+    """The files of `--params`, and the typed hyperparameters: the last value counts, and a hyperparameter's
+    own flag has priority over `--params`.
 
     Args:
         values: of all flags.
-        names: hyperparameters with a flag of their own.
+        names: hyperparameters with their own flag.
         fit_settings: names that `fit` of a file may hold.
     """
     given = getattr(values, "params", [])
@@ -58,12 +54,11 @@ def taken(
 
 
 def checked(params_class: Any, given: Mapping[str, ParamValue]) -> tuple[dict[str, ParamValue], list[str]]:
-    """The hyperparameters that fit, in their types, and what is wrong with the others or with all
-    together."""
+    """The hyperparameters that fit, in their types, and the faults of the others or of all together."""
     params, faults = param_types.given(params_class, given)
     try:
         params_class(**params)
-    except Exception as error:  # whatever the model says of its own hyperparameters
+    except Exception as error:  # the model's own check of its hyperparameters
         faults.append(f"--params: {error}")
     return params, faults
 

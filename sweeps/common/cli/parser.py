@@ -1,7 +1,7 @@
-"""Flags of our commands: made of fields and their doc lines, with an answer that helps when one is misspelt.
+"""Flags of the commands, made from fields and their doc lines.
 
-argparse takes the words apart. This file gives it `--num-trials` for `num_trials`, `--params name=value`,
-values in the types of the fields, and every mistake at once, a line each, with the nearest spelling.
+argparse splits the words. This file adds `--num-trials` for `num_trials`, `--params name=value`, values in
+the types of the fields, and all mistakes at once, one a line, with the nearest spelling.
 """
 
 from __future__ import annotations
@@ -13,31 +13,27 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, NoReturn, get_origin
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.common.machine_folders import OF_THE_MACHINE
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE, OF_THE_MACHINE, PREPARED_DIR_VARIABLE
+from sweeps.common.param_types import literals, members
 from sweeps.common.settings import Setting, flag, grouped
-from sweeps.common.yaml_values import (
-    DATA_DIR_VARIABLE,
-    PREPARED_DIR_VARIABLE,
-    hyperparameter,
-    nearest,
-)
+from sweeps.common.yaml_values import hyperparameter, nearest
 
 MOST_METAVAR = 50
-"""Characters of choices that are shown beside a flag; more are listed in its help."""
+"""Characters of choices shown beside a flag; longer lists follow its help."""
 PAIRS_EXAMPLE = {"params": "rows=0 width=16", "ranges": "lr=0.01..0.1 width=16,32"}
 
 
 class Fault(str):
-    """What is wrong with a value, in place of the value."""
+    """The error of a value, in its place."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises a UserError for a mistake, in place of ending the process."""
+    """Raises a UserError for a mistake; argparse would end the process."""
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(
@@ -55,11 +51,11 @@ class Parser(argparse.ArgumentParser):
         """The values of all flags.
 
         Args:
-            tokens: what was typed.
+            tokens: the words of the command line.
             hint: ends the message about a word that is no flag.
 
         Raises:
-            UserError: one is wrong; all that are, a line each.
+            UserError: every fault, one a line.
             SystemExit: after `--help` (status 0).
         """
         known = self._option_string_actions
@@ -80,47 +76,41 @@ class Parser(argparse.ArgumentParser):
 
 
 def refuse_faults(values: Iterable[Any], others: Sequence[str] = ()) -> None:
-    """Answer all values that are none.
-
-    Raises:
-        UserError: there are some, a line each.
-    """
+    """Raise a UserError for the faults among values and `others`, one a line."""
     each = (one for value in values for one in (value if isinstance(value, list) else [value]))
     if faults := [*others, *(one for one in each if isinstance(one, Fault))]:
         raise UserError("\n".join(faults))
 
 
-def add(
-    group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str | None = None
-) -> argparse.Action:
-    """A flag for a field; its help is the doc line and, where that does not say it, the default."""
+def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str = "") -> argparse.Action:
+    """A flag for a field; its help is the doc line, with the default."""
+    added: argparse.Action
     if kind is bool:
         text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
-        yes_no: argparse.Action = group.add_argument(
+        added = group.add_argument(
             flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=_escaped(text)
         )
-        yes_no.default = default  # not before: argparse would say it too
-        return yes_no
+        added.default = default  # not above: argparse would print it too
+        return added
     shown = f"{default:g}" if isinstance(default, float) else default
     text = doc.rstrip(".") + ("" if "(default:" in doc else f" (default: {shown})") + "."
-    choices = metavar or _metavar(kind)
-    if len(choices) > MOST_METAVAR:
-        text, choices = f"{text} One of {choices.strip('{}').replace(',', ', ')}.", "NAME"
-    added: argparse.Action = group.add_argument(
+    metavar = metavar or _metavar(kind)
+    if len(metavar) > MOST_METAVAR:
+        text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
+    added = group.add_argument(
         flag(name),
         type=partial(_of_text, name, kind),
         default=default,
-        metavar=choices,
-        nargs="+" if list[str] in get_args(kind) else None,
+        metavar=metavar,
+        nargs="+" if list[str] in members(kind) else None,
         help=_escaped(text),
     )
     return added
 
 
-def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> argparse.Action:
-    """A flag of `name=value` pairs, a list of (name, value); with `takes_files` of paths of YAML files
-    too."""
-    added: argparse.Action = group.add_argument(
+def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> None:
+    """A flag of `name=value` pairs, a list of (name, value), and of paths of YAML files if it takes them."""
+    group.add_argument(
         flag(name),
         action="extend",
         nargs="+",
@@ -129,24 +119,23 @@ def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> arg
         metavar="NAME=VALUE",
         help=_escaped(doc),
     )
-    return added
 
 
 def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
     """Flags for settings under their titles. Only those that are typed have a value."""
-    for title, members in grouped(settings).items():
+    for title, entries in grouped(settings).items():
         group = parser.add_argument_group(title)
-        for each in members:
+        for each in entries:
             if get_origin(each.kind) is dict:
                 add_pairs(group, each.name, each.doc)
             else:
-                add(group, each.name, each.kind, each.doc, each.default).default = argparse.SUPPRESS
+                added = add(group, each.name, each.kind, each.doc, each.default, each.metavar)
+                added.default = argparse.SUPPRESS
 
 
 def typed(where: str, kind: Any, value: Any) -> Any:
-    """A value, as a flag or a file has it, in the type of its field; a Fault where it is of another one."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    choices = [choice for one in kinds if get_origin(one) is Literal for choice in get_args(one)]
+    """A value of a flag or a file in the type of its field; a Fault where it does not fit."""
+    kinds, choices = members(kind), literals(kind)
     if value is None and NoneType in kinds:
         return None
     if str(value) in choices:  # YAML has a number for `precision: 32`
@@ -169,7 +158,7 @@ def typed(where: str, kind: Any, value: Any) -> Any:
 
 
 def _of_text(name: str, kind: Any, text: str) -> Any:
-    return None if text == "null" and NoneType in get_args(kind) else typed(flag(name), kind, text)
+    return None if text == "null" and NoneType in members(kind) else typed(flag(name), kind, text)
 
 
 def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
@@ -183,34 +172,34 @@ def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
 
 
 def add_machine(parser: Parser, *aliases: str) -> None:
-    """Flags that are of this machine and in no file of settings; `aliases` of --data-dir."""
+    """Flags for the folders of this machine, which no file of settings holds; `aliases` of --data-dir."""
     machine = parser.add_argument_group("This machine (never written into settings)")
     machine.add_argument(
         "--data-dir",
         *aliases,
         metavar="FOLDER",
-        help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, then the folder chosen at set-up).",
+        help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, else the one chosen at installation).",
     )
     machine.add_argument(
         "--prepared-dir",
         metavar="FOLDER",
-        help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, then ~/.cache/sweeps/prepared).",
+        help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, else ~/.cache/sweeps/prepared).",
     )
 
 
 def machine_typed() -> dict[str, str]:
-    """Those that this program was called with, and their folders as they were typed."""
+    """The machine's flags on this command line, and their folders as typed."""
     typed = {name: take_all(sys.argv[1:], name, "a folder")[0] for name in OF_THE_MACHINE}
     return {name: folders[-1] for name, folders in typed.items() if folders}
 
 
 def machine_given() -> list[str]:
-    """The same, as they are typed for another call on this machine."""
+    """The same as words for another command on this machine."""
     return [word for name in machine_typed() for word in (name, os.environ[OF_THE_MACHINE[name]])]
 
 
 def take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
-    """The values of a flag, and the other tokens."""
+    """The values of a flag, and the other tokens; `wanted` describes the value for the message."""
     values: list[str] = []
     others: list[str] = []
     rest = iter(tokens)
@@ -225,7 +214,7 @@ def take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], 
 
 
 def is_flag(token: str, name: str) -> bool:
-    """Whether a token is this flag, with a value or without."""
+    """Whether a token is this flag, with or without a value."""
     return token.partition("=")[0] == name
 
 
@@ -234,9 +223,8 @@ def _escaped(text: str) -> str:
 
 
 def _metavar(kind: Any) -> str:
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    kinds = members(kind)
     number = "N" if int in kinds else "X" if float in kinds else ""
-    choices = [choice for one in kinds if get_origin(one) is Literal for choice in get_args(one)]
-    if choices:
+    if choices := literals(kind):
         return "{" + ",".join([*([number] if number else []), *choices]) + "}"
-    return number or ("NAME" if list[str] in kinds else "TEXT")
+    return number or "NAME"

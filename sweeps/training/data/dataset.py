@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from sweeps.common import machine_folders, source_files
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import command, count, place, size
-from sweeps.common.yaml_values import PREPARED_DIR_VARIABLE, ParamValue
+from sweeps.common.machine_folders import PREPARED_DIR_VARIABLE
+from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import Trainable
 from sweeps.training.data import raw_files, shards
 from sweeps.training.data.former_names import in_former_names
