@@ -18,7 +18,7 @@ import pytest
 from optuna.distributions import BaseDistribution
 
 from sweeps.common import project
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint, Point

@@ -19,9 +19,9 @@ from sweeps.common.yaml_values import ParamValue, load_yaml
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.storage import open as storage_open
 from sweeps.storage import retention
-from sweeps.storage.base import Storage
+from sweeps.storage import setting as storage_setting
+from sweeps.storage.protocol import Storage
 from sweeps.training import checkpoint_store
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Best:
         crowned = self.folder / FOLDER
         if run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
             return crowned / WEIGHTS_FILE
-        newest, faults = storage_open.of_sweep(self.folder).newest(self.run, self.params)
+        newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
         if checkpoint_store.epoch_of(newest) < self.epoch:
@@ -114,7 +114,7 @@ def best_of(record: Record) -> Best | None:
     """The best trial that ended well; while none has, the best one of those that train."""
     leader = record.best()
     if leader is not None:
-        run = run_of_winner(record, storage_open.of_sweep(record.folder))
+        run = run_of_winner(record, storage_setting.open_storage_of(record.folder))
     else:
         run = leader = record.objective.best(record.live, lambda trial: trial.best_score(record.objective))
     if leader is None or run is None:

@@ -47,7 +47,7 @@ def table(records: Iterable[Record]) -> pa.Table:
     """A row per sweep, in the order given.
 
     Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time,
-    interrupted, broken off), trials (those searched: reruns are none), how many of them are finished, pruned,
+    interrupted), trials (those searched: reruns are none), how many of them are finished, pruned,
     failed, diverged and unfinished, metric, mode, best_trial and best_score (of the trials that ended well),
     confirmed_score (of that trial, the mean over its reruns with new seeds), test_score (the same metric on
     the test rows), epochs (trained, reruns' too), trained_hours (of all trials and reruns together),

@@ -157,10 +157,10 @@ class ReadOnly:
     def _open(self) -> None:
         from optuna_dashboard import wsgi
 
-        from sweeps.record.journal_reader import ForEyes, ReadOnlyJournal
+        from sweeps.record.journal_reader import DashboardStorage, ReadOnlyJournal
 
         self._journal = ReadOnlyJournal(self._path)
-        self._dashboard: Callable[..., Reply] = wsgi(ForEyes(self._journal))
+        self._dashboard: Callable[..., Reply] = wsgi(DashboardStorage(self._journal))
 
 
 def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:

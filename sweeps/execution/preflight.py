@@ -11,7 +11,7 @@ from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 from sweeps.plan.plan import Plan
-from sweeps.storage.base import Storage, StorageError, new_name
+from sweeps.storage.protocol import Storage, StorageError, new_name
 
 TIMEOUT_S = 120
 """For the answer of a PC."""

@@ -24,7 +24,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.trials import Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
-from sweeps.storage.base import DISK_IS_FULL, StorageError
+from sweeps.storage.protocol import DISK_IS_FULL, StorageError
 from sweeps.trial.job import SAVE_FAULT
 
 TABLES_EVERY_S = 60

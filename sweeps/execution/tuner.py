@@ -31,7 +31,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.schedulers import none
 from sweeps.search import rerun_searcher
 from sweeps.search.record_searcher import RecordSearcher
-from sweeps.storage.base import StorageError
+from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 
 MOST_PENDING = 10_000

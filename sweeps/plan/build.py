@@ -21,7 +21,7 @@ from sweeps.plan import parents as plan_parents
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.space.point import Space
-from sweeps.storage import url
+from sweeps.storage import setting as storage_setting
 
 DEFAULT_TRIALS = 24
 
@@ -60,7 +60,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         metric=objective.metric,
         mode=objective.mode,
         num_trials=_num_trials(config, space),
-        storage=url.settled(config.storage),
+        storage=storage_setting.check_setting(config.storage),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)

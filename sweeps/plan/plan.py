@@ -14,8 +14,8 @@ from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, TrialRow, Waits
 from sweeps.space.point import Space
-from sweeps.storage import open as storage_open
-from sweeps.storage.base import Storage
+from sweeps.storage import setting as storage_setting
+from sweeps.storage.protocol import Storage
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
     @cached_property
     def storage(self) -> Storage:
         """Where its checkpoints go."""
-        return storage_open.of(self.config.storage, self.folder)
+        return storage_setting.open_storage(self.config.storage, self.folder)
 
     @property
     def expected_epochs(self) -> int:

@@ -1,25 +1,26 @@
-"""Read a journal that another process writes."""
+"""Read a journal that another process may be writing."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 END_BYTES = 4096
-"""Of a file that is read on, compared: more than a few lines."""
+"""Compared at the end of the part that was read: more than a few lines."""
+Seen = tuple[int, int, bytes]
+"""A file up to a size: its inode, the size in bytes, its last bytes there."""
 
 
 class ReadOnlyJournal(JournalFileBackend):
-    """The journal of a sweep that another process may be writing: what is whole of it, and nothing is added.
+    """The journal of a sweep that another process may be writing.
 
-    Optuna's reader takes a torn last line for the end of the file, until its rest is there.
+    Optuna's reader takes an incomplete last line for the end of the file, until the rest is written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,58 +29,42 @@ class ReadOnlyJournal(JournalFileBackend):
         self._seen = self._look(0)[1]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Refuse.
-
-        Raises:
-            PermissionError: always.
-        """
-        raise PermissionError(f"{self._path} is its sweep's alone to write")
+        raise PermissionError(f"{self._path}: only its sweep writes it")
 
     def goes_on(self) -> bool:
-        """Whether the file is the one that was read so far, and has lost nothing of it.
+        """Whether the file still begins with the part that was read.
 
-        A resume cuts off a torn end; a new sweep may have the name of one that was deleted.
+        A resume cuts off an incomplete end; a new sweep may have the name of a deleted one.
         """
         before = self._seen
-        there, self._seen = self._look(before.size)
+        there, self._seen = self._look(before[1])
         return there == before
 
-    def _look(self, size: int) -> tuple[_Seen, _Seen]:
-        """The file as far as a size, and as far as it goes now."""
+    def _look(self, size: int) -> tuple[Seen, Seen]:
+        """The file up to a size, and all of it."""
         with self._path.open("rb") as file:
             now = os.fstat(file.fileno())
-            return _seen(file, now.st_ino, min(size, now.st_size)), _seen(file, now.st_ino, now.st_size)
+
+            def seen(end: int) -> Seen:
+                file.seek(max(0, end - END_BYTES))
+                return now.st_ino, end, file.read(min(END_BYTES, end))
+
+            return seen(min(size, now.st_size)), seen(now.st_size)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A file up to a size."""
-
-    inode: int
-    size: int
-    end: bytes
-    """Its last bytes: a file that was cut may have grown past its old size since."""
-
-
-def _seen(file: BinaryIO, inode: int, size: int) -> _Seen:
-    file.seek(max(0, size - END_BYTES))
-    return _Seen(inode, size, file.read(min(END_BYTES, size)))
-
-
-class ForEyes(JournalStorage):
-    """What a journal holds, to be looked at: why a trial ended badly comes before all else that is said of
-    it, and reruns are left out, the best of which would pass for the best trial."""
+class DashboardStorage(JournalStorage):
+    """A journal for the dashboard: the reason of a failure is the first attribute of its trial, and reruns
+    are left out, as the best of them would look like the best trial."""
 
     FIRST = ("reason", "log", "status")
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """As Optuna's, without reruns, and in another order of the attributes."""
         trials = super().get_all_trials(study_id, deepcopy, states)
         trials = [trial for trial in trials if "confirms" not in trial.user_attrs]
         for trial in trials:
-            said = trial.user_attrs
-            if said.get("reason") and next(iter(said)) != self.FIRST[0]:
-                trial.user_attrs = {name: said[name] for name in (*self.FIRST, *said) if name in said}
+            given = trial.user_attrs
+            if given.get("reason") and next(iter(given)) != self.FIRST[0]:
+                trial.user_attrs = {name: given[name] for name in (*self.FIRST, *given) if name in given}
         return trials

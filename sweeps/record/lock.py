@@ -1,42 +1,42 @@
-"""Who runs a sweep: one process, which holds the kernel's lock on a file in its folder."""
+"""The lock of a sweep's folder: one process runs the sweep. The kernel frees it when that process ends."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from sweeps.common.errors import UserError
 
 LOCK_FILE = ".lock"
-_LOOKS = 5
-_LOOK_S = 0.02
+WAIT_S = 0.1
+"""A process that looks, in `is_held`, holds the lock for a moment."""
 
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Be the one process that runs the sweep; the lock is gone when its process is, however that ended.
+    """Hold the lock for a block; the file names this process.
 
     Raises:
-        UserError: another process runs it.
+        UserError: another process holds it.
     """
-    with (folder / LOCK_FILE).open("a+") as lock:
-        if not _take(lock):
-            lock.seek(0)
-            raise UserError(f"{folder}: this sweep is running already, in process {lock.read()}")
-        with contextlib.suppress(OSError):  # a full disk: who holds it is not known then, and that is all
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+    path = folder / LOCK_FILE
+    try:
+        lock = FileLock(path, WAIT_S, poll_interval=0.02, fallback_to_soft=False).acquire()
+    except Timeout:
+        raise UserError(f"{folder}: this sweep is already running, in process {path.read_text()}") from None
+    with lock:
+        with contextlib.suppress(OSError):  # a full disk: then the file names no process
+            path.write_text(str(os.getpid()))
         yield
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process runs the sweep now."""
+    """Whether a process runs the sweep now. Only reads: filelock would need to write to the folder."""
     try:
         with (folder / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -44,15 +44,4 @@ def is_held(folder: Path) -> bool:
         return True
     except OSError:  # no such file: a folder that was copied; or not ours to read
         return False
-    return False
-
-
-def _take(lock: IO[str]) -> bool:
-    """Try more than once: who looks, in `is_held`, has it for a moment."""
-    for left in reversed(range(_LOOKS)):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if left:
-            time.sleep(_LOOK_S)
     return False

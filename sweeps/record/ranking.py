@@ -1,55 +1,49 @@
-"""The trials of a sweep in memory: which there are, and how they stand to each other.
-
-Searchers, schedulers, the screen and the tables read it; none keeps a truth of its own.
-"""
+"""The trials of a sweep in memory, and their ranking; searchers, schedulers and tables read it."""
 
 from __future__ import annotations
 
 import bisect
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from sweeps.common.objective import Objective
-from sweeps.record import sweep_info
 from sweeps.record.reruns import Confirmed, Reruns, seeds
+from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import TrialRow
 
 
 class RankedTrials:
-    """Trials, and who leads: it follows from them alone."""
+    """Trials and their ranking."""
 
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about: dict[str, Any] = dict(about)
-        """What the record says of the sweep as a whole, as it is in the file; `info` is the same with
-        types."""
-        self.info = sweep_info.parse(about)
+    def __init__(self, info: SweepInfo) -> None:
+        self.info = info
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
-        """Those of them that the search has proposed: all but reruns."""
+        """The trials that the search has proposed: all but reruns."""
         self.halvings: dict[tuple[int, int], list[int]] = {}
-        """First trial of a bracket and rung to those that went on there: follows from the rest."""
+        """First trial of a bracket, and rung, to the trials that were promoted there."""
         self.reruns = Reruns(self.objective)
-        self._leaders = Leaders(self.objective)
+        self._ranks: list[tuple[float, int]] = []
+        """Of trials that ended well (finished or pruned) with a finite score, the best one last."""
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
 
     @property
     def objective(self) -> Objective:
-        """What trials are judged by."""
+        """The metric that trials are judged by."""
         return self.info.objective
 
     @property
     def live(self) -> list[TrialRow]:
-        """Trials that were proposed and have not ended."""
+        """Trials that have not ended."""
         return list(self._live.values())
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
-        """Number to finite score of each searched trial that reported this epoch, first come first."""
+        """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
         return self._scores.get(epoch, {})
 
     def best(self) -> TrialRow | None:
-        """The trial whose reruns are the best where the top is confirmed, else the first of the leaders."""
+        """The trial with the best reruns where the top is confirmed, else the first of the leaders."""
         confirmed = self.confirmed()
         if confirmed and confirmed[0].scores:
             return self.trials[confirmed[0].number]
@@ -57,30 +51,30 @@ class RankedTrials:
         return self.trials[leaders[0]] if leaders else None
 
     def confirmed(self) -> list[Confirmed]:
-        """Trials rerun with new seeds, the best one first; none while reruns of the top are to come."""
+        """Trials rerun with new seeds, the best one first; [] while reruns of the top are to come."""
         asked = self.info.confirm
         return self.reruns.confirmed(asked.seeds, self.leaders(asked.top)) if asked else []
 
     def wanted_reruns(self) -> tuple[list[int], list[int]]:
-        """The trials that are to be confirmed as the search stands, and the seeds to do it with."""
+        """The trials to be confirmed as of now, and the seeds of their reruns."""
         asked = self.info.confirm
         return (self.leaders(asked.top), seeds(self.info.seed, asked.seeds)) if asked else ([], [])
 
     def reruns_to_come(self) -> list[tuple[int, int]]:
-        """Trial and seed of each rerun that is not begun yet, seed by seed: a confirmation that is cut short
-        has seen all of the top about equally often."""
+        """Trial and seed of each rerun that has not begun, seed by seed: a confirmation that is cut short has
+        rerun all of the top about equally often."""
         top, each = self.wanted_reruns()
         begun = {(number, rerun.seed) for number in self.reruns.numbers for rerun in self.reruns.of(number)}
         return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
 
     @property
     def unfinished_reruns(self) -> list[TrialRow]:
-        """Reruns that have begun and not ended."""
+        """Reruns that have not ended."""
         return [trial for trial in self.live if trial.confirms is not None]
 
     @property
     def is_to_be_confirmed(self) -> bool:
-        """Whether the winner is still to be found among the top."""
+        """Whether reruns are to come or unfinished."""
         return bool(self.reruns_to_come() or self.unfinished_reruns)
 
     def nth(self, number: int) -> int:
@@ -89,11 +83,12 @@ class RankedTrials:
 
     def leaders(self, count: int) -> list[int]:
         """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie."""
-        return self._leaders.first(count)
+        return [-number for _, number in reversed(self._ranks[-count:])]
 
     def would_lead(self, number: int, count: int = 1) -> bool:
-        """Whether a trial, if it ended well now, would be among so many best."""
-        return self._leaders.would_lead(self.trials[number], count)
+        """Whether a trial, if it ended well now, would be among the `count` best."""
+        rank = self._rank(self.trials[number])
+        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
@@ -101,6 +96,7 @@ class RankedTrials:
 
     def _list(self, trial: TrialRow) -> None:
         self.trials.append(trial)
+        self._live[trial.number] = trial
         if trial.confirms is None:
             self.searched.append(trial)
         else:
@@ -108,32 +104,10 @@ class RankedTrials:
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        if trial.confirms is None:
-            self._leaders.add(trial)
-
-
-class Leaders:
-    """Trials that ended well (finished or pruned) and have a finite score; the earlier one wins a tie."""
-
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
-        self._ranks: list[tuple[float, int]] = []  # the best one last
-
-    def add(self, trial: TrialRow) -> None:
-        """Take in a trial that has ended, however it did."""
-        rank = self._rank(trial)
-        if trial.status in ("finished", "pruned") and rank is not None:
+        ended_well = trial.status in ("finished", "pruned")
+        if ended_well and trial.confirms is None and (rank := self._rank(trial)) is not None:
             bisect.insort(self._ranks, rank)
 
-    def first(self, count: int) -> list[int]:
-        """Numbers of the best trials, the best one first."""
-        return [-number for _, number in reversed(self._ranks[-count:])]
-
-    def would_lead(self, trial: TrialRow, count: int) -> bool:
-        """Whether a trial, if it ended well now, would be among so many best."""
-        rank = self._rank(trial)
-        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
-
     def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
-        score = trial.best_score(self._objective)
-        return None if score is None else (self._objective.sign * score, -trial.number)
+        score = trial.best_score(self.objective)
+        return None if score is None else (self.objective.sign * score, -trial.number)

@@ -1,8 +1,8 @@
-"""The durable record of a sweep: every trial and every epoch, the moment it is reported.
+"""The durable record of a sweep: every trial and every epoch, as soon as it is reported.
 
-An append-only Optuna journal, written by one process (several would hand out trials twice): the driver.
-Each word is in the file before it counts, and synced to the disk; those of a turn of Tune's loop at its end,
-together. The optuna-dashboard package opens it as it is.
+An append-only Optuna journal, written by the driver alone: several writers would propose trials twice. A
+change is in the file before it takes effect, and synced to the disk at the end of a turn of Tune's loop. The
+package optuna-dashboard opens it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState, create_trial
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.config.sweep_folder import JOURNAL
@@ -26,26 +26,15 @@ from sweeps.record import sweep_info
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.sweep_info import Run, TestScore
-from sweeps.record.trials import (
-    EPOCH,
-    NO_EARLIER,
-    Earlier,
-    EpochRow,
-    Status,
-    TrialRow,
-    earlier_of,
-    row_of,
-    template_of,
-)
+from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
-# It warns where TPE draws a hyperparameter by itself, as it is meant to where the range of one depends on
-# another.
+# It warns where TPE draws one hyperparameter independently, as intended where ranges depend on each other.
 optuna.logging.set_verbosity(logging.ERROR)
 
 FORMAT, WITHOUT_RERUNS = 3, 2
-"""Of the record: a number that grows when older programs would misread it. 1: all trials are of one
-trainable, named once. 2: each names its own. 3: some are reruns of others (from the first of them on)."""
+"""Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
+named once. 2: each names its own. 3: some are reruns of others (from the first of them on)."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -55,41 +44,45 @@ _STATES = {
 
 
 class Record(RankedTrials):
-    """The trials of a sweep in memory, each change in its file before it counts.
+    """The trials of a sweep in memory; each change is in the file first.
 
-    `Record.create` starts one, `Record.reopen` goes on with one, `Record.read` opens one to look at.
+    `Record.create` starts one, `Record.reopen` continues one, `Record.read` opens one to read.
     """
 
     def __init__(self, folder: Path, journal: Journal, storage: JournalStorage, study_id: int) -> None:
-        super().__init__(storage.get_study_user_attrs(study_id))
+        super().__init__(sweep_info.parse(storage.get_study_user_attrs(study_id)))
         self.folder = folder
-        self.together = journal.together  # a block whose words reach the disk at its end, at once
+        self.together = journal.together
         self._storage = storage
         self._study_id = study_id
         self._ids: list[int] = []
         self._last_report = 0.0
         self._run_began: float | None = None
         self.cut_bytes = 0
-        """Of the end of the file that was torn, when it was opened to go on."""
+        """Bytes of an incomplete line that `reopen` has cut off."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
-            self._take_in(frozen)
+            trial = row_of(frozen, self.info.trainable)
+            self._ids.append(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
+            self._list(trial)
+            if trial.status != "unfinished":
+                self._settle(trial)
         reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
         for moment, trial, epoch in sorted(reports, key=lambda report: report[0]):
             self._rank_epoch(trial, epoch)
             self._last_report = moment
-        said = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
-        self._elapsed_before_s: float = max([*said, self.info.elapsed_s])
+        elapsed_s = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
+        self._elapsed_before_s: float = max([*elapsed_s, self.info.elapsed_s])
 
     @classmethod
     def create(
         cls, folder: Path, name: str, mode: Mode, about: Mapping[str, Any], earlier: Earlier = NO_EARLIER
     ) -> Record:
-        """A new record in a new folder; `earlier` is what it knows of sweeps that it refines."""
+        """A new record in a new folder; `earlier` holds trials of the sweeps that it refines."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         direction = StudyDirection[Objective("", mode).direction.upper()]
         study_id = storage.create_new_study([direction], name)
-        if "metric" in about:  # what `Study.set_metric_names` writes, and warns of: it is experimental
+        if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
             storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
         for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
             storage.set_study_user_attr(study_id, key, value)
@@ -106,13 +99,13 @@ class Record(RankedTrials):
         """
         try:
             return cls(folder, *open_study(folder / JOURNAL, FORMAT))
-        except (LookupError, TypeError) as error:  # each line reads, and they do not belong together
+        except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             why = f"lines are missing ({type(error).__name__}: {error})"
             raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:
-        """The record of a sweep whose driver is gone, to go on with: only one process may.
+        """The record of a sweep whose driver has ended, to continue it: only one process may.
 
         Raises:
             FileNotFoundError: the folder holds no record.
@@ -130,8 +123,13 @@ class Record(RankedTrials):
         return record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles all that it is given; a copy reads the same journal, and never writes."""
+        """Tune pickles all that it is given; a copy reads the same journal, and never writes."""
         return Record.read, (self.folder,)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """The attributes of the sweep as the journal has them, for loggers and notebooks; `info` is typed."""
+        return self._storage.get_study_user_attrs(self._study_id)
 
     @property
     def name(self) -> str:
@@ -140,23 +138,23 @@ class Record(RankedTrials):
 
     @property
     def elapsed_s(self) -> float:
-        """How long the sweep has run: all runs before, each up to its last word, and this one."""
+        """How long the sweep has run: earlier runs, each up to its last report, and this one."""
         of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
         return self._elapsed_before_s + of_this_run
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it is this process that runs the sweep."""
+        """Whether this process runs the sweep."""
         return self._run_began is not None
 
     @property
     def planned_trials(self) -> list[int]:
-        """How many trials there were to be in all, each time that this was raised."""
+        """The number of trials asked for in all, each time that it was raised."""
         planned = [run.num_trials for run in self.info.runs if run.num_trials is not None]
         return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
 
     def propose_no_more(self) -> None:
-        """Write that the space has no trial that is new: there will be no more than there are."""
+        """Write that the space has no new point: the trials so far are all."""
         there = len(self.searched)
         runs = [
             {**run, "num_trials": min(run["num_trials"], there)} if "num_trials" in run else run
@@ -165,34 +163,41 @@ class Record(RankedTrials):
         self.note("runs", runs)
 
     def start_clock(self) -> None:
-        """A run begins: the time that passes counts from here."""
+        """Start to count the time of this run."""
         self._run_began = time.monotonic()
 
     def begin(
         self, point: Point, words: OptunaPoint, seed: int, confirms: int | None = None, origin: str = ""
     ) -> TrialRow:
-        """Write that a trial was proposed; its number is the next one.
+        """Write a proposed trial; its number is the next one.
 
         Args:
-            point: what it trains with.
-            words: the same as Optuna is told of it; the dashboards show that.
-            seed: the seed that the trial trains with.
+            point: its hyperparameters.
+            words: the same for Optuna and its dashboard.
+            seed: of the trial.
             confirms: number of the trial that it reruns.
-            origin: of an anchor, the earlier trial that it runs again.
+            origin: of an anchor, the earlier trial that it repeats.
         """
         if confirms is not None and self.info.format != FORMAT:
             self.note("format", FORMAT)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
         trial = TrialRow(number, params, seed, now, fixed, point.trainable, words, confirms, origin)
-        template = template_of(trial)
+        attributes = {"trainable": trial.trainable, "params": params, "fixed": fixed, "seed": seed}
+        attributes |= {} if confirms is None else {"confirms": confirms}
+        attributes |= {"origin": origin} if origin else {}
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=dict(words.params),
+            distributions=dict(words.distributions),
+            user_attrs=attributes,
+        )
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
         self._list(trial)
-        self._live[trial.number] = trial
         return trial
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
-        """Write where a trial trains; nothing when that is known."""
+        """Write where a trial trains, if that is new."""
         if self.trials[number].place == place:
             return
         self._attribute(number, "place", dict(place))
@@ -207,14 +212,14 @@ class Record(RankedTrials):
         seconds: float,
         costs: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Write an epoch; one that is known (trained again after a lost PC) changes nothing."""
+        """Write an epoch; a repeated one (trained again after a lost PC) changes nothing."""
         trial = self.trials[number]
         if epoch in trial.epochs:
             return
-        # A clock that is set back must not change who was first at a rung.
+        # A clock that is set back must not change the order of the reports.
         self._last_report = max(time.time(), self._last_report + 1e-6)
         row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s, dict(costs))
-        # The system attributes stay out of the way in the dashboards; the value is what they plot.
+        # Dashboards plot the value, and do not show system attributes.
         content: Any = vars(row)
         with self.together():
             self._storage.set_trial_system_attr(self._ids[number], f"{EPOCH}{epoch}", content)
@@ -223,17 +228,17 @@ class Record(RankedTrials):
         self._rank_epoch(trial, epoch)
 
     def notice(self, number: int, text: str) -> None:
-        """Write what the user should know of a trial."""
+        """Write a note for the user about a trial."""
         notices = [*self.trials[number].notices, text]
         self._attribute(number, "notices", notices)
         self.trials[number].notices = notices
 
     def end(self, number: int, status: Status, reason: str = "", log: str | None = None) -> None:
-        """Write how a trial ended; the first word stands."""
+        """Write how a trial ended; only the first end counts."""
         trial = self.trials[number]
         if trial.status != "unfinished":
             return
-        # Of a pruned one Optuna's own `tell` keeps the last score: its dashboard plots no trial without one.
+        # As Optuna's own `tell`, a pruned one has its last score: the dashboard plots no trial without one.
         value = {"finished": trial.best_score(self.objective), "pruned": trial.last_score}.get(status)
         values = None if value is None else [value]
         with self.together():
@@ -246,16 +251,16 @@ class Record(RankedTrials):
         self._settle(trial)
 
     def note_run(self, run: Run) -> None:
-        """Write that the sweep is started, or resumed."""
+        """Write a start or a resume of the sweep."""
         self.note("runs", [*self.about.get("runs", []), vars(run)])
 
     def note_without_test(self, trainable: str) -> None:
-        """Write that a trainable can't be scored on test rows: no process need be started to find out."""
+        """Write that a trainable can't be scored on test rows, so that it is not tried again."""
         if trainable not in self.info.without_test:
             self.note("without_test", [*self.info.without_test, trainable])
 
     def note_test(self, test: TestScore) -> None:
-        """Write the winner's scores on the test rows, and that these were looked at once more."""
+        """Write the winner's scores on the test rows, and each use of these rows."""
         content = {"trial": test.run, **test.scores}
         if test not in self.info.tests:
             before = [{"trial": other.run, **other.scores} for other in self.info.tests]
@@ -264,19 +269,9 @@ class Record(RankedTrials):
             self.note("test", content)
 
     def note(self, key: str, value: Any) -> None:
-        """Write something about the sweep as a whole."""
+        """Write an attribute of the sweep."""
         self._storage.set_study_user_attr(self._study_id, key, value)
-        self.about[key] = value
         self.info = sweep_info.parse(self.about)
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
-
-    def _take_in(self, frozen: FrozenTrial) -> None:
-        trial = row_of(frozen, self.info.trainable)
-        self._ids.append(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, trial.number))
-        self._list(trial)
-        if trial.status == "unfinished":
-            self._live[trial.number] = trial
-        else:
-            self._settle(trial)

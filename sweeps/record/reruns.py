@@ -1,12 +1,12 @@
-"""Trials that were rerun with new seeds, and which of them is the best.
+"""Reruns of trials with new seeds, and the best of these trials.
 
-The best of many scores was chosen for being high, so a part of it is luck, and what a search reports of its
-winner flatters it. Reruns were chosen for nothing: their mean has no such part. That is why the score of the
-search itself is not in the mean.
+The best of many scores was selected for being high, so the search overestimates its winner. Reruns are not
+selected: their mean, without the score of the search itself, has no such bias.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Confirmed:
     scores: tuple[float, ...]
     """The best score of each rerun that ended well."""
     failures: int
-    """Reruns that failed or diverged: they have no score, and rank their trial below those with fewer."""
+    """Reruns that failed or diverged: a trial with more of them ranks lower."""
 
     @property
     def mean(self) -> float:
@@ -48,42 +48,40 @@ class Reruns:
         self._of: dict[int, list[TrialRow]] = {}
 
     def add(self, rerun: TrialRow) -> None:
-        """Take in a rerun when it begins."""
         assert rerun.confirms is not None
         self._of.setdefault(rerun.confirms, []).append(rerun)
 
     def of(self, number: int) -> Sequence[TrialRow]:
-        """Those of a trial, but for those that were given up."""
+        """The reruns of a trial, without cancelled ones."""
         return [rerun for rerun in self._of.get(number, ()) if rerun.status != "pruned"]
 
     @property
     def numbers(self) -> Sequence[int]:
-        """Trials that have been rerun."""
+        """Trials that have reruns."""
         return list(self._of)
 
     def so_far(self) -> list[Confirmed]:
-        """Trials of which any rerun has ended, the best one first: more of them may be to come."""
+        """Trials of which a rerun has ended, the best one first; more reruns may be to come."""
         found = [self._confirmed(number) for number in self._of]
         return sorted((trial for trial in found if trial.scores or trial.failures), key=self._rank)
 
     def confirmed(self, seeds: int, top: Sequence[int]) -> list[Confirmed]:
-        """Trials that are confirmed, the best one first; none while reruns of a top trial are to come.
+        """Confirmed trials, the best one first; [] while reruns of a top trial are to come.
 
         Args:
-            seeds: how many reruns a trial needs to be confirmed.
-            top: the trials that are to be confirmed.
+            seeds: reruns that a trial needs to be confirmed.
+            top: the trials to be confirmed.
         """
-        if not top or not all(self._is_settled(number, seeds) for number in top):
+        settled = [number for number in self._of if len(self._ended(number)) >= seeds]
+        if not top or not set(top) <= set(settled):
             return []
-        found = [self._confirmed(number) for number in self._of if self._is_settled(number, seeds)]
-        return sorted(found, key=self._rank)
+        return sorted(map(self._confirmed, settled), key=self._rank)
 
-    def _is_settled(self, number: int, seeds: int) -> bool:
-        ended = [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
-        return len(ended) >= seeds
+    def _ended(self, number: int) -> list[TrialRow]:
+        return [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
 
     def _confirmed(self, number: int) -> Confirmed:
-        ended = [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
+        ended = self._ended(number)
         scores = [rerun.best_score(self._objective) for rerun in ended if rerun.status == "finished"]
         finite = tuple(score for score in scores if score is not None)
         return Confirmed(number, finite, len(ended) - len(finite))
@@ -94,15 +92,15 @@ class Reruns:
 
 
 def seeds(sweep_seed: int, count: int) -> list[int]:
-    """New seeds, each another one and none the sweep's; more of them begin with the same.
+    """New seeds, all different from each other and from the sweep's; a larger count begins with the same.
 
-    All trials are rerun with the same ones, so that they differ by their hyperparameters alone.
+    All trials are rerun with the same seeds, so that they differ by their hyperparameters alone.
     """
     found: list[int] = []
-    turn = 0
-    while len(found) < count:
+    for turn in itertools.count():
+        if len(found) == count:
+            break
         state = np.random.SeedSequence((sweep_seed, turn), spawn_key=(2,)).generate_state(1)
         if (seed := int(state[0])) not in (sweep_seed, *found):
             found.append(seed)
-        turn += 1
     return found

@@ -1,4 +1,4 @@
-"""How a sweep stands, seen from outside: the words that every page and line about it uses."""
+"""The status of a sweep, in the words that every page and message uses."""
 
 from __future__ import annotations
 
@@ -12,37 +12,34 @@ from sweeps.record import lock
 if TYPE_CHECKING:
     from sweeps.record.record import Record
 
-ENDED = ("finished", "out of time", "interrupted")
-"""Outcomes by which a sweep ended in order; any other broke off."""
-
 
 def status(record: Record) -> str:
-    """running, finished, out of time, interrupted or broken off.
+    """running, finished, out of time or interrupted (by Ctrl-C, or because its process was killed).
 
-    While another process runs it, its record says nothing, or what a run before has said. The process that
-    runs it holds the lock until all is said, also what came of it.
+    The process that runs a sweep holds the lock until its outcome is written; the outcome of an earlier run
+    does not count meanwhile.
     """
-    said = record.info.outcome
+    outcome = record.info.outcome
     if not record.is_at_work and lock.is_held(record.folder):
         return "running"
-    if said in ENDED:
-        return said
-    return "running" if record.is_at_work else "broken off"
+    if outcome in ("finished", "out of time"):
+        return outcome
+    return "running" if record.is_at_work and outcome != "interrupted" else "interrupted"
 
 
 def can_go_on(record: Record) -> bool:
-    """Whether `--resume` would go on with what was asked for."""
+    """Whether `--resume` would continue the sweep."""
     return status(record) not in ("running", "finished") and record.info.has_identity
 
 
 def is_in_confirmation(record: Record) -> bool:
-    """Whether the search is through, and reruns of its best trials are left."""
+    """Whether the search is complete, and reruns of its best trials are left."""
     return not unfinished(record) and not _to_come(record) and record.is_to_be_confirmed
 
 
 def how_far(record: Record) -> str:
-    """What is left of a sweep, behind a word for how it stands: `; 2 trials unfinished, 7 to come`, or
-    ` in its confirmation; 2 reruns unfinished, 7 to come`."""
+    """The work left, to follow the status: `; 2 trials unfinished, 7 to come`, or ` in its confirmation; 2
+    reruns unfinished, 7 to come`."""
     if not is_in_confirmation(record):
         return f"; {count(unfinished(record), 'trial')} unfinished, {_to_come(record):,} to come"
     return f" in its confirmation; {reruns_left(record)}"
@@ -55,18 +52,17 @@ def reruns_left(record: Record) -> str:
 
 
 def unfinished(record: Record) -> int:
-    """Trials of the search that were begun and have not ended."""
+    """Trials of the search that have not ended."""
     return len(record.live) - len(record.unfinished_reruns)
 
 
 def _to_come(record: Record) -> int:
     """Trials that the search has still to propose."""
-    wanted = (record.planned_trials or [0])[-1]
-    return max(0, wanted - len(record.searched))
+    return max(0, (record.planned_trials or [0])[-1] - len(record.searched))
 
 
 def go_on(record: Record) -> str:
-    """What goes on with it, as it is typed."""
+    """The command that resumes it."""
     more = parser.machine_given()
     if status(record) == "out of time":
         more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
@@ -74,7 +70,7 @@ def go_on(record: Record) -> str:
 
 
 def best(record: Record) -> str:
-    """`val_acc 0.9 (trial 3)`, or of one that was confirmed `val_acc 0.87 (trial 3, mean of 2)`."""
+    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2)`."""
     leader, metric = record.best(), record.info.metric
     if leader is None:
         return "no trial ended well"
@@ -86,7 +82,7 @@ def best(record: Record) -> str:
 
 
 def name_of(record: Record, trainable: str) -> str:
-    """Of the space of a trainable, as it was named to the sweep; "" of an old record."""
+    """The name of a trainable's search space; "" in an old record."""
     info, spaces = record.info, record.info.settings.get("search_space", "")
     if not info.is_of_several:
         return str(spaces)
@@ -94,8 +90,8 @@ def name_of(record: Record, trainable: str) -> str:
 
 
 def function_of(record: Record, trainable: str) -> str:
-    """The file of a space that is a function `suggest(trial)`, whose ranges only its file can change; "" of
-    one whose hyperparameters are written down, as the record keeps those in words."""
+    """The file of a trainable's search space where that is a function `suggest(trial)`; "" for a SPACE, whose
+    domains the record keeps."""
     info, name = record.info, name_of(record, trainable)
     written = info.identity["space"]
     if not name or any(not info.is_of_several or each.endswith(f" of {trainable}") for each in written):

@@ -1,4 +1,4 @@
-"""What a record says of its sweep as a whole, beside its trials."""
+"""What a record holds of its sweep, besides the trials."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from sweeps.common.objective import Objective
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""settings, data (in words), space (hyperparameter to its domain in words), code (file to checksum),
-versions."""
+"""settings, data (as text), space (hyperparameter to domain, as text), code (file to checksum), versions."""
 _PARTS = ("settings", "data", "space", "code", "versions")
 
 
@@ -23,9 +22,9 @@ class Run:
     started: float | None = None
     """Seconds since 1970."""
     num_trials: int | None = None
-    """Trials that were asked for in all."""
+    """Trials asked for in all."""
     changed: Sequence[str] = ()
-    """What had changed since the run before, a line each."""
+    """Differences to the run before, one line each."""
     forced: bool = False
     """Whether the sweep was resumed with --force."""
 
@@ -38,7 +37,7 @@ class ParentInfo:
     folder: str | None = None
     """Where it was then."""
     started: float | None = None
-    """Seconds since 1970; a name may be given twice."""
+    """Seconds since 1970; two sweeps may have the same name."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class Confirmation:
     """Reruns that were asked for."""
 
     top: int
-    """How many of the best trials to train again."""
+    """Number of the best trials to rerun."""
     seeds: int
-    """With how many new seeds each."""
+    """New seeds for each."""
 
 
 @dataclass(frozen=True)
@@ -63,45 +62,44 @@ class TestScore:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """What a record says of its sweep; what an older record does not say has its default."""
+    """What a record holds of its sweep; what an older record lacks has its default."""
 
     objective: Objective
     """Its metric is `score` where the record names none."""
     name: str = ""
     trainables: tuple[str, ...] = ()
-    """What was trained, as it was named to the sweep."""
     is_of_several: bool = False
     """Whether several trainables competed."""
     seed: int = 0
     max_epochs: int | None = None
     """Epochs of a trial that is never pruned."""
     started: float | None = None
-    """When it began, seconds since 1970."""
+    """Seconds since 1970."""
     format: int = 1
     """Of the record; see `record.FORMAT`."""
     identity: Identity
     """What its results depend on."""
     has_identity: bool = True
-    """Whether the record says so; older ones do not, their parts are empty, and they can't be resumed."""
+    """False of older records: the parts are empty, and the sweep can't be resumed."""
     sampled_space: Mapping[str, Mapping[str, str]]
-    """Of each space that is a function, by trainable: hyperparameter to what samples of it had, in words."""
+    """By trainable, of each space that is a function: hyperparameter to the range of its samples, as text."""
     parents: tuple[ParentInfo, ...] = ()
     runs: tuple[Run, ...] = ()
     confirm: Confirmation | None = None
     outcome: str = ""
     """finished, out of time or interrupted; unfinished while it runs."""
     elapsed_s: float = 0.0
-    """How long it had run when it last ended in order."""
+    """Run time at its last regular end."""
     test: TestScore | None = None
     """Of the winner."""
     tests: tuple[TestScore, ...] = ()
-    """Of all runs that were the winner when a run of the sweep ended, in turn."""
+    """Of every winner when a run of the sweep ended, in order."""
     without_test: tuple[str, ...] = ()
     """Trainables that can't be scored on test rows."""
 
     @property
     def trainable(self) -> str:
-        """The only one, which older records name once for all trials; "" where there are several."""
+        """The only one; "" where there are several."""
         return self.trainables[0] if len(self.trainables) == 1 else ""
 
     @property
@@ -111,19 +109,18 @@ class SweepInfo:
 
     @property
     def metric(self) -> str:
-        """What trials are judged by."""
         return self.objective.metric
 
     @cached_property
     def test_score(self) -> float | None:
-        """The metric of the objective on the test rows, as the model logs it in its test."""
+        """The objective's metric on the test rows."""
         names = (self.metric, self.metric.replace("val", "test"), f"test_{self.metric}")
         scores = self.test.scores if self.test else {}
         return next((scores[name] for name in names if name in scores), None)
 
 
 def parse(about: Mapping[str, Any]) -> SweepInfo:
-    """The attributes of a record's study, of any version, as values with types."""
+    """Typed attributes of a record of any version."""
     trainable = about.get("trainable", ())
     several = isinstance(trainable, list)
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
@@ -151,12 +148,9 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
 
 
 def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """What of a mapping is a field of a dataclass; a newer record may say more."""
-    return {
-        name: value
-        for name, value in content.items()
-        if name in {field.name for field in dataclasses.fields(kind)}
-    }
+    """The fields of a dataclass in a mapping; a newer record may have more."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in content.items() if name in names}
 
 
 def _test(content: Mapping[str, Any]) -> TestScore:

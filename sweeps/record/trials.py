@@ -1,4 +1,4 @@
-"""What the record holds: a row per trial, and in it one per epoch."""
+"""The rows of the record: one per trial, and in it one per epoch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from sweeps.common.yaml_values import ParamValue
 
 Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
-"""`unfinished` has not ended: it is training now, or the sweep stopped under it."""
+"""`unfinished`: in training, or interrupted with its sweep."""
 EPOCH = "epoch:"
-"""A trial's system attributes that are epochs begin with it."""
+"""Prefix of the system attributes of a trial that hold an epoch."""
 
 
 @dataclass
@@ -30,16 +30,16 @@ class EpochRow:
     metrics: Mapping[str, float]
     seconds: float
     time: float
-    """When it was reported, seconds since 1970."""
+    """Of the report, seconds since 1970."""
     elapsed_s: float = 0.0
-    """How long the sweep had run by then, all its runs together."""
+    """Run time of the sweep by then, all its runs together."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Where the epoch's time went, and what else it took: `data_wait_pct` and so on."""
+    """Time breakdown and other costs of the epoch: `data_wait_pct` and so on."""
 
 
 @dataclass
 class TrialRow:
-    """One trial: what was tried, how far it came, how it ended."""
+    """One trial: its hyperparameters, its epochs, its end."""
 
     number: int
     params: Mapping[str, ParamValue]
@@ -48,30 +48,29 @@ class TrialRow:
     start: float
     """Seconds since 1970."""
     fixed: Mapping[str, ParamValue] = field(default_factory=dict)
-    """Hyperparameters that stood still; with the swept ones, all that the trial trains with."""
+    """Fixed hyperparameters."""
     trainable: str = ""
-    """What it trained, as it was named to the sweep."""
+    """Its name."""
     optuna: OptunaPoint = field(default_factory=OptunaPoint)
-    """What was tried as Optuna has it, ranges too: hyperparameters by the names that the space asks for."""
+    """The same point for Optuna, with ranges, by the names that the space suggests."""
     confirms: int | None = None
-    """Number of the trial that it reruns with another seed; None: it is one of the search."""
+    """Number of the trial that it reruns with another seed; None: it is a trial of the search."""
     origin: str = ""
-    """Of an anchor, the trial of an earlier sweep that it runs again, as "trial 3 of NAME"; else ""."""
+    """Of an anchor, the trial of an earlier sweep that it repeats, as "trial 3 of NAME"; else ""."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
     log: str | None = None
-    """Where the traceback is, relative to the sweep's folder."""
+    """File of the traceback, relative to the sweep's folder."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """pc, pid and gpu that trained it last."""
     notices: list[str] = field(default_factory=list)
-    """What the user should know of how it was trained: a broken checkpoint, say."""
+    """For the user: a broken checkpoint, say."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
-    """1-based epoch to what was reported."""
+    """By 1-based epoch."""
 
     @property
     def point(self) -> Point:
-        """What was tried."""
         return Point(self.trainable, self.params, self.fixed)
 
     @property
@@ -89,26 +88,8 @@ class TrialRow:
         return None if epoch is None else self.epochs[epoch].score
 
 
-def template_of(trial: TrialRow) -> FrozenTrial:
-    """A trial that begins, as Optuna's journal is told of it."""
-    from optuna.trial import TrialState, create_trial
-
-    attributes = {
-        "trainable": trial.trainable,
-        "params": trial.params,
-        "fixed": trial.fixed,
-        "seed": trial.seed,
-        **({} if trial.confirms is None else {"confirms": trial.confirms}),
-        **({"origin": trial.origin} if trial.origin else {}),
-    }
-    params, distributions = dict(trial.optuna.params), dict(trial.optuna.distributions)
-    return create_trial(
-        state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
-    )
-
-
 def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
-    """A trial as Optuna's journal has it; `trainable` where a record of one names it once."""
+    """A trial of Optuna's journal; `trainable` is its trainable where an old record names it once."""
     attributes = frozen.user_attrs
     return TrialRow(
         number=frozen.number,
@@ -136,16 +117,16 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a sweep knows of those that it refines; no trial of its own."""
+    """Trials of the sweeps that a sweep refines."""
 
     trials: Sequence[TrialRow] = ()
     """Points of its space whose scores are comparable with its own."""
     anchors: Sequence[TrialRow] = ()
-    """Points that it tries first, where the scores that they had are not comparable."""
+    """Points that it tries first, because their scores are not comparable."""
 
     def to_json(self) -> dict[str, Any]:
-        """What `earlier_of` reads."""
-        return {kind: [_plain(trial) for trial in getattr(self, kind)] for kind in ("trials", "anchors")}
+        """For `earlier_of`."""
+        return {kind: [_plain(trial) for trial in trials] for kind, trials in vars(self).items()}
 
 
 NO_EARLIER = Earlier()
@@ -159,20 +140,12 @@ def _plain(trial: TrialRow) -> dict[str, Any]:
 
 def earlier_of(content: Mapping[str, Any]) -> Earlier:
     """The earlier trials that a record holds."""
-    rows = {
-        kind: [
-            TrialRow(
-                number=-1,
-                seed=0,
-                start=0.0,
-                epochs={int(e): EpochRow(score, {}, 0.0, 0.0) for e, score in row["scores"].items()},
-                **{name: value for name, value in row.items() if name != "scores"},
-            )
-            for row in content.get(kind, [])
-        ]
-        for kind in ("trials", "anchors")
-    }
-    return Earlier(**rows)
+    return Earlier(**{kind: [_row_of_plain(**row) for row in rows] for kind, rows in content.items()})
+
+
+def _row_of_plain(scores: Mapping[str, float], **others: Any) -> TrialRow:
+    epochs = {int(epoch): EpochRow(score, {}, 0.0, 0.0) for epoch, score in scores.items()}
+    return TrialRow(number=-1, seed=0, start=0.0, epochs=epochs, **others)
 
 
 def _seconds(moment: datetime | None) -> float | None:
@@ -181,9 +154,9 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 Waits = Callable[[TrialRow], bool]
-"""Whether a trial is paused, until others of its bracket have come as far."""
+"""Whether a trial is paused, until others of its bracket have reached its epoch."""
 
 
 def why_diverged(metric: str, epoch: int, score: float) -> str:
-    """The reason of a trial whose metric was not finite."""
+    """The reason of a diverged trial: its metric was not finite."""
     return f"{metric} was {score} in epoch {epoch}"

@@ -1,8 +1,7 @@
-"""Prepared data on every PC of a cluster: copied to its disk once, or read in a folder that all see.
+"""Prepared data on every PC of a cluster: copied to its disk once, or read from a shared folder.
 
-It is whole on the driver's PC: a preparation writes there, wherever its tasks run. A process there hands out
-its files. All PCs get the data before the first trial starts; a PC that joins later, or whose copy is found
-broken, gets it when a trial begins there.
+The driver's PC always has all of it, and a process there serves its files. PCs get the data before the first
+trial starts; a PC that joins later, or has a damaged copy, gets it when a trial starts there.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.shards import Manifest
 
 READER = "reader of prepared data"
-"""Ray's name of the process that hands it out; each sweep on the cluster has names of its own."""
-TELL_S = 0.5
-"""Seconds between two reports of how far a PC is."""
+"""Ray's name of the process that serves it, in the namespace of the sweep."""
+REPORT_S = 0.5
+"""Seconds between two reports of progress."""
 Say = Callable[[str], None]
 
 
@@ -37,10 +36,10 @@ class DataSource(Protocol):
     """How a PC gets a data set."""
 
     def here(self, say: Say) -> Path:
-        """Its folder on this PC, whole.
+        """Its complete folder on this PC.
 
         Args:
-            say: told where it had to be copied first.
+            say: gets a message after a copy.
 
         Raises:
             PCUnfit: this PC can't have it.
@@ -49,25 +48,24 @@ class DataSource(Protocol):
 
 @dataclass(frozen=True)
 class LocalData:
-    """On the one PC of a sweep: where it was prepared."""
+    """A DataSource for a sweep on one PC."""
 
     folder: Path
 
     def here(self, say: Say) -> Path:
-        """As DataSource has it."""
         return self.folder
 
 
 @dataclass(frozen=True)
 class SharedData:
-    """In a folder that all PCs see."""
+    """A DataSource in a folder that all PCs see."""
 
     original: Original
     pc: str
     """Name of the driver's PC."""
 
     def here(self, say: Say) -> Path:
-        """As DataSource has it. This PC sees the data as far as its manifest and the sizes of files tell."""
+        """The folder; its manifest and the sizes of its files are compared."""
         folder = Path(self.original.folder)
         try:
             is_there = (folder / shards.MANIFEST).read_text() == self.original.manifest
@@ -75,22 +73,21 @@ class SharedData:
         except (OSError, ValueError, shards.NotPrepared):
             is_there = False
         if not is_there:
-            raise PCUnfit(f"{folder} is not there as on {self.pc}: share it, or give --data copy")
+            raise PCUnfit(f"{folder} is not the same as on {self.pc}: share it, or give --data copy")
         return folder
 
 
 @dataclass(frozen=True)
 class CopiedData:
-    """On the disk of each PC."""
+    """A DataSource on the disk of each PC."""
 
     original: Original
     lock: str
-    """Name of the file that is held by the one process of a PC that writes the data."""
+    """Name of the file that is locked while a process of a PC writes the data."""
     pc: str
     """Name of the driver's PC."""
 
     def here(self, say: Say) -> Path:
-        """As DataSource has it."""
         if (folder := folder_copy.find(self.original, self.place)) is not None:
             return folder
         began, got = time.monotonic(), self.bring()
@@ -108,27 +105,27 @@ class CopiedData:
         return folder_copy.missing_bytes(self.original, self.place)
 
     def bring(self) -> int:
-        """Copy what this PC lacks; how many bytes that was.
+        """Copy the bytes that this PC lacks, and return their number.
 
         Raises:
             PCUnfit: its disk is full, or the PC that has the data does not answer.
         """
-        got = told = 0
-        told_at = time.monotonic()
+        got = reported = 0
+        reported_at = time.monotonic()
         reader = functools.cache(lambda: ray.get_actor(READER))
 
-        def tell(bytes_: int) -> None:
-            nonlocal got, told, told_at
+        def report(bytes_: int) -> None:
+            nonlocal got, reported, reported_at
             got += bytes_
-            if time.monotonic() - told_at > TELL_S:
-                reader().note.remote(broadcast.here(), got - told)
-                told, told_at = got, time.monotonic()
+            if time.monotonic() - reported_at > REPORT_S:
+                reader().note.remote(broadcast.here(), got - reported)
+                reported, reported_at = got, time.monotonic()
 
         holder = f"{self.pc}, which has the prepared data,"
         fetch = folder_reader.fetch_from(reader, self.original.folder, holder)
-        folder_copy.bring(self.original, self.place, fetch, tell)
-        if got > told:
-            reader().note.remote(broadcast.here(), got - told)
+        folder_copy.bring(self.original, self.place, fetch, report)
+        if got > reported:
+            reader().note.remote(broadcast.here(), got - reported)
         return got
 
     @property
@@ -148,12 +145,12 @@ def copied(data_set: DataSet, pc: str) -> CopiedData:
 
 
 def original_of(data_set: DataSet) -> Original:
-    """A data set of this PC, as others know it.
+    """A data set of this PC, described for the others.
 
     Raises:
         NotPrepared: it is not here.
     """
     splits = Manifest.read(data_set.folder).splits.values()
     sha256s = {shard.file: shard.sha256 for split in splits for shard in split}
-    remedy = " (`sweeps prepare NAME --check` there says how to mend it)"
+    remedy = ". `sweeps prepare NAME --check` on that PC prints how to repair it"
     return Original.of(data_set.folder, sha256s, shards.MANIFEST, remedy)

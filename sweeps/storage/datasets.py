@@ -1,9 +1,10 @@
-"""Prepared data of a sweep: which data sets its points need, made once, before any trial starts."""
+"""The prepared data sets that the points of a sweep need; they are made once, before any trial starts."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -16,40 +17,40 @@ from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
-from sweeps.training.data import dataset
+from sweeps.training.data import build, dataset
 from sweeps.training.data.dataset import DataSet
 
 MOST = 16
-"""Data sets of one model: each takes its time and its place on the disk."""
+"""Data sets of one model, at most: each takes time and disk space."""
 
 
 def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
-    """The data sets that a model's points need, one for each way of preparing; () where none is prepared.
+    """The data sets that a model's points need, one for each way of preparing; () without preparation.
 
     Args:
-        name: the trainable, as it was named.
+        name: of the trainable.
         module: the trainable.
-        space: what is tried of it.
+        space: its search space.
 
     Raises:
         UserError: the raw files are not there, or the space asks for too many data sets.
     """
     if not dataset.has_preparation(module):
         return ()
-    swept = [hyperparameter for hyperparameter in module.PREPARE_PARAMS if hyperparameter not in space.fixed]
+    swept = [name for name in module.PREPARE_PARAMS if name not in space.fixed]
     if not swept:
         return (dataset.look(name, module, space.fixed),)
     ways = list(itertools.islice(_ways(space, swept), MOST + 1))
     if len(ways) > MOST:
         raise UserError(
             f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {name}), and the space "
-            f"has more than {MOST} ways; take fewer values, or fix one with --params"
+            f"has more than {MOST} combinations. Give fewer values, or fix one with --params"
         )
     return tuple(dataset.look(name, module, {**space.fixed, **way}) for way in ways)
 
 
 def describe(sets: Sequence[DataSet]) -> str:
-    """What is prepared of a model and what is still to be, in a line."""
+    """One line for the plan: the raw files of a model, and how many data sets are still to be prepared."""
     first = sets[0]
     if len(sets) == 1:
         return first.describe()
@@ -60,20 +61,18 @@ def describe(sets: Sequence[DataSet]) -> str:
 
 
 def keys(sets: Sequence[DataSet]) -> dict[str, str]:
-    """What each data set of a model is made of, as a checksum: raw files, code and hyperparameters."""
-    return {
-        "prepared data"
-        + "".join(
-            f", {hyperparameter}={value}" for hyperparameter, value in each.hyperparameters.items()
-        ): each.key[:16]
-        for each in sets
-    }
+    """Each data set of a model to the checksum of its raw files, code and hyperparameters."""
+    found = {}
+    for each in sets:
+        values = (f"{name}={value}" for name, value in each.hyperparameters.items())
+        found[", ".join(["prepared data", *values])] = each.key[:16]
+    return found
 
 
 def by_hyperparameters(
     of_models: Mapping[str, Sequence[DataSet]],
 ) -> dict[tuple[str, tuple[ParamValue, ...]], DataSet]:
-    """Name of a model and values of its PREPARE_PARAMS to the data."""
+    """Name of a model and values of its PREPARE_PARAMS to the data set."""
     return {
         (name, tuple(each.hyperparameters.values())): each
         for name, sets in of_models.items()
@@ -82,36 +81,29 @@ def by_hyperparameters(
 
 
 def prepare(sets: Sequence[DataSet]) -> None:
-    """Prepare what is not prepared yet, on the Ray that this process is connected to.
+    """Prepare the data sets that are missing, on the Ray that this process is connected to.
 
     Raises:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
-    if sets:
-        from sweeps.training.data import build  # here, not above: Ray Data takes a second to import
-
-        for data_set in sets:
-            build.ensure(data_set)
+    for data_set in sets:
+        build.ensure(data_set)
 
 
 def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, ParamValue]]:
     if isinstance(space, FlatSpace):
-        alone = dataclasses.replace(
-            space, domains={hyperparameter: space.domains[hyperparameter] for hyperparameter in swept}
-        )
-        if alone.size() == float("inf"):
-            hyperparameters = [
-                k for k in swept if dataclasses.replace(alone, domains={k: alone.domains[k]}).size() > 1e18
-            ]
-            raise UserError(_endless(hyperparameters[0], "has endlessly many values"))
+        alone = dataclasses.replace(space, domains={name: space.domains[name] for name in swept})
+        for name in swept:
+            if dataclasses.replace(alone, domains={name: alone.domains[name]}).size() == math.inf:
+                raise UserError(_endless(name, "has endlessly many values"))
         yield from (point.params for point in alone.grid())
         return
-    values = [_values(space, hyperparameter) for hyperparameter in swept]
+    values = [_values(space, name) for name in swept]
     yield from (dict(zip(swept, way, strict=True)) for way in itertools.product(*values))
 
 
 def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
-    """What `suggest` can give for a hyperparameter, from what it gave when it was tried out."""
+    """Values that `suggest` can give a hyperparameter, from the ranges of its samples."""
     seen = space.seen[hyperparameter]
     first: BaseDistribution = seen.distributions[0]
     if any(each != first for each in seen.distributions):
@@ -122,7 +114,7 @@ def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
         found = list(range(first.low, first.high + 1, first.step))
     else:
         raise UserError(_endless(hyperparameter, "is a range of fractions"))
-    if seen.share < 1:  # a point without it trains with its fixed value
+    if seen.share < 1:  # a point without it trains with the default
         found.append(getattr(space.params_class(), hyperparameter))
     hint = hints_of(space.params_class)[hyperparameter]
     return list(dict.fromkeys(cast(value, hint) for value in found))
@@ -131,5 +123,5 @@ def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
 def _endless(hyperparameter: str, what: str) -> str:
     return (
         f"{hyperparameter}: data is prepared for each of its values (PREPARE_PARAMS), and in the space it "
-        f"{what}; give it a few (a choice, or whole numbers), or fix it with --params {hyperparameter}=..."
+        f"{what}. Give a choice or a range of whole numbers, or fix it with --params {hyperparameter}=VALUE"
     )

@@ -10,90 +10,73 @@ from pathlib import Path
 
 from sweeps.common import atomic_io
 from sweeps.common.formatting import place
-from sweeps.storage.base import DISK_IS_FULL, Fill, Params, StorageError, new_name, numbers_in
+from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, new_name, numbers_in
 from sweeps.training import checkpoint_store
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that all PCs see, and the sweep's own one on a single PC."""
+    """A Storage in a folder: one that all PCs see, or on a single PC the sweep's own."""
 
     root: Path
 
     @property
     def where(self) -> str:
-        """The place, in words."""
         return place(self.root)
 
     def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
-        """As Storage has it."""
         folder = checkpoint_store.folder_of(self.root, number)
         try:
             checkpoint_store.write(folder, epoch, fill, of)
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
             if atomic_io.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error
-            self._prove()
+            name = new_name()
+            with self._as_storage_errors():  # is the folder itself writable now?
+                self.write_note(name, "")
+                self.remove_note(name)
             raise
 
     def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
-        """As Storage has it."""
-        with self._its_own_faults():
-            self.root.stat()  # no checkpoint is found where the folder is not there, either
+        with self._as_storage_errors():
+            self.root.stat()  # a missing folder is not a trial without checkpoints
         return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of)
 
     def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
-        """As Storage has it."""
         found, faults = checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of, at_most)
         return (checkpoint_store.epoch_of(found) if found else None), faults
 
     def epochs(self, number: int) -> list[int]:
-        """As Storage has it."""
         there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
         return [checkpoint_store.epoch_of(path) for path in there]
 
     def numbers(self) -> list[int]:
-        """As Storage has it."""
         return numbers_in(path.name for path in (self.root / checkpoint_store.FOLDER).glob("trial_*"))
 
     def remove(self, number: int, epoch: int | None = None) -> None:
-        """As Storage has it."""
         folder = checkpoint_store.folder_of(self.root, number)
         checkpoint_store.remove(folder if epoch is None else folder / f"epoch_{epoch:04d}")
 
     def tidy(self) -> None:
-        """As Storage has it."""
         checkpoint_store.tidy(self.root)
 
     def make(self) -> None:
-        """As Storage has it."""
         self.root.mkdir(parents=True, exist_ok=True)
 
     def write_note(self, name: str, text: str) -> None:
-        """As Storage has it."""
         atomic_io.write(self.root / name, text)
 
     def read_note(self, name: str) -> str:
-        """As Storage has it."""
         return (self.root / name).read_text()
 
     def remove_note(self, name: str) -> None:
-        """As Storage has it."""
         (self.root / name).unlink(missing_ok=True)
 
-    def _prove(self) -> None:
-        """Raise StorageError where nothing can be written now."""
-        name = new_name()
-        with self._its_own_faults():
-            self.write_note(name, "")
-            self.remove_note(name)
-
     @contextmanager
-    def _its_own_faults(self) -> Iterator[None]:
-        """It may be a share that is not there on this PC, or no more."""
+    def _as_storage_errors(self) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
-            raise StorageError(f"{self.where} is not there: all PCs must see that folder") from error
+            raise StorageError(f"{self.where} is missing: all PCs must see that folder") from error
         except OSError as error:
             raise StorageError(f"{self.where}: {error.strerror or error}") from error

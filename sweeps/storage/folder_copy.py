@@ -1,13 +1,11 @@
-"""A folder of one PC on another: whether it is there whole, and how it comes there.
+"""Copy a folder of one PC to another: prepared data, and checkpoints of trials with several workers.
 
-So travel prepared data and the checkpoints of trials with several workers. What arrives is written beside its
-place, compared with its checksum and renamed. What has arrived stays, so that a copy which was interrupted
-goes on where it was. The manifest comes last: until then the folder is not whole.
+A file is written beside its place, compared with its checksum and renamed. An interrupted copy continues
+where it was. The manifest comes last: without it the folder is incomplete.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -23,15 +21,14 @@ from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import size
 
 Fetch = Callable[["File", int], Iterator[Any]]
-"""The content of a file of the original from an offset on, in pieces of bytes."""
+"""The content of a file of the original, from an offset on, in pieces of bytes."""
 TRIES = 2
-"""Of a file that arrives other than it was sent."""
+"""For a file that arrives with another checksum."""
 BLOCK_BYTES = 2**22
-"""Bytes that are read at once."""
 
 
 class CannotCopy(PCUnfit):
-    """Why this PC can't have the folder, in a line."""
+    """Why this PC can't have the folder, in one line."""
 
 
 @dataclass(frozen=True)
@@ -43,42 +40,41 @@ class File:
     size_bytes: int
     sha256: str
     mark: tuple[int, ...]
-    """Inode, size in bytes, times of change of content and inode in ns: two PCs that see the same four
-    see one file."""
+    """As `_mark` gives it: two PCs with the same mark see the same file."""
 
     @classmethod
     def of(cls, folder: Path, name: str, sha256: str) -> File:
-        """A file that is here."""
-        mark = _mark(folder / name)
+        """A file of this PC."""
+        mark = _mark((folder / name).resolve(strict=True))
         return cls(name, mark[1], sha256, mark)
 
     @property
     def time_ns(self) -> int:
-        """When its content was changed."""
+        """When its content changed."""
         return self.mark[2]
 
 
 @dataclass(frozen=True)
 class Original:
-    """A folder that is whole, as the PC that has it describes it to others."""
+    """A complete folder, as its PC describes it to others."""
 
     folder: str
     manifest: str
-    """Text of the last file."""
+    """Its text."""
     files: tuple[File, ...]
     """The manifest is the last one."""
     remedy: str = ""
-    """What to do where it is damaged, as an end of the sentence that says so."""
+    """What to do where a file is damaged: the end of a sentence."""
 
     @classmethod
     def of(cls, folder: Path, sha256s: Mapping[str, str], manifest: str, remedy: str = "") -> Original:
-        """A folder that is here.
+        """A folder of this PC.
 
         Args:
-            folder: which one.
-            sha256s: name of each file but the manifest to its checksum.
+            folder: its path.
+            sha256s: name of each file, without the manifest, to its checksum.
             manifest: name of the manifest.
-            remedy: what to do where a file turns out to be damaged.
+            remedy: see above.
         """
         text = (folder / manifest).read_text()
         digests = {**sha256s, manifest: hashlib.sha256(text.encode()).hexdigest()}
@@ -91,36 +87,35 @@ class Original:
 
     def is_visible(self) -> bool:
         """Whether this PC sees these very files in their folder."""
-        return all(_is_marked(Path(self.folder, file.name), file) for file in self.files)
+        return all(_mark(Path(self.folder, file.name)) == file.mark for file in self.files)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where copies go on this PC."""
+    """Where a copy goes on this PC."""
 
     root: Path
-    """What is below it is on one disk, with the checksums of its files that are known."""
+    """The folder of all copies, on one disk."""
     folder: Path
     lock: Path
     """Held by the one process that writes the copy."""
     checksums: Path
+    """Cache of the checksums of its files."""
 
 
 def find(original: Original, place: Place) -> Path | None:
-    """Where the folder is whole on this PC; None: nowhere.
+    """The complete folder on this PC: the original where this PC sees it, or a copy with the right checksums.
 
-    That is the folder of the original where this PC sees it, or a copy, each file of which has the checksum
-    that it should have. A copy is read once; then its files are known by size and time of change.
+    None where there is neither. A copy is read once; then its files are known by size and time of change.
     """
     there = Path(original.folder)
     if original.is_visible():
         return there
-    candidates = dict.fromkeys((place.folder, there))
-    return next((folder for folder in candidates if not _faulty(folder, original, place)), None)
+    return next((folder for folder in (place.folder, there) if not _faulty(folder, original, place)), None)
 
 
 def missing_bytes(original: Original, place: Place) -> int:
-    """Bytes that this PC has to get.
+    """Bytes that this PC lacks.
 
     Raises:
         CannotCopy: its disk has no room for them.
@@ -133,17 +128,16 @@ def missing_bytes(original: Original, place: Place) -> int:
 def bring(
     original: Original, place: Place, fetch: Fetch, told: Callable[[int], None] = lambda _: None
 ) -> Path:
-    """The folder on this PC; what it lacks is fetched. Other processes of the PC that want it wait.
+    """The folder on this PC. Missing files are fetched; other processes of the PC wait meanwhile.
 
     Args:
-        original: what is wanted.
+        original: the folder to copy.
         place: where it goes.
         fetch: reads the original.
-        told: gets the size in bytes of each piece that has been written.
+        told: gets the size in bytes of each piece that was written.
 
     Raises:
-        CannotCopy: the disk is full, what arrives is not what was sent, or the place of the copy is that of
-            the original.
+        CannotCopy: the disk is full, a checksum is wrong, or the copy would overwrite the original.
     """
     try:
         place.lock.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +153,7 @@ def bring(
 
 
 def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None) -> bool:
-    """Copy a file into a folder of this PC; whether it arrived as it was sent.
+    """Copy a file into a folder of this PC; whether it arrived with its checksum.
 
     Raises:
         OSError: it can't be written.
@@ -178,19 +172,17 @@ def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None
 
 def _copy(original: Original, place: Place, fetch: Fetch, told: Callable[[int], None]) -> None:
     folder = place.folder
-    if any(_is_marked(folder / file.name, file) for file in original.files):
-        raise CannotCopy(f"{folder} is the original, seen from here, and has changed since the sweep began")
+    if any(_mark(folder / file.name) == file.mark for file in original.files):
+        raise CannotCopy(f"{folder} is the original, and it has changed since the sweep began")
     todo = _faulty(folder, original, place)
     _missing_bytes(todo, place)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = original.files[-1]
     (folder / manifest.name).unlink(missing_ok=True)
-    for file in todo:
-        if file is manifest:
-            continue
+    for file in (file for file in todo if file is not manifest):
         if not copy_file(file, folder, fetch, told):
             raise CannotCopy(
-                f"{file.name} arrived {TRIES} times with another checksum than it should have: the original, "
+                f"{file.name} arrived {TRIES} times with a wrong checksum: the original, "
                 f"{original.folder}, is damaged{original.remedy}"
             )
         known = {folder / file.name: (file.size_bytes, file.time_ns, file.sha256)}
@@ -199,7 +191,7 @@ def _copy(original: Original, place: Place, fetch: Fetch, told: Callable[[int], 
 
 
 def _fetched(file: File, part: Path, fetch: Fetch, told: Callable[[int], None]) -> str:
-    """The checksum of a file that is fetched, from where it was interrupted."""
+    """Fetch the rest of a file; the checksum of all of it."""
     with part.open("a+b") as content:
         if content.tell() > file.size_bytes:
             content.truncate(0)
@@ -216,14 +208,14 @@ def _fetched(file: File, part: Path, fetch: Fetch, told: Callable[[int], None]) 
 
 
 def _faulty(folder: Path, original: Original, place: Place) -> list[File]:
-    """The files that are not there, or are others."""
-    there = [file for file in original.files if _size(folder / file.name) == file.size_bytes]
-    holds = _checksums([folder / file.name for file in there], place)
-    return [file for file in original.files if holds.get(folder / file.name) != file.sha256]
+    """The files that are missing or different."""
+    paths = {file: folder / file.name for file in original.files}
+    found = _checksums([path for file, path in paths.items() if _size(path) == file.size_bytes], place)
+    return [file for file, path in paths.items() if found.get(path) != file.sha256]
 
 
 def _checksums(paths: Sequence[Path], place: Place) -> dict[Path, str]:
-    """What files hold; "" of one that can't be read."""
+    """Path to checksum; "" of a file that can't be read."""
     try:
         facts = checksum_cache.of(paths, place.checksums, "Reading copies")
         return {path: fact[2] for path, fact in facts.items()}
@@ -234,8 +226,8 @@ def _checksums(paths: Sequence[Path], place: Place) -> dict[Path, str]:
 
 
 def _missing_bytes(faulty: Iterable[File], place: Place) -> int:
-    parts = ((file, _size(_part(place.folder / file.name)) or 0) for file in faulty)
-    missing = sum(file.size_bytes - min(file.size_bytes, part) for file, part in parts)
+    parts = ((file, _size(_part(place.folder / file.name))) for file in faulty)
+    missing = sum(max(0, file.size_bytes - part) for file, part in parts)
     root = place.root.absolute()
     free = shutil.disk_usage(next(near for near in (root, *root.parents) if near.exists())).free
     if missing > free:
@@ -247,20 +239,15 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _size(path: Path) -> int | None:
-    """In bytes; None of a file that is not there."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_size
-    return None
+def _size(path: Path) -> int:
+    """In bytes; 0 of a missing file."""
+    return _mark(path)[1]
 
 
 def _mark(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _is_marked(path: Path, file: File) -> bool:
+    """Inode, size in bytes, times of change of content and inode in ns; zeros for a missing file."""
     try:
-        return _mark(path) == file.mark
+        found = path.stat()
     except OSError:
-        return False
+        return 0, 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

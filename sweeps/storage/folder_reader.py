@@ -1,7 +1,6 @@
-"""Reads files of another PC in pieces, over Ray's own network (and past its token): without SSH between PCs.
+"""Read files of another PC in pieces over Ray's network, without SSH between PCs.
 
-A `Reader` is a process on the PC that has them. What is slow or fails there is not blamed on the disk of the
-PC that reads.
+A `Reader` is a process on the PC that has the files.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from sweeps.storage.folder_copy import Fetch, File
 
 PIECE_BYTES = 8 * 2**20
 AHEAD = 3
-"""Pieces that are on their way to a PC at a time."""
+"""Pieces in transfer at a time."""
 PIECE_S = 300
-"""Seconds that a piece may take."""
+"""Longest wait for a piece, in seconds."""
 
 
 class Reader:
-    """Hands out the files of some folders, and is told how far each PC is.
+    """Serves the files of some folders, and counts the bytes that each PC has copied.
 
     Args:
-        folders: no other is read.
+        folders: the only ones that are read.
     """
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -39,28 +38,28 @@ class Reader:
     def read(self, folder: str, file: str, offset: int, length: int) -> Any:
         """Bytes of a file."""
         if folder not in self._folders:
-            raise ValueError(f"{folder} is not handed out")
+            raise ValueError(f"{folder} is not served")
         return read(folder, file, offset, length)
 
     def note(self, node: str, bytes_: int) -> None:
-        """A PC has so many bytes more."""
+        """Add bytes that a PC has copied."""
         self._got[node] = self._got.get(node, 0) + bytes_
 
     def got(self) -> dict[str, int]:
-        """Ray's id of each PC to the bytes that it has got."""
+        """Ray's id of each PC to the bytes that it has copied."""
         return dict(self._got)
 
 
 def read(folder: str, file: str, offset: int, length: int) -> Any:
-    """Bytes of a file, as an array: Ray copies no array that it passes on."""
+    """Bytes of a file, as an array: Ray passes arrays on without a copy."""
     return np.fromfile(Path(folder, file), np.uint8, length, offset=offset)
 
 
 def start(folders: Sequence[str], node: str, **options: Any) -> Any:
-    """A reader on a PC; it ends when this handle and its copies are gone.
+    """A reader on a PC; it ends with the last copy of this handle.
 
     Args:
-        folders: that it hands out.
+        folders: that it serves.
         node: Ray's id of the PC.
         options: of the actor.
     """
@@ -71,16 +70,13 @@ def start(folders: Sequence[str], node: str, **options: Any) -> Any:
 def fetch_from(
     reader: Callable[[], Any], folder: str, pc: str, get: Callable[[Any], Any] | None = None
 ) -> Fetch:
-    """How the files of a folder are fetched from another PC.
+    """A function that fetches files of another PC; it raises PCUnfit when that PC does not answer.
 
     Args:
         reader: gives an actor there with the method `read` of a Reader.
         folder: of the files, there.
-        pc: name of that PC and what it has, for the message where it fails.
+        pc: name of that PC and what it has, for messages.
         get: waits for a piece.
-
-    Raises:
-        PCUnfit: by what is returned, where that PC does not answer.
     """
     wait = get or (lambda ref: ray.get(ref, timeout=PIECE_S))
 

@@ -1,22 +1,16 @@
-"""Whose weights stay on disk: those of the leaders of the search, and of reruns that may be the winner's."""
+"""Which weights are kept: those of the best trials, and of reruns that may be the winner's."""
 
 from __future__ import annotations
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.storage.base import Storage
+from sweeps.storage.protocol import Storage
 
 
 def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
-    """Numbers of the trials that ended and whose weights stay: the best --keep-checkpoints ones of the search
-    and, of reruns, the best one of the winner; until all have ended, the best one of each trial.
-
-    Args:
-        config: keep_checkpoints.
-        record: how the trials went.
-        storage: of the sweep.
-    """
+    """Numbers of the ended trials whose weights are kept: the best --keep-checkpoints ones of the search, and
+    the best rerun of the winner (of each rerun trial, until all reruns have ended)."""
     confirmed = [trial.number for trial in record.confirmed() if trial.scores]
     candidates = confirmed[:1] or record.reruns.numbers
     best = (best_rerun(record, storage, number) for number in candidates)
@@ -24,7 +18,7 @@ def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
 
 
 def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
-    """Whether the weights of a trial, if it ended well now, would stay."""
+    """Whether the weights of a trial would be kept if it finished now."""
     trial = record.trials[number]
     if trial.confirms is None:
         return record.would_lead(number, config.keep_checkpoints)
@@ -35,13 +29,11 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
 
 
 def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:
-    """Of a trial's reruns that finished, the best one whose weights are in the storage, or are `kept`."""
+    """The best finished rerun of a trial whose weights are in the storage, or are `kept`."""
     objective = record.objective
-    scores = {
-        rerun.number: score
+    there = [
+        rerun
         for rerun in record.reruns.of(number)
-        if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
-    }
-    in_order = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])
-    there = (rerun for rerun in in_order if rerun == kept or storage.epochs(rerun))
-    return next((record.trials[rerun] for rerun in there), None)
+        if rerun.status == "finished" and (rerun.number == kept or storage.epochs(rerun.number))
+    ]
+    return objective.best(there, lambda rerun: rerun.best_score(objective))

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sweeps.storage.backend import CONNECT_S, SILENT_S, _copy
+from fsspec.implementations.arrow import ArrowFSWrapper
+from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+from sweeps.storage.backend import CONNECT_S, SILENT_S, copy
 
 
 @dataclass(frozen=True)
@@ -19,16 +22,11 @@ class S3:
 
     @property
     def root(self) -> str:
-        """Bucket and prefix."""
         split = urlsplit(self.url)
         return f"{split.netloc}{unquote(split.path)}"
 
     def open(self) -> Any:
-        """As Door has it."""
-        from fsspec.implementations.arrow import ArrowFSWrapper
-        from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
-
-        once = AwsStandardS3RetryStrategy(max_attempts=1)  # tried again by us, with longer waits
+        once = AwsStandardS3RetryStrategy(max_attempts=1)  # `Remote` tries again, with longer waits
         # Arrow reads these two from the environment in `S3FileSystem.from_uri` alone.
         endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
         arrow = S3FileSystem(
@@ -40,26 +38,23 @@ class S3:
         )
         return ArrowFSWrapper(arrow, skip_instance_cache=True)
 
-    def put(self, fs: Any, file: Path, target: str) -> None:
-        """As Door has it: an object is not there before its last byte."""
-        _copy(fs, file, target)
+    def upload(self, fs: Any, file: Path, target: str) -> None:
+        copy(fs, file, target)  # an object is visible only when it is complete
 
-    def why(self, error: Exception, fs: Any) -> tuple[str, bool]:
-        """As Door has it. Arrow knows of errors no more than their text."""
-        text = " ".join(str(error).split())
+    def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
+        text = " ".join(str(error).split())  # all that Arrow passes on
         bucket = urlsplit(self.url).netloc
         if "NO_SUCH_BUCKET" in text or ("Bucket" in text and "not found" in text):
-            return f"there is no bucket {bucket}: make it", True
+            return f"there is no bucket {bucket}. Make it first", True
         refused = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 403")
         if any(code in text for code in refused):
             return (
-                "S3 refuses the credentials of this PC, or what they may do: look at AWS_ACCESS_KEY_ID, "
-                f"AWS_SECRET_ACCESS_KEY or AWS_PROFILE, and at the policy of {bucket}",
+                "S3 rejects the credentials of this PC or their permissions. Check AWS_ACCESS_KEY_ID, "
+                f"AWS_SECRET_ACCESS_KEY or AWS_PROFILE, and the policy of {bucket}",
                 True,
             )
         return text, False
 
     def make(self, fs: Any) -> None:
-        """S3 has no folders; the bucket must be there."""
         if not fs.exists(urlsplit(self.url).netloc):
-            raise OSError("NO_SUCH_BUCKET")
+            raise OSError("NO_SUCH_BUCKET")  # S3 has no folders to make

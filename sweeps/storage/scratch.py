@@ -1,5 +1,5 @@
-"""Folders on the disk of a PC that hold a checkpoint on its way, each of one process: who begins a new one
-removes those of processes that have died."""
+"""Temporary folders for checkpoints on their way, each of one process. A new one removes those of dead
+processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "sweeps-checkpoint-"
 
 
 def new_folder() -> Path:
-    """A new one, of this process as long as it lives."""
+    """A new folder, of this process until it ends."""
     for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # in use, of another user, gone
             descriptor = claim(other)
@@ -28,10 +28,10 @@ def new_folder() -> Path:
 
 
 def claim(folder: Path) -> int:
-    """Make a folder this process's own, until it ends or closes the descriptor that is returned.
+    """Lock a folder until this process ends or closes the returned descriptor. (filelock locks no folder.)
 
     Raises:
-        OSError: it is another's.
+        OSError: another process holds it.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
-from sweeps.storage.base import Storage
 from sweeps.storage.data_source import DataSource, Say
+from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
 SAVE_FAULT = "save_fault"

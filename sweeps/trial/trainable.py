@@ -28,7 +28,7 @@ from ray import tune
 
 from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
 from sweeps.record.trials import why_diverged
-from sweeps.storage.base import StorageError
+from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job

@@ -88,7 +88,7 @@ def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Calla
     ("fault", "covered", "size", "reason"),
     [
         ("full disk", "s/checkpoints", "4k", "the disk is full"),
-        ("lost share", "", "1g", "is not there: all PCs must see that folder"),
+        ("lost share", "", "1g", "is missing: all PCs must see that folder"),
     ],
 )
 def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_move(

@@ -65,10 +65,10 @@ def test_a_sweep_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room(
     before = epochs(disk / "sweep")
     time.sleep(3)
     assert epochs(disk / "sweep") == before, "nothing goes on meanwhile"
-    assert "20 MB wanted. Free some space" in said.read_text()
+    assert "20 MB is needed. Free some space" in said.read_text()
     others.unlink()
     assert driver.wait(timeout=120) == 0, said.read_text()
-    assert "Going on: " in said.read_text()
+    assert "Continuing: " in said.read_text()
     check_whole(Record.read(disk / "sweep"), 6, [3], max_epochs=9)
 
 

@@ -58,7 +58,7 @@ def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) ->
     assert settings["trainable"] == [TOY, STEPS]
     refused = sweep("--resume", str(folder), "--num-trials", "20", "--trainable", TOY)
     assert refused.returncode == 2
-    assert f"--trainable {TOY}: the sweep began with {TOY}, {STEPS}" in refused.stderr
+    assert f"--trainable {TOY}: the sweep has {TOY}, {STEPS}" in refused.stderr
     more = sweep("--resume", str(folder), "--num-trials", "18")
     assert more.returncode == 0, more.stdout + more.stderr
     assert len(Record.read(folder).trials) == 18

@@ -203,7 +203,7 @@ def test_what_would_write_on_another_way_is_refused_by_the_file(tmp_path: Path) 
 
     sweep(tmp_path)
     storage = JournalStorage(ReadOnlyJournal(tmp_path / JOURNAL))
-    with pytest.raises(PermissionError, match="its sweep's alone"):
+    with pytest.raises(PermissionError, match="only its sweep writes it"):
         storage.delete_study(0)
 
 
@@ -248,8 +248,8 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
     [
         ([], "give the folder of a sweep, as results/NAME"),
         (["SWEEPS/ss"], r"ss: no such folder\. Did you mean '.*/s'\?"),
-        (["SWEEPS/missing"], r"missing: no such folder\. Sweeps there are: .*/s$"),
-        (["SWEEPS"], "no sweep, but a folder of sweeps: .*/s$"),
+        (["SWEEPS/missing"], r"missing: no such folder\. Existing sweeps: .*/s$"),
+        (["SWEEPS"], "a folder of sweeps, not a sweep. Give one of .*/s$"),
         (["SWEEPS/s", "--prt", "1"], "--prt: no such flag. Did you mean '--port'?"),
         (["SWEEPS/s", "--port", "70000"], "--port 70000: must be from 0 .* to 65535"),
         (["SWEEPS/s", "--port", "x"], "--port x: must be a whole number"),

@@ -68,7 +68,7 @@ def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: 
         ("single", ["is the best: acc", "One seed was seen of each trial", "1 trial with a score"]),
         ("one_hyperparameter", ["Only one hyperparameter was varied"]),
         ("constant", ["All 24 trials have the same score", "The next one has the same."]),
-        ("running", ["It is broken off: 8 trials", "2 unfinished", "6 at epoch 3"]),
+        ("running", ["It is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
         ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),
         ("pruned", ["It is finished: 30 trials (26 pruned, 4 finished)", "Stopping early saved 196 epochs"]),
         ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
@@ -296,7 +296,7 @@ def test_the_command_writes_into_the_folder_and_says_where(
     [
         ([], "give the folder of a sweep first"),
         (["{kinds}/prunde"], "Did you mean '{kinds}/pruned'?"),
-        (["{kinds}"], "{kinds}: no sweep, but a folder of sweeps: ..., {kinds}/"),
+        (["{kinds}"], "{kinds}: a folder of sweeps, not a sweep. Give one of {kinds}/"),
         (["{kinds}/pruned", "--outptu", "x"], "--outptu: no such flag. Did you mean '--output'?"),
         (
             ["{kinds}/pruned", "--output", "{kinds}/none/x.html"],

@@ -139,9 +139,9 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
         ("finished", "finished"),
         ("out of time", "out of time"),
         ("interrupted", "interrupted"),
-        ("lost", "broken off"),
-        ("unfinished", "broken off"),
-        (None, "broken off"),
+        ("lost", "interrupted"),
+        ("unfinished", "interrupted"),
+        (None, "interrupted"),
     ],
 )
 def test_a_sweep_is_running_while_its_process_lives(outcome: str, status: str, tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_what_is_no_sweep_is_named_in_a_line_and_ends_nothing(tmp_path: Path) ->
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.splitlines() == [
-        "a.txt: not a folder. Sweeps there are: good",
-        f"empty: no sweep here: {JOURNAL} is missing. Sweeps there are: good",
-        "fit: a run of sweeps.fit, no sweep. Sweeps there are: good",
+        "a.txt: not a folder. Existing sweeps: good",
+        f"empty: not a sweep: {JOURNAL} is missing. Existing sweeps: good",
+        "fit: a single run of sweeps fit, not a sweep. Existing sweeps: good",
         "goood: no such folder. Did you mean 'good'?",
-        "many: no sweep, but a folder of sweeps: many/one",
+        "many: a folder of sweeps, not a sweep. Give one of many/one",
     ]
 
 
@@ -229,9 +229,9 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:
     make(tmp_path / "good", [[0.5]])
     (tmp_path / "empty").mkdir()
     for name, why in (
-        ("empty", f"empty: no sweep here: {JOURNAL} is missing. Sweeps there are: .*/good"),
+        ("empty", f"empty: not a sweep: {JOURNAL} is missing. Existing sweeps: .*/good"),
         ("godo", "godo: no such folder. Did you mean '.*/good'"),
-        ("", "no sweep, but a folder of sweeps: .*/good"),
+        ("", "a folder of sweeps, not a sweep. Give one of .*/good"),
     ):
         with pytest.raises(FileNotFoundError, match=why):
             analysis_sweep.load(tmp_path / name)
@@ -271,7 +271,7 @@ def test_damage_inside_a_record_is_named(
     lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
     lines[8] = damage
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
-    named = "damaged" if b"99" in damage else "line 9 is damaged, and whole lines follow it"
+    named = "damaged" if b"99" in damage else "line 9 is damaged, and intact lines follow it"
     with pytest.raises(RecordUnreadable, match=f"{JOURNAL}: {named}"):
         analysis_sweep.load(tmp_path)
     assert results.main([str(tmp_path)]) == 2
@@ -282,7 +282,7 @@ def test_an_end_of_several_damaged_lines_says_what_mends_it(tmp_path: Path) -> N
     make(tmp_path, [[0.1]])
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b"garbage\n{\n\x00\x00")
-    with pytest.raises(RecordUnreadable, match=r"its last 12 bytes are damaged; the sweep's --resume cuts"):
+    with pytest.raises(RecordUnreadable, match=r"its last 12 bytes are damaged; the sweep's --resume rem"):
         analysis_sweep.load(tmp_path)
     Record.reopen(tmp_path)
     assert analysis_sweep.load(tmp_path).trials.num_rows == 1
@@ -293,7 +293,7 @@ def test_a_record_whose_lines_do_not_belong_together_is_named(tmp_path: Path) ->
     lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
     lines = [line for line in lines if b'"format"' not in line and b'"mode"' not in line]
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
-    with pytest.raises(RecordUnreadable, match="an Optuna journal, but not the record of a sweep"):
+    with pytest.raises(RecordUnreadable, match="this is an Optuna journal, but not the record of a sweep"):
         analysis_sweep.load(tmp_path)
 
 

@@ -46,7 +46,7 @@ def test_trials_share_a_gpu() -> None:
     config = cli.parse(["--trials-per-gpu", "3"])
     assert placement.gpus_per_trial(config, [PC(16, 2)]) == pytest.approx(1 / 3)
     assert placement.slots(config, [PC(16, 2), PC(4, 1)]) == 9
-    with pytest.raises(UserError, match="--trials-per-gpu 3: that is not --gpus-per-trial 1; give"):
+    with pytest.raises(UserError, match="--trials-per-gpu 3: contradicts --gpus-per-trial 1; give"):
         cli.parse(["--trials-per-gpu", "3", "--gpus-per-trial", "1"])
 
 

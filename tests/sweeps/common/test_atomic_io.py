@@ -31,14 +31,14 @@ def fault_for_a_user(folder: Path) -> str:
 def test_a_folder_below_one_that_can_not_be_entered_is_a_fault_in_words(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
-    assert "is no folder that can be written to" in fault_for_a_user(closed / "results" / "it")
+    assert "is not a writable folder" in fault_for_a_user(closed / "results" / "it")
     assert fault_for_a_user(Path("/tmp/results/it")) == ""
 
 
 def test_a_file_is_no_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert atomic_io.place_fault(tmp_path / "file" / "it") == (
-        f"{tmp_path / 'file'} is no folder that can be written to"
+        f"{tmp_path / 'file'} is not a writable folder"
     )
     assert atomic_io.place_fault(tmp_path / "not" / "yet") == ""
 

@@ -75,10 +75,10 @@ def test_a_preparation_takes_the_hyperparameters_and_leaves_the_rest(file: Path)
 def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> None:
     run, _, _ = run_settings.parse(["trainables.digits_mlp", "--params", str(file)])
     assert run.params == {"lr": 0.02}
-    with pytest.raises(UserError, match=r"is of trainable digits_mlp, not of fashion_cnn$"):
+    with pytest.raises(UserError, match=r"a file of trainable digits_mlp, not of fashion_cnn$"):
         run_settings.parse(["fashion_cnn", "--params", str(file)])
     file.write_text("trainable: gone\nparams: {lr: 0.02}")
-    with pytest.raises(UserError, match=r"is of trainable gone, not of digits_mlp$"):
+    with pytest.raises(UserError, match=r"a file of trainable gone, not of digits_mlp$"):
         run_settings.parse(["digits_mlp", "--params", str(file)])
 
 

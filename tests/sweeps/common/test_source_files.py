@@ -104,8 +104,8 @@ def test_a_package_full_of_data_is_refused_with_its_largest_file(home: Path) -> 
     (home / "my_project" / "data").symlink_to(data)  # Ray would follow it
     plug_in = plugins.find("trainable", "my_project.model")
     expected = (
-        rf"--address: {home}/my_project is to be sent .* more than 100 MB "
-        rf"\(the largest file: {home}/my_project/data/images.npy, 100 MB\); move what is no code out"
+        rf"--address: {home}/my_project is sent .* larger than 100 MB "
+        rf"\(largest file: {home}/my_project/data/images.npy, 100 MB\). Move data out"
     )
     with pytest.raises(UserError, match=expected):
         source_files.to_send([plug_in])
@@ -129,6 +129,6 @@ def test_a_mistake_in_what_is_to_be_sent_is_seen_without_a_cluster(home: Path) -
         timeout=120,
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "my_project/weights.bin, 100 MB); move what is no code out of the package" in done.stderr
+    assert "my_project/weights.bin, 100 MB). Move data out of the package" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (home / "results").exists()

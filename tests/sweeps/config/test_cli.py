@@ -9,9 +9,9 @@ import pytest
 
 from sweeps import run
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 from sweeps.config.cli import parse
-from sweeps.config.sweep_config import SweepConfig, docs, flag
+from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.training.config import FitConfig
 
 
@@ -178,7 +178,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--params", "a..b=1"], "--params a..b=1: give name=value, as in --params rows=0 width=16"),
         (["--params", ".b=1"], "--params .b=1: give name=value, as in --params rows=0 width=16"),
         (["--trainable"], "--trainable: expected at least one argument"),
-        (["--trainable", "a", "b", "a"], "--trainable a b a: one is given twice"),
+        (["--trainable", "a", "b", "a"], "--trainable a b a: a name is given twice"),
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
         (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),
         (["--params", "rows=null"], "--params rows=null: "),
@@ -204,11 +204,11 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("num_trials: many\n", "sweep.yaml: num_trials many: must be a whole number"),
         ("seed: null\n", "sweep.yaml: seed None: must be a whole number"),
         ("ray_dashboard: 3\n", "ray_dashboard 3: must be true or false"),
-        ("resume: results/s\n", "resume: of one call: give --resume"),
-        ("force: true\n", "force: of one call: give --force"),
+        ("resume: results/s\n", "resume: not in a file. Give --resume"),
+        ("force: true\n", "force: not in a file. Give --force"),
         ("trainable: 3\n", "sweep.yaml: trainable 3: must be text"),
         ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
-        ("trainable: []\n", "--trainable: give one, or several"),
+        ("trainable: []\n", "--trainable: give at least one"),
         ("params: 3\n", "params 3: must be 'name: value' lines"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),
@@ -222,7 +222,7 @@ def test_a_bad_file_is_answered_in_plain_words(text: str, expected: str, tmp_pat
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "none.yaml")
-    assert faults("--config", path) == [f"--config {path}: cannot be read (No such file or directory)"]
+    assert faults("--config", path) == [f"--config {path}: can't be read (No such file or directory)"]
 
 
 def test_all_misspelt_flags_are_found_at_once() -> None:
@@ -297,7 +297,7 @@ def test_help_names_every_flag_and_the_default_of_each(capsys: pytest.CaptureFix
         parse(["--help"])
     assert ended.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert [name for name in docs() if flag(name) not in shown] == []
+    assert [name for name in SweepConfig.settings() if flag(name) not in shown] == []
     assert "(default: 27)" in shown
     assert "(default: on)" in shown
 
@@ -353,7 +353,7 @@ def test_the_folder_of_a_sweep_may_be_renamed_to_anything(tmp_path: Path) -> Non
 
 def test_a_sweep_to_resume_brings_its_own_settings(tmp_path: Path) -> None:
     folder = sweep_in(tmp_path, "s")
-    expected = [f"--resume {folder}: it has its own settings; no --config beside it"]
+    expected = ["--config: not with --resume: a resumed sweep keeps its settings"]
     assert faults("--resume", str(folder), "--config", str(folder / "sweep.yaml")) == expected
     assert faults(f"--config={folder}/sweep.yaml", f"--resume={folder}") == expected
 
@@ -365,7 +365,7 @@ def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path)
     (fault,) = faults("--resume", f"{tmp_path}/fasion-7")
     assert fault == f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'?"
     (fault,) = faults("--resume", f"{tmp_path}/x")
-    assert fault.endswith(f"Sweeps there are: {tmp_path}/digits-1, {tmp_path}/fashion-7")
+    assert fault.endswith(f"Existing sweeps: {tmp_path}/digits-1, {tmp_path}/fashion-7")
 
 
 def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
@@ -382,13 +382,13 @@ def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
         sweep_in(tmp_path, f"s{number:02d}")
     (fault,) = faults("--resume", f"{tmp_path}/x")
     assert fault.count(str(tmp_path)) < 12
-    assert fault.endswith(f"{tmp_path}/s19")
+    assert fault.endswith(f"{tmp_path}/s19 and 12 more")
 
 
 def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s").mkdir()
-    assert faults("--resume", f"{tmp_path}/s") == ["--resume s: no sweep here: record.journal is missing."]
+    assert faults("--resume", f"{tmp_path}/s") == ["--resume s: not a sweep: record.journal is missing."]
 
 
 def test_settings_without_a_record_are_not_gone_on_with(
@@ -398,8 +398,8 @@ def test_settings_without_a_record_are_not_gone_on_with(
     folder = sweep_in(tmp_path, "s")
     (folder / "record.journal").unlink()
     assert faults("--resume", str(folder)) == [
-        f"--resume {folder}: record.journal is missing, so nothing is known of its trials; "
-        f"begin it anew: --config {folder}/sweep.yaml"
+        f"--resume {folder}: record.journal is missing, and with it all trials. "
+        f"Start a new sweep: --config {folder}/sweep.yaml"
     ]
 
 
@@ -409,9 +409,9 @@ def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_loo
     folder = sweep_in(tmp_path, "s", "trainable: [cnn]\nparams: {width: 4}\nmax_epochs: 9\n")
     assert parse(["--resume", str(folder), "--trainable", "cnn", "--max-epochs", "9"]).trainable == "cnn"
     assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "27") == [
-        "--trainable none_such: the sweep began with cnn",
-        "--max-epochs 27: the sweep began with 9",
-        "Its trials were scored and pruned by that, and can't be judged anew: start a new sweep.",
+        "--trainable none_such: the sweep has cnn",
+        "--max-epochs 27: the sweep has 9",
+        "Its trials were scored and pruned with these settings. Start a new sweep to change them.",
     ]
 
 
@@ -436,11 +436,11 @@ def test_the_settings_printed_of_a_resume_are_those_of_a_new_sweep(
     [
         (("--submit",), "--submit: only with --address"),
         (("--submit", "--address", "ray://h:1"), "--address ray://h:1: give HOST:6379, auto, or http://"),
-        (("--submit", "--address", "h:1", "--dry-run"), "--dry-run: not with --submit: a plan is of"),
+        (("--submit", "--address", "h:1", "--dry-run"), "--dry-run: not with --submit: a plan depends"),
         (("--submit", "--address", "h:1", "--dashboard"), "--dashboard: not with --submit: its page"),
         (
             ("--submit", "--address", "h:1", "--resume", "results/there", "--params", "a=1"),
-            "--params: not with --submit --resume: the sweep has its own",
+            "--params: not with --submit --resume: the sweep keeps its own",
         ),
         (("--address", "http://h:8265"), "--address http://h:8265: give HOST:6379, or auto (or http"),
     ],

@@ -223,14 +223,18 @@ def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: 
     [
         ("def raw_items(params): ...", "", "does not define raw_items"),
         ('PREPARE_PARAMS = ("lr",)', "", "does not define PREPARE_PARAMS"),
-        ("PREPARE_PARAMS", "PREPARE_KNOBS", "PREPARE_KNOBS is called PREPARE_PARAMS now: rename it."),
+        ("PREPARE_PARAMS", "PREPARE_KNOBS", "rename PREPARE_KNOBS to PREPARE_PARAMS."),
         ('("lr",)', '"lr"', "PREPARE_PARAMS 'lr' must be a tuple of names"),
         ('("lr",)', '("lrr",)', "PREPARE_PARAMS: lrr: no such hyperparameter of Params. Did you mean 'lr'?"),
         ("def prepare(item, params): ...", "prepare = 1", "prepare must be a function"),
-        ("(params, prepared)", "(params)", "build_data must take two, build_data(params, prepared): "),
-        ("(params, prepared)", "(params, *, prepared)", "build_data must take two, "),
-        ("(params, prepared)", "(params, prepared, more)", "build_data must take two, "),
-        ("def build_data(params, prepared): ...", "build_data = 1", "build_data must take two, "),
+        (
+            "(params, prepared)",
+            "(params)",
+            "build_data must take two arguments, build_data(params, prepared): ",
+        ),
+        ("(params, prepared)", "(params, *, prepared)", "build_data must take two arguments, "),
+        ("(params, prepared)", "(params, prepared, more)", "build_data must take two arguments, "),
+        ("def build_data(params, prepared): ...", "build_data = 1", "build_data must take two arguments, "),
     ],
 )
 def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: str, module: Write) -> None:
@@ -320,7 +324,7 @@ def test_a_misspelt_name_or_path_is_answered_with_what_lies_there(tmp_path: Path
 def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path: Path) -> None:
     write(tmp_path, {"data.py": "ROWS = 3\n"})
     (found,) = found_in(tmp_path, "trainable", "cnn")
-    assert f"{tmp_path} is no project: it has no trainables/ and no .py file that defines METRIC" in found
+    assert f"{tmp_path} is not a project: it has no trainables/ and no .py file that defines METRIC" in found
     assert found.endswith("init FOLDER")
 
 
@@ -334,7 +338,7 @@ def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path:
 def test_an_import_of_the_former_package_is_told_its_new_path(line: str, new: str, tmp_path: Path) -> None:
     write(tmp_path, {"cnn.py": f"{line}\n{TRAINABLE}"})
     (found,) = found_in(tmp_path, "trainable", "cnn")
-    said = "the package training is called sweeps.training now; write from sweeps.training import"
+    said = "the package training is now sweeps.training; write from sweeps.training import"
     assert found.startswith(f"error: --trainable cnn: can't be imported: {said} {new}")
     assert f"{tmp_path}/cnn.py, line 1" in found
 

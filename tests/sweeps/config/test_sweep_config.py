@@ -13,7 +13,7 @@ import yaml
 
 from sweeps.common.yaml_values import field_docs, nearest
 from sweeps.config import cli
-from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, docs, flag, to_yaml
+from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag, to_yaml
 from sweeps.config.validation import check
 from sweeps.training.config import FitConfig
 
@@ -75,8 +75,8 @@ def read_back(config: SweepConfig, folder: Path) -> SweepConfig:
 
 
 def test_every_field_has_a_doc() -> None:
-    assert list(docs()) == FIELDS
-    assert [name for name, doc in docs().items() if not doc.endswith(".")] == []
+    assert list(SweepConfig.settings()) == FIELDS
+    assert [each for each in SweepConfig.settings().values() if not each.doc.endswith(".")] == []
 
 
 def test_every_field_has_a_title_and_fields_of_a_title_stand_together() -> None:
@@ -152,7 +152,7 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     kept = [name for name in FIELDS if name not in OF_ONE_RUN]
     assert list(yaml.safe_load(text)) == kept
     lines = text.splitlines()
-    for name, doc in ((name, docs()[name]) for name in kept):
+    for name, doc in ((name, SweepConfig.settings()[name].doc) for name in kept):
         assert lines[next(i for i, line in enumerate(lines) if line.startswith(f"{name}:")) - 1] == f"# {doc}"
 
 
@@ -164,20 +164,20 @@ def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
         ({"refine": "s", "refine_keep": 1.5}, "--refine-keep 1.5: must be above 0 and at most 1"),
         ({"reduction_factor": 1}, "--reduction-factor 1: must be at least 2"),
         ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
-        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung lies after the last epoch; at most"),
+        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung is after the last epoch. Give at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
         ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
         ({"force": True}, "--force: only with --resume"),
         ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
-        ({"trainable": []}, "--trainable: give one, or several"),
-        ({"trainable": ["a", "b", "a"]}, "--trainable a b a: one is given twice"),
-        ({"trainable": "a,b"}, "--trainable a,b: several are given with a space between, a b"),
+        ({"trainable": []}, "--trainable: give at least one"),
+        ({"trainable": ["a", "b", "a"]}, "--trainable a b a: a name is given twice"),
+        ({"trainable": "a,b"}, "--trainable a,b: separate names by spaces: a b"),
         ({"trainable": ["a", "b"], "search_space": "s"}, "--search-space s: give one for each of 2 tr"),
-        ({"trainable": "a", "search_space": ["s", "t"]}, "--search-space s t: give one, for a; or none"),
-        ({"name": "../up"}, "--name '../up': a folder's name of at most 100 letters"),
-        ({"name": ".hidden"}, "--name '.hidden': a folder's name of at most 100 letters"),
-        ({"name": ""}, "--name '': a folder's name of at most 100 letters"),
+        ({"trainable": "a", "search_space": ["s", "t"]}, "--search-space s t: give one for a; or none"),
+        ({"name": "../up"}, "--name '../up': give at most 100 letters"),
+        ({"name": ".hidden"}, "--name '.hidden': give at most 100 letters"),
+        ({"name": ""}, "--name '': give at most 100 letters"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:

@@ -19,7 +19,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
-from sweeps.storage.base import DISK_IS_FULL
+from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training import checkpoint_store
 from sweeps.trial.job import SAVE_FAULT
 from tests.conftest import propose

@@ -223,7 +223,7 @@ def test_a_server_that_is_away_is_a_line(
     [
         (["tensorbord"], "--loggers tensorbord: no such logger. Did you mean 'tensorboard'?"),
         (["mlflow", "mlflow"], "--loggers mlflow mlflow: one is given twice"),
-        (["mlflow,tensorboard"], "--loggers mlflow,tensorboard: several are given with a space between"),
+        (["mlflow,tensorboard"], "--loggers mlflow,tensorboard: separate names by spaces"),
     ],
 )
 def test_a_mistake_is_a_line(names: list[str], message: str) -> None:

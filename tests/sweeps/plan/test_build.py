@@ -11,7 +11,7 @@ import pytest
 from sweeps.cluster import placement
 from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import DATA_DIR_VARIABLE
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import build
 from sweeps.plan.build import make_plan
@@ -190,9 +190,7 @@ def test_a_trainable_that_says_nothing_of_its_data_is_planned_too(
 
 
 def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
-    from sweeps.config.sweep_config import docs
-
-    assert f"(default: {build.DEFAULT_TRIALS};" in docs()["num_trials"]
+    assert f"(default: {build.DEFAULT_TRIALS};" in SweepConfig.settings()["num_trials"].doc
 
 
 @pytest.mark.parametrize("scheduler", [asha, hyperband])

@@ -172,7 +172,7 @@ def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_ot
     monkeypatch.undo()
     confirmed(tmp_path)
     monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
-    with pytest.raises(RecordUnreadable, match="of a newer version of this program"):
+    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
         Record.read(tmp_path)
 
 

@@ -214,7 +214,7 @@ def test_only_one_process_has_a_sweep_and_its_lock_goes_with_it(plan: Plan) -> N
         begin(record, plan)
     with held(plan) as holder:
         before = (plan.folder / JOURNAL).read_bytes()
-        running = rf"s: this sweep is running already, in process {holder.pid}$"
+        running = rf"s: this sweep is already running, in process {holder.pid}$"
         with pytest.raises(UserError, match=running), opened(again(plan)):
             raise AssertionError("was opened")
         assert (plan.folder / JOURNAL).read_bytes() == before
@@ -228,7 +228,7 @@ def test_only_one_process_has_a_sweep_and_its_lock_goes_with_it(plan: Plan) -> N
 
 def test_a_sweep_that_is_open_in_this_process_is_running_too(plan: Plan) -> None:
     with opened(plan):
-        mine = rf"running already, in process {os.getpid()}$"
+        mine = rf"already running, in process {os.getpid()}$"
         with pytest.raises(UserError, match=mine), opened(again(plan)):
             raise AssertionError("was opened")
     with opened(again(plan)):

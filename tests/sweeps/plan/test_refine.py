@@ -438,7 +438,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
     ("arguments", "expected"),
     [
         (["--refine", "results/wid"], "--refine results/wid: no such folder. Did you mean 'results/wide'?"),
-        (["--refine", "results"], "--refine results: no sweep, but a folder of sweeps: results/"),
+        (["--refine", "results"], "--refine results: a folder of sweeps, not a sweep. Give one of results/"),
         (["--refine"], "--refine: expected at least one argument"),
         (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
         (
@@ -453,7 +453,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
         (["--refine", "results/dead"], "4 trials ended, none of them well: there is nothing to learn from"),
         (
             ["--refine", "results/wide", "--resume", "results/wide"],
-            "--refine: starts a new sweep; not with --resume",
+            "--refine: not with --resume: it starts a new sweep",
         ),
         (
             ["--refine", "results/wide", "--refine-keep", "0"],

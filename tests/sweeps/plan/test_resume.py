@@ -129,13 +129,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 # What is refused.
 
 OTHER: dict[str, dict[str, Any]] = {
-    "--metric other: the sweep began with score": {"metric": "other", "mode": "max"},
-    "--mode min: the sweep began with max": {"mode": "min"},
-    "--scheduler none: the sweep began with asha": {"scheduler": "none"},
-    "--max-epochs 27: the sweep began with 9": {"max_epochs": 27},
-    "--max-epochs 8: the sweep began with 9": {"max_epochs": 8},
-    "--grace-epochs 3: the sweep began with 1": {"grace_epochs": 3},
-    "--reduction-factor 2: the sweep began with 3": {"reduction_factor": 2},
+    "--metric other: the sweep has score": {"metric": "other", "mode": "max"},
+    "--mode min: the sweep has max": {"mode": "min"},
+    "--scheduler none: the sweep has asha": {"scheduler": "none"},
+    "--max-epochs 27: the sweep has 9": {"max_epochs": 27},
+    "--max-epochs 8: the sweep has 9": {"max_epochs": 8},
+    "--grace-epochs 3: the sweep has 1": {"grace_epochs": 3},
+    "--reduction-factor 2: the sweep has 3": {"reduction_factor": 2},
 }
 
 
@@ -143,14 +143,14 @@ OTHER: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fault", OTHER)
 def test_what_the_scores_and_rungs_mean_is_never_changed(fault: str, force: bool, sweep: Sweep) -> None:
     sweep.trial(0.1)
-    reason = "scored and pruned by that, and can't be judged anew: start a new sweep"
+    reason = "scored and pruned with these settings. Start a new sweep to change them"
     sweep.refuses(rf"(?s)^{fault}\n.*{reason}", **OTHER[fault], force=force)
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_checkpoints_are_of_so_many_workers(force: bool, sweep: Sweep) -> None:
     sweep.refuses(
-        r"^--workers-per-trial 2: the sweep began with 1\. Its checkpoints are of so many",
+        r"^--workers-per-trial 2: the sweep has 1, and a checkpoint holds a part for each",
         workers_per_trial=2,
         force=force,
     )
@@ -158,7 +158,7 @@ def test_checkpoints_are_of_so_many_workers(force: bool, sweep: Sweep) -> None:
 
 def test_another_trainable_is_another_sweep(sweep: Sweep, package: str) -> None:
     sweep.refuses(
-        rf"--trainable {package}\.model: the sweep began with tests\.faulty\.toy",
+        rf"--trainable {package}\.model: the sweep has tests\.faulty\.toy",
         trainable=f"{package}.model",
         force=True,
     )
@@ -251,7 +251,7 @@ def test_of_several_trainables_none_goes_and_none_comes(now: str | list[str], tm
     of = dict(zip(SEVERAL, [SLOPES, "tests.faulty.speeds"], strict=True))
     spaces = [of[name] for name in (now if isinstance(now, list) else [now])]
     sweep.refuses(
-        r"--trainable \S.*: the sweep began with tests\.faulty\.toy, tests\.faulty\.steps",
+        r"--trainable \S.*: the sweep has tests\.faulty\.toy, tests\.faulty\.steps",
         trainable=now,
         search_space=spaces if len(spaces) > 1 else spaces[0],
         force=True,
@@ -318,7 +318,8 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
 def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_module, "FORMAT", record_module.WITHOUT_RERUNS - 1)
     sweep.refuses(
-        r"--resume .*: of a newer version of this program \(format 2; this one knows 1\)", force=True
+        r"--resume .*: a newer version of this program has written it \(format 2; this .* up to 1\)",
+        force=True,
     )
 
 
@@ -327,7 +328,7 @@ def test_a_damaged_record_is_refused_and_left_as_it_is(sweep: Sweep) -> None:
     journal = sweep.folder / "record.journal"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:4], b"\x00\n", *lines[4:]]))
-    sweep.refuses(r"--resume .*record.journal: line 5 is damaged, and whole lines follow", force=True)
+    sweep.refuses(r"--resume .*record.journal: line 5 is damaged, and intact lines follow", force=True)
     assert b"\x00" in journal.read_bytes(), "left as it is"
 
 
@@ -339,7 +340,7 @@ def test_a_folder_that_has_lost_its_record_is_refused(sweep: Sweep) -> None:
 
 def test_a_sweep_that_runs_is_refused(sweep: Sweep) -> None:
     with folder.opened(sweep.to_resume()):
-        sweep.refuses(r"s: this sweep is running already, in process \d+$", force=True)
+        sweep.refuses(r"s: this sweep is already running, in process \d+$", force=True)
     assert not sweep.look().is_finished
 
 

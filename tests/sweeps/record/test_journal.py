@@ -128,7 +128,7 @@ def test_a_damaged_line_with_whole_lines_behind_it_is_named_and_nothing_is_cut(
     in_lines = journal.read_bytes().splitlines(keepends=True)
     in_lines[damaged - 1] = b"\x00" * 9 + b"\n"
     journal.write_bytes(b"".join(in_lines))
-    with pytest.raises(RecordUnreadable, match=rf"{JOURNAL}: line {damaged} is damaged, and whole lines"):
+    with pytest.raises(RecordUnreadable, match=rf"{JOURNAL}: line {damaged} is damaged, and intact lines"):
         mend(journal)
     assert journal.read_bytes() == b"".join(in_lines)
 

@@ -18,7 +18,7 @@ def test_it_is_held_while_its_block_lasts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # to look leaves nothing
     with lock.held(tmp_path):
         assert lock.is_held(tmp_path)
-        with pytest.raises(UserError, match="running already"), lock.held(tmp_path):
+        with pytest.raises(UserError, match="already running"), lock.held(tmp_path):
             raise AssertionError("was taken twice")
         assert lock.is_held(tmp_path)
     assert not lock.is_held(tmp_path)

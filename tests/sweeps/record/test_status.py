@@ -33,14 +33,14 @@ def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_
     sweep = broken_off(tmp_path, trials=5)
     advised = advice.advise(sweep)
     assert advised.lines[0].startswith(
-        "The sweep is broken off; 0 trials unfinished, 7 to come: go on with it first"
+        "The sweep is interrupted; 0 trials unfinished, 7 to come: go on with it first"
     )
     assert "--refine" not in advised.command
     words = advised.command.split()
     assert cli.parse(words[words.index("run") + 1 :]).resume == str(tmp_path / "s")
     words = " ".join(asked(sweep))
     assert "proposed 5 of 12 trials" in words
-    assert "It is broken off: 5 trials" in words
+    assert "It is interrupted: 5 trials" in words
 
 
 def in_confirmation(folder: Path, **about: Any) -> Record:

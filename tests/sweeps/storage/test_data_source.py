@@ -198,4 +198,4 @@ def test_data_that_is_said_to_be_shared_and_is_not_is_refused(cluster: Cluster) 
         copy_on(worker).rename(copy_on(worker).with_name("gone"))
     said = cluster.sweep("shared", "--data", "shared", "--num-trials", "3", status=2)
     assert "2 PCs of 3 can't have the data:\n  pc1 (10.77.0.11): " in said
-    assert "is not there as on pc0: share it, or give --data copy" in said
+    assert "is not the same as on pc0: share it, or give --data copy" in said

@@ -96,16 +96,19 @@ def test_there_is_a_data_set_for_each_way_that_the_space_can_give(
     [
         (
             "SPACE = {'pixels': tune.randint(1, 18)}",
-            r"pixels: data is prepared for each .* more than 16 ways",
+            r"pixels: data is prepared for each .* more than 16 combinations",
         ),
         (
             "SPACE = {'pixels': tune.sample_from(lambda _: 3)}",
-            r"pixels: .* it has endlessly many values; give",
+            r"pixels: .* it has endlessly many values. Give",
         ),
-        (SUGGEST.format("trial.suggest_int('pixels', 1, 40)"), "has more than 16 ways; take fewer values"),
+        (
+            SUGGEST.format("trial.suggest_int('pixels', 1, 40)"),
+            "more than 16 combinations. Give fewer values",
+        ),
         (
             "def suggest(trial):\n    trial.suggest_int('pixels', 1, trial.suggest_int('batch_size', 2, 5))",
-            "pixels: .* it changes its range from point to point; give it a few",
+            "pixels: .* it changes its range from point to point. Give a choice",
         ),
     ],
 )

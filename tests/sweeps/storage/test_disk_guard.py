@@ -75,9 +75,9 @@ def test_a_pause_is_said_once_and_so_is_its_end(waits: Waits, tmp_path: Path) ->
     said, waited = waits(0.5, 0.6, 0.7, 0.9, 1.5)
     assert waited == 4
     assert said == [
-        f"PAUSED: 500 kB free on the disk of {tmp_path}, 1 MB wanted. Free some space and the sweep goes "
-        "on; Ctrl-C ends it, to be resumed.",
-        "Going on: 1.5 MB free.",
+        f"PAUSED: the disk of {tmp_path} has 500 kB free, and 1 MB is needed. Free some space and the sweep "
+        "continues. Ctrl-C ends it; it can be resumed.",
+        "Continuing: 1.5 MB free.",
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_sweep_that_is_over_already_does_not_even_say_so(waits: Waits) -> None
 
 def test_each_slot_may_be_about_to_write_the_largest_checkpoint(waits: Waits) -> None:
     assert waits(1.29, over_after=1, checkpoint=150_000)[1] == 1
-    assert "1.3 MB wanted" in waits(1.29, over_after=1, checkpoint=150_000)[0][0]
+    assert "1.3 MB is needed" in waits(1.29, over_after=1, checkpoint=150_000)[0][0]
     assert waits(1.31, checkpoint=150_000) == ([], 0)
     assert waits(1.31, over_after=1, checkpoint=150_000, slots=3)[1] == 1
 
@@ -108,12 +108,12 @@ def test_the_largest_checkpoint_of_any_trial_counts(tmp_path: Path, monkeypatch:
     under.measure(7)  # it has none
     said: list[str] = []
     under.wait(said.append, lambda: bool(said))
-    assert "800 kB wanted" in said[0]
+    assert "800 kB is needed" in said[0]
     written(tmp_path, 2, 2, 900_000)
     under.measure(2)  # the newest one of a trial
     said.clear()
     under.wait(said.append, lambda: bool(said))
-    assert "900 kB wanted" in said[0]
+    assert "900 kB is needed" in said[0]
 
 
 def test_nothing_left_free_for_others_is_no_pause(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_real_disk_is_asked_where_no_other_is_given(
     Disk(tmp_path, 0.0, 1).wait(said.append, lambda: False)
     assert said == []
     Disk(tmp_path, 1e9, 1).wait(said.append, lambda: bool(said))
-    assert "1e+06 TB wanted" in said[0]
+    assert "1e+06 TB is needed" in said[0]
 
 
 class Clock:
@@ -151,13 +151,13 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
     (tmp_path / "logs" / "a").write_bytes(bytes(3000))
     (tmp_path / "b").write_bytes(bytes(1000))
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    assert under.in_words == f"disk {size(4000 + len(str(tmp_path / 'nowhere')))} taken, 2 MB free"
+    assert under.in_words == f"disk {size(4000 + len(str(tmp_path / 'nowhere')))} used, 2 MB free"
     (tmp_path / "b").write_bytes(bytes(900_000))
     fake.sleep(1)
     assert under.in_words.startswith("disk 4.0"), "a walk through many files is not for every second"
-    assert under.in_words.endswith("taken, 1.5 MB free")
+    assert under.in_words.endswith("used, 1.5 MB free")
     clock.now += 10
-    assert under.in_words.startswith("disk 903 kB taken")
+    assert under.in_words.startswith("disk 903 kB used")
 
 
 def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pyte
 def test_files_that_go_meanwhile_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(bytes(1000))
     monkeypatch.setattr(disk_guard.os, "walk", lambda folder: [(str(folder), [], ["a", "gone"])])
-    assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words == "disk 1 kB taken, 2 MB free"
+    assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words == "disk 1 kB used, 2 MB free"
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.storage import open as storage_open
-from sweeps.storage.base import Storage, StorageError
-from sweeps.storage.open import door_of
+from sweeps.storage.protocol import Storage, StorageError
 from sweeps.storage.remote import Remote
+from sweeps.storage.setting import backend_of, open_storage
 from tests.conftest import ROOT, fill_up
 from tests.support.servers import SSHServer, s3_server, sshd
 
@@ -63,13 +62,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def store(url: str) -> Storage:
     """The place of one sweep in it."""
-    found = storage_open.of(url, Path("results/NAME"))
+    found = open_storage(url, Path("results/NAME"))
     found.make()
     return found
 
 
 def sftp(server: SSHServer, *waits_s: float) -> Remote:
-    return Remote(door_of(server.url), "NAME", waits_s)
+    return Remote(backend_of(server.url), "NAME", waits_s)
 
 
 def left_in(server: SSHServer, number: int = 3) -> list[str]:
@@ -148,7 +147,7 @@ def test_a_damaged_one_is_known_and_the_one_before_it_used(damage: str, server: 
 
 def test_an_unknown_host_key_is_refused_by_name(server: SSHServer) -> None:
     server.known_hosts.write_text("")
-    named = rf"the host key of \[127.0.0.1\]:{server.port} is not known: log in once from this PC, `ssh -p"
+    named = rf"the host key of \[127.0.0.1\]:{server.port} is not known. Log in once from this PC, `ssh -p"
     with pytest.raises(StorageError, match=named):
         sftp(server, 60.0).make()
 
@@ -164,14 +163,14 @@ def test_no_setting_of_ssh_turns_the_check_off(server: SSHServer) -> None:
 def test_a_changed_host_key_is_refused_by_name(server: SSHServer) -> None:
     server.know(server.home / ".ssh" / "id_ed25519.pub")
     with pytest.raises(
-        StorageError, match=r"is not the one that known_hosts has.*ssh-keygen -R '\[127.0.0.1\]:"
+        StorageError, match=r"differs from the one in known_hosts.*ssh-keygen -R '\[127.0.0.1\]:"
     ):
         sftp(server, 60.0).make()
 
 
 def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None:
     (server.folder / "authorized_keys").write_text("")
-    with pytest.raises(StorageError, match=r"takes no key of this PC: put one into the SSH agent"):
+    with pytest.raises(StorageError, match=r"accepts no key of this PC. Add one to the SSH agent"):
         sftp(server, 60.0).make()
 
 
@@ -180,7 +179,7 @@ def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
     settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
     server.stop()
     server.start()
-    with pytest.raises(StorageError, match=r"takes the key, and offers no SFTP: `Subsystem sftp`"):
+    with pytest.raises(StorageError, match=r"accepts the key but offers no SFTP. Add `Subsystem sftp`"):
         sftp(server, 60.0).make()
 
 
@@ -219,8 +218,8 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(serv
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
-        "import os\nfrom sweeps.storage.open import door_of\nfrom sweeps.storage.remote import Remote\n"
-        f"store = Remote(door_of({server.url!r}), 'NAME')\n"
+        "import os\nfrom sweeps.storage.setting import backend_of\nfrom sweeps.storage.remote import Remote\n"
+        f"store = Remote(backend_of({server.url!r}), 'NAME')\n"
         "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
         f"store.write(3, 2, fill, {MINE!r})\n"
     )
@@ -245,7 +244,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(serv
 def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
     server: SSHServer, small_disk: Path
 ) -> None:
-    store = Remote(door_of(f"{server.url.removesuffix(str(server.root))}{small_disk}"), "NAME", (0.1,))
+    store = Remote(backend_of(f"{server.url.removesuffix(str(server.root))}{small_disk}"), "NAME", (0.1,))
     store.write(3, 1, fill(1 * MB), MINE)
     others = fill_up(small_disk)
     with pytest.raises(StorageError, match=r"the disk is full on 127.0.0.1 \(tried for"):
@@ -257,7 +256,7 @@ def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
 
 
 def test_a_place_that_may_not_be_written_is_named(server: SSHServer) -> None:
-    store = Remote(door_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
+    store = Remote(backend_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
     with pytest.raises(StorageError, match=r"/proc: .*\(127.0.0.1\)"):
         store.write_note("note", "text")
 
@@ -266,5 +265,5 @@ def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
     with s3_server(tmp_path) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(StorageError, match="there is no bucket nobodys: make it"):
-            Remote(door_of("s3://nobodys/x"), "NAME", (60.0,)).make()
+        with pytest.raises(StorageError, match=r"there is no bucket nobodys. Make it first"):
+            Remote(backend_of("s3://nobodys/x"), "NAME", (60.0,)).make()

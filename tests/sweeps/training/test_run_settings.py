@@ -130,7 +130,7 @@ def test_a_run_whose_hyperparameters_have_changed_does_not_go_on(tmp_path: Path)
 
 def test_a_place_that_can_not_be_made_is_known_before_anything_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--results-dir \S+/file/a: \S+/file is no folder that can be writ"):
+    with pytest.raises(UserError, match=r"--results-dir \S+/file/a: \S+/file is not a writable"):
         parsed("digits_mlp", "--results-dir", str(tmp_path / "file/a"))
 
 

@@ -16,8 +16,8 @@ import ray
 import torch
 
 from sweeps.storage.folder import Folder
-from sweeps.storage.open import door_of
 from sweeps.storage.remote import Remote
+from sweeps.storage.setting import backend_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import SAVE_FAULT, Job
@@ -293,7 +293,7 @@ def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Star
     with sshd(tmp_path / "sshd") as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(server.home))
         patch.delenv("SSH_AUTH_SOCK", raising=False)
-        job = dataclasses.replace(_job(), storage=Remote(door_of(server.url), "far", (0.1,)))
+        job = dataclasses.replace(_job(), storage=Remote(backend_of(server.url), "far", (0.1,)))
         trial = start(job, SECOND)
         trial.train()
         trial.save_checkpoint(str(tmp_path))
@@ -358,5 +358,5 @@ def test_what_tune_keeps_of_an_epoch_says_why_its_checkpoint_is_missing(start: S
     folder.rename(tmp_path / "unmounted")
     trial.save_checkpoint(str(tmp_path))
     assert kept[SAVE_FAULT]["is_of_storage"]
-    assert kept[SAVE_FAULT]["reason"].endswith("is not there: all PCs must see that folder")
+    assert kept[SAVE_FAULT]["reason"].endswith("is missing: all PCs must see that folder")
     assert not trial.train()[SAVE_FAULT], "of the next one nothing is known yet"

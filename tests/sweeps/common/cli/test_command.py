@@ -45,14 +45,14 @@ MISTAKES = {
     ),
     "no rung": (
         ["--trainable", "digits_mlp", "--max-epochs", "2"],
-        "the first rung lies after the last epoch",
+        "the first rung is after the last epoch",
     ),
     "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
     "seed": (["--seed", "5000000000"], "--seed 5000000000: must be at least 0 and at most 4,294,967,295"),
     "long name": (["--name", "x" * 300], "at most 100 letters"),
     "a file for a folder": (
         ["--trainable", "digits_mlp", "--results-dir", "README.md"],
-        "README.md is no folder that can be written to",
+        "README.md is not a writable folder",
     ),
     "sample_from that raises": (
         [
@@ -96,8 +96,8 @@ def test_a_second_trainable_is_answered_with_how_to_train_several(
 ) -> None:
     assert program.main(["faces", "digits_mlp"]) == 2
     assert capsys.readouterr().err == (
-        "error: digits_mlp: not a flag; this command takes one trainable "
-        f"(several compete: {command('run', '--trainable', 'NAME', 'NAME')})\n"
+        "error: digits_mlp: not a flag; this command takes one trainable. "
+        f"For several: {command('run', '--trainable', 'NAME', 'NAME')}\n"
     )
 
 

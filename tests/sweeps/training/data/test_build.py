@@ -400,9 +400,9 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
 
 
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
-    assert "is not there: it is still to be prepared" in clips.run("--check", status=1)
+    assert "is missing: the data is not prepared yet" in clips.run("--check", status=1)
     folder = build.ensure(look(clips))
-    assert clips.run("--check").startswith("whole: ")
+    assert clips.run("--check").startswith("intact: ")
     path = folder / "train-00000.parquet"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -413,7 +413,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     assert remedy.startswith(f"rm {path.relative_to(clips.home)} && ")
     assert clips.run().startswith("prepared already: "), "which is why it has to go first"
     subprocess.run(remedy, shell=True, check=True, cwd=clips.home, env=clips.environment, timeout=180)
-    assert clips.run("--check").startswith("whole: ")
+    assert clips.run("--check").startswith("intact: ")
     path.unlink()
     said = clips.run("--check", status=1)
     assert f"error: {path} is missing\n" in said
@@ -433,7 +433,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
             ("--params", "lr=0.1"),
             "--params lr: prepared rows do not depend on it. Hyperparameters that they depend on: pixels",
         ),
-        (("--max-bad-pct", "101"), "--max-bad-pct 101: from 0 to 100"),
+        (("--max-bad-pct", "101"), "--max-bad-pct 101: must be from 0 to 100"),
         (("--max-bad-pct", "many"), "--max-bad-pct many: must be a number"),
         (("--raw", "nowhere"), "no clips here; --data-dir FOLDER, or ask your librarian"),
         (("--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster answers there"),
@@ -459,7 +459,7 @@ def test_a_winners_hyperparameters_may_be_given_as_a_file(clips: Clips, tmp_path
     asked = prepare.parse([clips.model, "--params", str(tmp_path / "params.yaml")])
     assert asked.hyperparameters == {"pixels": 3}
     with pytest.raises(
-        UserError, match=r"digits_mlp: its data needs no preparation \(it defines no prepare\)"
+        UserError, match=r"digits_mlp: its data needs no preparation: it does not define prepare"
     ):
         prepare.parse(["digits_mlp"])
 

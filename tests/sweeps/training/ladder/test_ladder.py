@@ -365,7 +365,7 @@ def test_raw_data_that_is_missing_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_place_that_can_not_be_made_is_known_before_anything_is_prepared(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--results-dir \S+/file: \S+/file is no folder that can be written"):
+    with pytest.raises(UserError, match=r"--results-dir \S+/file: \S+/file is not a writable folder"):
         sweeps_ladder.parse(["digits_mlp", "--results-dir", str(tmp_path / "file")])
 
 

@@ -11,10 +11,10 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
-from sweeps.storage import url
-from sweeps.storage.base import StorageError
 from sweeps.storage.folder import Folder
+from sweeps.storage.protocol import StorageError
 from sweeps.storage.remote import Remote
+from sweeps.storage.setting import check_setting
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ from sweeps.storage.remote import Remote
     ],
 )
 def test_what_may_be_said(given: str | None, kept: str | None) -> None:
-    assert url.settled(given) == kept
+    assert check_setting(given) == kept
 
 
 def test_a_folder_is_kept_with_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert url.settled("shared/checkpoints") == str(tmp_path / "shared" / "checkpoints")
-    assert url.settled("./s3:odd") == str(tmp_path / "s3:odd")
+    assert check_setting("shared/checkpoints") == str(tmp_path / "shared" / "checkpoints")
+    assert check_setting("./s3:odd") == str(tmp_path / "s3:odd")
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,23 @@ def test_a_folder_is_kept_with_its_whole_path(tmp_path: Path, monkeypatch: pytes
     [
         (
             "stfp://head/srv",
-            r"stfp:// is not known. Did you mean 'sftp'\? Give a folder, or one of s3://bucket",
+            r"stfp:// is not supported. Did you mean 'sftp'\? Give a folder, or a URL: s3://bucket",
         ),
-        ("gs://bucket/x", "gs:// is not known.*s3://bucket/prefix, sftp://"),
-        ("s3:///prefix", "a bucket is missing"),
-        ("sftp:///srv", "a host is missing"),
+        ("gs://bucket/x", "gs:// is not supported.*s3://bucket/prefix or sftp://"),
+        ("s3:///prefix", "the bucket is missing"),
+        ("sftp:///srv", "the host is missing"),
         ("sftp://head", "the path is missing"),
         ("sftp://head/~/sweeps", "give the whole path"),
-        ("sftp://head:twelve/srv", "is no URL: Port"),
-        ("sftp:head/srv", "a URL begins with scheme://"),
-        ("head:/srv", "Then sftp://head/path"),
-        ("me@head:/srv", "did you mean 'sftp://me@head/srv'"),
+        ("sftp://head:twelve/srv", "not a URL: Port"),
+        ("sftp:head/srv", "a URL begins with s3:// or sftp://. Did you mean 'sftp://head/srv'"),
+        ("head:/srv", "Did you mean 'sftp://head/srv'"),
+        ("me@head:/srv", "Did you mean 'sftp://me@head/srv'"),
         ("s3://bucket/x?region=eu", "nothing may follow the path"),
     ],
 )
 def test_what_is_refused(given: str, answer: str) -> None:
     with pytest.raises(UserError, match=answer):
-        url.settled(given)
+        check_setting(given)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_what_is_refused(given: str, answer: str) -> None:
 )
 def test_a_secret_is_refused_and_not_said_again(given: str) -> None:
     with pytest.raises(UserError) as refused:
-        url.settled(given)
+        check_setting(given)
     assert "hunter2" not in str(refused.value)
     assert "AKIAKEY" not in str(refused.value)
 
 
 def test_a_place_that_can_not_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="is a file"):
-        url.settled(str(tmp_path / "file"))
-    with pytest.raises(UserError, match="is no folder that can be written to"):
-        url.settled(str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match="this is a file"):
+        check_setting(str(tmp_path / "file"))
+    with pytest.raises(UserError, match="is not a writable folder"):
+        check_setting(str(tmp_path / "file" / "below"))
 
 
 def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their_own(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their
     assert "storage    checkpoints in sftp://head/srv/mine" in describe(far)
 
 
-NOT_THERE = "share/mine is not there: all PCs must see that folder"
+NOT_THERE = "share/mine is missing: all PCs must see that folder"
 
 
 def test_a_folder_that_a_pc_does_not_see_is_the_storages_fault_and_not_the_trials(tmp_path: Path) -> None:
