@@ -1,7 +1,7 @@
-"""The speed ladder: `sweeps ladder NAME` trains a model as it is given, then ever faster.
+"""The speed ladder: `sweeps ladder NAME` measures one change after another that may make training faster.
 
 All flags: `sweeps ladder NAME --help`. Exit status: 0; 1, the first rung or the preparation failed;
-2, a mistake in what was asked; 130, Ctrl-C or SIGTERM (what is measured is kept).
+2, a mistake in the flags; 130, Ctrl-C or SIGTERM (measured results are kept).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import Command, status_of
 from sweeps.common.errors import UserError
 from sweeps.training.config import FIT_SETTINGS
-from sweeps.training.ladder.ladder import Asked, climb
+from sweeps.training.ladder.rungs import LadderConfig
 
 
 def _add_settings(parser: cli_parser.Parser) -> None:
-    group = parser.add_argument_group("How")
-    cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0)
-    named = "Name of its folder (default: ladder-, the trainable, the time)."
-    cli_parser.add(group, "name", str | None, named, None)
-    cli_parser.add(group, "results_dir", str, "Folder that holds it.", "results", "FOLDER")
+    group = parser.add_argument_group("Measurement")
+    cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0, "SECONDS")
+    named = "Name of the ladder's folder (default: ladder-, the trainable and the time of day)."
+    cli_parser.add(group, "name", str | None, named, None, "NAME")
+    cli_parser.add(group, "results_dir", str, "Folder of all results.", "results", "FOLDER")
 
 
 COMMAND = Command(
     name="ladder",
-    does="Train as it is given, then ever faster, one thing at a time: what each brings.",
+    does="Measure what makes training faster: one change after another, each on top of those that helped.",
     settings={"seconds": float, "name": str | None, "results_dir": str},
     add=_add_settings,
     fit_settings=FIT_SETTINGS,
@@ -38,11 +38,17 @@ COMMAND = Command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: climb(parse(arguments)), "\nInterrupted.")
+    return status_of(lambda: _climb(parse(arguments)), "\nInterrupted.")
 
 
-def parse(arguments: Sequence[str] | None = None) -> Asked:
-    """What is asked for.
+def _climb(config: LadderConfig) -> int:
+    from sweeps.training.ladder.ladder import climb  # with PyTorch, which --help does not load
+
+    return climb(config)
+
+
+def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
+    """The settings of the ladder.
 
     Raises:
         UserError: every fault found, one a line.
@@ -53,14 +59,15 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     params, faults = param_flags.checked(module.Params, asked.hyperparameters)
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
-    folder = Path(settings.results_dir).expanduser() / (settings.name or asked.folder_name("ladder"))
+    name = settings.name or asked.folder_name("ladder")
+    folder = Path(settings.results_dir).expanduser() / name
     if fault := atomic_io.place_fault(folder):
         faults.append(f"--results-dir {settings.results_dir}: {fault}")
     elif folder.exists():
-        faults.append(f"--name {settings.name}: {folder} is there already; give another name")
+        faults.append(f"--name {name}: {folder} exists already; give another name")
     if faults:
         raise UserError("\n".join(faults))
-    return Asked(asked.trainable, module, params, settings.seconds, folder)
+    return LadderConfig(asked.trainable, module, params, settings.seconds, folder)
 
 
 if __name__ == "__main__":

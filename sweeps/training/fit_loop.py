@@ -27,7 +27,7 @@ from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
-from sweeps.training.distributed.cluster_environment import Gang
+from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import Epoch, EpochEnd
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
@@ -60,7 +60,7 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to go on from; None to start.
         prepared: the folder of the prepared data, for a trainable that has its data prepared.
-        gang: of this worker, where others train with it that are there already; they must have met.
+        environment: of a worker group whose processes already run; they must have joined before `run`.
 
     Raises:
         CannotTrain: what was asked can't run here.
@@ -74,7 +74,7 @@ class Fit:
         checkpoint: Path | None = None,
         *,
         prepared: Path | None = None,
-        gang: Gang | None = None,
+        environment: WorkerGroupEnvironment | None = None,
     ) -> None:
         check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.config = config
@@ -87,7 +87,7 @@ class Fit:
         """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
         self.first_epoch = 0
         self.meter = Meter(config.threads or 1)
-        self._checkpoint, self._gang = checkpoint, gang
+        self._checkpoint, self._environment = checkpoint, environment
         self._written_by = ("single", 1)
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
@@ -144,7 +144,7 @@ class Fit:
             precision=self.choice.precision,  # type: ignore[arg-type]
             strategy=strategy.build(self.choice, self._model),
             num_nodes=self.config.num_nodes,
-            plugins=[self._gang] if self._gang is not None else None,
+            plugins=None if self._environment is None else [self._environment],
             **self._batches(),
             callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
             enable_checkpointing=True,  # EpochEnd is the checkpoint callback: no other is added

@@ -1,4 +1,4 @@
-"""The folders of a checkpoint on another PC than that of a trial's first worker."""
+"""Copies of a checkpoint between the PC of a trial's first worker and those of the other workers."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ HOLDER = "the PC of the first worker, which has the checkpoint,"
 
 
 def original_of(checkpoint: Path) -> Original:
-    """A checkpoint of this PC, for others to copy."""
+    """A checkpoint of this PC, to be copied to other PCs."""
     files = json.loads((checkpoint / checkpoint_store.MANIFEST).read_text())["files"]
-    return Original.of(
-        checkpoint, {name: facts[1] for name, facts in files.items()}, checkpoint_store.MANIFEST
-    )
+    checksums = {name: sha256 for name, (_, sha256) in files.items()}
+    return Original.of(checkpoint, checksums, checkpoint_store.MANIFEST)
 
 
 class Folders:
-    """The folders that this worker has made on its PC, and is to remove; workers of one PC share them.
+    """The folders that this worker makes and removes on its PC; workers of one PC share them.
 
     Args:
-        root: where copies go; None: the PC's folder of temporary files.
+        root: folder of the copies; None: the PC's folder of temporary files.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or Path(tempfile.gettempdir())
         self._made: list[tuple[Path, int]] = []
-        """Each with the descriptor that keeps other processes from removing it as left over."""
+        """Each with the descriptor of its lock, which keeps other processes from removing it as left over."""
 
     def copy(self, original: Original, node: str) -> Path:
-        """The folder of a checkpoint on this PC, copied where it is not visible.
+        """The folder of a checkpoint on this PC; copied unless this PC sees the original.
 
         Args:
             original: the checkpoint.
             node: Ray's id of the PC that has it.
 
         Raises:
-            PCUnfit: the disk of this PC is full, or the other one does not answer.
+            PCUnfit: the disk of this PC is full, or the other PC does not answer.
         """
         if original.is_visible():
             return Path(original.folder)
@@ -62,7 +61,7 @@ class Folders:
         return folder_copy.bring(original, place, fetch)
 
     def make(self, folder: Path) -> bool:
-        """Make a folder where there is none; whether this worker did."""
+        """Make a folder; False if it exists."""
         top = folder
         while not top.parent.is_dir():
             top = top.parent
@@ -82,7 +81,7 @@ class Folders:
 
 
 def files_of(folder: Path) -> list[File]:
-    """The files of a folder of this PC, for another to copy."""
+    """The files of a folder of this PC, with their checksums, to be copied to another PC."""
     found = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as content:

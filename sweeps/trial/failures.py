@@ -1,4 +1,4 @@
-"""Why a trial did not end well: what is said of it."""
+"""Why a trial did not end well, as its result says it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
 
 
 class WorkerFailed(Exception):
-    """Another worker than the first has failed: what there is to be said of it."""
+    """A worker other than the first has failed; `failure` is its result."""
 
     def __init__(self, failure: Mapping[str, Any]) -> None:
         super().__init__(failure["reason"])
         self.failure = dict(failure)
 
 
-class ElsewhereUnfit(PCUnfit):
-    """The PC of another worker than the first can't train: what that one said of it."""
-
-    def __init__(self, failure: Mapping[str, Any]) -> None:
-        super().__init__(failure["reason"])
-        self.failure = dict(failure)
+class WorkerUnfit(WorkerFailed, PCUnfit):
+    """The PC of a worker other than the first can't train."""
 
 
 def failed(error: BaseException) -> dict[str, Any]:
-    """What the driver hears of an exception."""
+    """The result of a trial that raised."""
     is_user_error = isinstance(error, CannotTrain)
     return {
         "done": True,
@@ -40,13 +36,13 @@ def failed(error: BaseException) -> dict[str, Any]:
 
 
 def unfit(error: Exception) -> dict[str, Any]:
-    """What the driver hears where a PC can't train, through no fault of a trial: why, and which PC."""
-    if isinstance(error, ElsewhereUnfit):
+    """The result of a trial on a PC that can't train any: why, and which PC."""
+    if isinstance(error, WorkerUnfit):
         return error.failure
     at = {"pc": platform.node(), "node": broadcast.here()}
     return {"done": True, "unfit": str(error), "at": at, "reason": str(error), "is_user_error": False}
 
 
 def error_of(failure: Mapping[str, Any]) -> Exception:
-    """What another worker said, to be raised in the first."""
-    return (ElsewhereUnfit if "unfit" in failure else WorkerFailed)(failure)
+    """The result of another worker as an error, to be raised in the first."""
+    return (WorkerUnfit if "unfit" in failure else WorkerFailed)(failure)

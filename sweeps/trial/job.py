@@ -13,9 +13,9 @@ from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
 SAVE_FAULT = "save_fault"
-"""In the result that Tune keeps with a checkpoint: why it could not be written, as {"reason": str,
-"is_of_storage": bool}, and with the latter "pc" and "node", name and Ray's id of the PC that could not. A
-trial that is done has no next step to tell of it."""
+"""Key of the result that Tune keeps with a checkpoint: why that could not be written, as {"reason": str,
+"is_of_storage": bool}, and for a fault of the storage "pc" and "node", name and Ray's id of the PC. It is
+known only after the step, and a trial that is done has no next step to report it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,22 +23,24 @@ class Job:
     """What all trials of a sweep have in common."""
 
     trainables: Mapping[str, str]
-    """Trainable, as it was named to the sweep, to its module path."""
+    """Name of each trainable in the sweep to its module path."""
     storage: Storage
-    """Where checkpoints are written and found: all that a trial needs of the sweep's folder."""
+    """Store of the checkpoints: all that a trial needs of the sweep's folder."""
     fit: FitConfig
     max_failures: int
-    """Times that a trial which raised is tried again."""
+    """Retries of a trial that raised."""
     checkpoint_epochs: int | None
-    """Epochs between checkpoints; None: as often as they cost under 2 % of the training."""
+    """Epochs between checkpoints; None: as often as keeps their cost under 2 % of the training."""
     prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)
-    """Trainable and values of its PREPARE_PARAMS to how a PC comes by the prepared data."""
+    """Trainable and values of its PREPARE_PARAMS to the source of the prepared data."""
 
     def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
-        """The folder on this PC of the prepared data of these params, and `say` is told where it had to be
-        copied first; None for a trainable that has none. Raises PCUnfit where this PC can't have it."""
-        values = tuple(
-            getattr(params, hyperparameter) for hyperparameter in getattr(module, "PREPARE_PARAMS", ())
-        )
+        """The folder of the prepared data on this PC, or None for a trainable without any; a copy is reported
+        by `say`.
+
+        Raises:
+            PCUnfit: the data can't be brought to this PC.
+        """
+        values = tuple(getattr(params, name) for name in getattr(module, "PREPARE_PARAMS", ()))
         source = self.prepared.get((trainable, values))
         return None if source is None else source.here(say)

@@ -1,14 +1,15 @@
-"""A worker of a trial other than its first one, in a process of its own: it does what that one says."""
+"""A worker of a trial other than the first one: an actor that the first worker calls."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 import greenlet
 import ray
@@ -17,25 +18,45 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_reader
 from sweeps.storage.folder_copy import File, Original
+from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling import memory
 from sweeps.trial import checkpoint_copy
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import failed, unfit
-from sweeps.trial.module_cache import Warm
-
-if TYPE_CHECKING:
-    from sweeps.training.distributed.cluster_environment import Gang, Seat
-    from sweeps.training.epoch_callback import Epoch
-    from sweeps.training.fit_loop import Fit
-    from sweeps.trial.job import Job
+from sweeps.trial.job import Job
+from sweeps.trial.module_cache import ModuleCache
 
 Answer = tuple[dict[str, Any] | None, Any]
-"""What has failed, or None, and an answer."""
-_Value = TypeVar("_Value")
+"""The failure of a call, or None, and the value that it returns."""
+_Arguments = ParamSpec("_Arguments")
+
+
+def _answered(
+    method: Callable[Concatenate[Member, _Arguments], object],
+) -> Callable[Concatenate[Member, _Arguments], Answer]:
+    """Answer with a failure what a method raises: a user's exception must not end a warm process."""
+
+    @functools.wraps(method)
+    def call(member: Member, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> Answer:
+        try:
+            return None, method(member, *arguments, **named)
+        except KeyboardInterrupt:
+            raise
+        except PCUnfit as error:
+            failure = unfit(error)
+        except BaseException as error:  # sys.exit and worse
+            failure = failed(error)
+        # Behind the except: until there the traceback holds the model, and its memory.
+        member.leave()  # so that no other worker waits for this one
+        return _located(failure), None
+
+    return call
 
 
 class Member:
-    """One trial after another, in step with the first worker; each method answers what has failed, and a
-    value. A user's exception does not end its process.
+    """One trial after another, in step with the first worker.
 
     Args:
         job: what all trials have in common.
@@ -43,125 +64,111 @@ class Member:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._warm = Warm(job.trainables)
-        self._gang: Gang | None = None
+        self._modules = ModuleCache(job.trainables)
+        self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
 
+    @_answered
     def begin(
-        self, config: Mapping[str, Any], seat: Seat, checkpoint: Original | None = None, node: str = ""
-    ) -> Answer:
-        """Begin a trial, up to where the workers meet; the name of this PC.
+        self,
+        config: Mapping[str, Any],
+        rendezvous: Rendezvous,
+        checkpoint: Original | None = None,
+        node: str = "",
+    ) -> str:
+        """Prepare a trial, up to the process group of its workers; returns the name of this PC.
 
         Args:
-            config: of the trial.
-            seat: of this worker.
-            checkpoint: that the trial goes on from.
-            node: Ray's id of the PC that has it.
+            config: config of the trial.
+            rendezvous: of this worker.
+            checkpoint: checkpoint to go on from.
+            node: Ray's id of the PC that has the checkpoint.
         """
+        module = self._modules.module(config["trainable"])
+        folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
+        self._environment = WorkerGroupEnvironment.connect(rendezvous)
+        params = module.Params(**config["fixed"], **config["params"])
+        data = self._job.data_of(config["trainable"], module, params)
+        fit = dataclasses.replace(self._job.fit, seed=config["seed"])
+        self._fit = Fit(module, params, fit, folder, prepared=data, environment=self._environment)
+        return platform.node()
 
-        def begin() -> str:
-            module = self._warm.module(config["trainable"])
-            from sweeps.training.distributed.cluster_environment import Gang
-
-            folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
-            self._gang = Gang.found(seat)
-            params = module.Params(**config["fixed"], **config["params"])
-            data = self._job.data_of(config["trainable"], module, params)
-            fit = dataclasses.replace(self._job.fit, seed=config["seed"])
-            self._fit = self._warm.fit(module, params, fit, folder, prepared=data, gang=self._gang)
-            return platform.node()
-
-        return self._tried(begin)
-
-    def train(self) -> Answer:
+    @_answered
+    def train(self) -> None:
         """Train to the end of the next epoch."""
-        return self._tried(lambda: self._go_on(True))
+        self._switch(True)
 
-    def end(self) -> Answer:
-        """Train no more: let Lightning end in order, as it does on all workers."""
-        return self._tried(lambda: self._go_on(False))
+    @_answered
+    def end(self) -> None:
+        """Let Lightning end the training in order, as on all workers."""
+        self._switch(False)
 
-    def lacks_room(self, folder: Path, size_bytes: int) -> Answer:
-        """Why a checkpoint of that size can't be written here; None where it can. It trains on."""
-        if _free_bytes(folder) >= size_bytes:
-            return None, None
-        return None, _of_another(unfit(_full(folder)))
+    @_answered
+    def lack_of_room(self, folder: Path, size_bytes: int) -> dict[str, Any] | None:
+        """The failure if a checkpoint of that size can't be written here; else None."""
+        place = next(path for path in (folder, *folder.parents) if path.exists())
+        return _located(unfit(_full(folder))) if shutil.disk_usage(place).free < size_bytes else None
 
-    def save(self, folder: Path) -> Answer:
-        """Write this worker's part of a checkpoint; the files that the first worker's PC lacks.
+    @_answered
+    def save(self, folder: Path) -> list[File]:
+        """Write this worker's shard of a checkpoint; the files that the first worker's PC lacks.
 
-        All write into folders of the same name (Lightning sees to it): one folder, where they share it.
+        All workers write into folders of the same name (Lightning sees to it), which may be one folder.
         """
-
-        def save() -> list[File]:
-            assert self._fit is not None
-            self._folders.clear()
-            with _room_in(folder):
-                is_own = self._folders.make(folder)
-                self._fit.save(folder)
-            return checkpoint_copy.files_of(folder) if is_own else []
-
-        return self._tried(save)
-
-    def read(self, folder: str, file: str, offset: int, length: int) -> Answer:
-        """Bytes of such a file."""
-        return self._tried(lambda: folder_reader.read(folder, file, offset, length))
-
-    def clear(self) -> Answer:
-        """Remove what was written here for the first worker."""
-        return self._tried(self._folders.clear)
-
-    def part(self) -> Answer:
-        """Leave a trial as it is."""
-        if self._gang is not None:
-            self._gang.part()
-        self._run = self._fit = self._gang = None
+        assert self._fit is not None
         self._folders.clear()
-        self._warm.free()
-        return None, None
+        with _full_disk_of_this_pc(folder):
+            is_own = self._folders.make(folder)
+            self._fit.save(folder)
+        return checkpoint_copy.files_of(folder) if is_own else []
 
-    def _go_on(self, goes_on: bool) -> None:
+    @_answered
+    def read(self, folder: str, file: str, offset: int, length: int) -> Any:
+        """Bytes of such a file."""
+        return folder_reader.read(folder, file, offset, length)
+
+    @_answered
+    def clear(self) -> None:
+        """Remove what was written here for the first worker."""
+        self._folders.clear()
+
+    def leave(self) -> None:
+        """Leave a trial as it is."""
+        if self._environment is not None:
+            self._environment.leave()
+        self._run = self._fit = self._environment = None
+        self._folders.clear()
+        memory.free()
+
+    def _switch(self, trains_on: bool) -> None:
         if self._run is None:
             self._run = greenlet.greenlet(self._train)
-        self._run.switch(goes_on)
+        self._run.switch(trains_on)
 
-    def _train(self, _goes_on: bool) -> None:
+    def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
-        assert self._gang is not None
+        assert self._environment is not None
         assert self._fit is not None
-        first = greenlet.getcurrent().parent
-        assert first is not None
+        caller = greenlet.getcurrent().parent
+        assert caller is not None
 
         def on_epoch(_epoch: Epoch) -> bool:
-            self._folders.clear()  # the checkpoint that it went on from
-            return bool(first.switch())
+            self._folders.clear()  # the copy of the checkpoint that it went on from
+            return bool(caller.switch())
 
-        self._gang.join(ray.util.get_node_ip_address())
+        self._environment.join(ray.util.get_node_ip_address())
         self._fit.run(on_epoch)
 
-    def _tried(self, does: Callable[[], _Value]) -> Answer:
-        try:
-            return None, does()
-        except KeyboardInterrupt:
-            raise
-        except PCUnfit as error:
-            failure = unfit(error)
-        except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-            failure = failed(error)
-        # Behind the except: until there the traceback holds the model, and its memory.
-        self.part()  # the others hear of it, and wait no longer
-        return _of_another(failure), None
 
-
-def _of_another(failure: dict[str, Any]) -> dict[str, Any]:
+def _located(failure: dict[str, Any]) -> dict[str, Any]:
     return {**failure, "reason": f"{failure['reason']} (in another worker, on {platform.node()})"}
 
 
 @contextlib.contextmanager
-def _room_in(folder: Path) -> Iterator[None]:
-    """Where a checkpoint is written: a full disk is this PC's fault."""
+def _full_disk_of_this_pc(folder: Path) -> Iterator[None]:
+    """Raise PCUnfit for an error of a full disk."""
     try:
         yield
     except Exception as error:  # a hook of the user's may raise anything
@@ -172,7 +179,3 @@ def _room_in(folder: Path) -> Iterator[None]:
 
 def _full(folder: Path) -> PCUnfit:
     return PCUnfit(f"the disk of {folder} is full")
-
-
-def _free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free

@@ -1,4 +1,4 @@
-"""The processes of a worker group but the first one: started, asked together, watched, and ended."""
+"""The actors of a worker group: start, call, watch and end all its workers but the first."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
 
 LOST = 70
-"""Exit status of a first worker whose trial lost another one."""
-TOGETHER = ("train", "save", "end")
-"""What all workers do by collective operations, in which one waits for the others."""
-ENDS_S = 3
-"""Seconds that workers may take to fail together, by an error that all of them have."""
+"""Exit status of a first worker whose trial lost another worker."""
+COLLECTIVE = ("train", "save", "end")
+"""Methods of a member with collective operations, in which each worker waits for the others."""
+END_S = 3
+"""Seconds in which all workers may fail by an error that they have in common."""
 STUCK_S = 300
-"""Seconds that the first worker may take to hear that a worker's process has ended: until its next collective
-operation. (gloo says so there at once, NCCL never does.)"""
-LOOK_S = 1.0
+"""Seconds until the next collective operation of the first worker. It fails there if the process of another
+worker has ended (with gloo; with NCCL it never fails)."""
+POLL_S = 1.0
 
 
 class Members:
@@ -39,103 +39,102 @@ class Members:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._asked: list[Any] = []
-        self._has_ended_one = False
-        """Whether a member was ended, since it failed alone."""
+        self._calls: list[Any] = []
+        self._has_killed_one = False
+        """Whether a member that failed alone was killed."""
         self._waits = threading.Event()
-        """Set when the first worker waits for what was asked, hence in no collective operation."""
+        """Set while the first worker waits for the members, and hence is in no collective operation."""
         self.actors = self._started()
 
-    def ask(self, name: str, *arguments: Sequence[Any]) -> None:
-        """Let each do something while the first worker does the same.
+    def call(self, name: str, *arguments: Sequence[Any]) -> None:
+        """Start a method of each member, to run while the first worker does the same.
 
         Args:
-            name: of the method.
-            arguments: those of each member; none: it takes none.
+            name: name of the method.
+            arguments: arguments for each member; none for a method without arguments.
         """
         given = arguments or [()] * len(self.actors)
-        self._asked = [
+        self._calls = [
             getattr(actor, name).remote(*each) for actor, each in zip(self.actors, given, strict=True)
         ]
         self._waits = threading.Event()
-        if name in TOGETHER:
-            at_work = dict(zip(self._asked, self.actors, strict=True))
-            threading.Thread(target=self._watch, args=(at_work, self._waits), daemon=True).start()
+        if name in COLLECTIVE:
+            running = dict(zip(self._calls, self.actors, strict=True))
+            threading.Thread(target=self._watch, args=(running, self._waits), daemon=True).start()
 
-    def answers(self) -> list[Any]:
-        """What came of it.
+    def results(self) -> list[Any]:
+        """Wait for the calls; what they return.
 
         Raises:
-            ElsewhereUnfit: the PC of one can't train.
-            WorkerFailed: one failed.
+            WorkerUnfit: the PC of a member can't train.
+            WorkerFailed: a member failed.
         """
         self._waits.set()
-        _wait(self._asked, None)
-        asked, self._asked = self._asked, []
-        answered = [answer_of(ref) for ref in asked]
-        for failure in (failure for failure, _ in answered if failure is not None):
+        _wait(self._calls, None)
+        calls, self._calls = self._calls, []
+        answers = [answer_of(ref) for ref in calls]
+        for failure in (failure for failure, _ in answers if failure is not None):
             raise error_of(failure)
-        return [value for _, value in answered]
+        return [value for _, value in answers]
 
     def failures(self, most_s: float) -> Iterator[dict[str, Any]]:
-        """What failed of what was asked, each as soon as it is known, within that time."""
-        waiting, began = list(self._asked), time.monotonic()
+        """The failures of the calls, each as soon as it is known, for at most that many seconds."""
+        waiting, began = list(self._calls), time.monotonic()
         while waiting and time.monotonic() - began < most_s:
-            answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
-            found = (answer_of(ref)[0] for ref in answered)
-            yield from (failure for failure in found if failure is not None)
+            done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
+            yield from (failure for failure, _ in map(answer_of, done) if failure is not None)
 
-    def part(self) -> None:
-        """End what they are at of a trial. They stay warm for the next one, if they are at nothing."""
+    def leave(self) -> None:
+        """End the trial of all members. They stay warm for the next one, unless one of them is stuck."""
         self._waits.set()
-        asked, self._asked = self._asked, []
-        if not _wait(asked, ENDS_S) and not self._has_ended_one:
+        calls, self._calls = self._calls, []
+        if not _wait(calls, END_S) and not self._has_killed_one:
             for actor in self.actors:
-                actor.part.remote()
+                actor.leave.remote()
             return
         for actor in self.actors:
             ray.kill(actor)
-        self._has_ended_one = False
+        self._has_killed_one = False
         self.actors = self._started()
 
     def _started(self) -> list[Any]:
         group = ray.util.get_current_placement_group()
-        assert group is not None, "Tune places a trial by a group"
+        assert group is not None, "Tune places each trial in a placement group"
         actors = []
         for rank in range(1, self._job.fit.workers):
             bundle = dict(group.bundle_specs[rank])
             place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
-            taken = {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0)}
-            actor = ray.remote(Member).options(scheduling_strategy=place, max_restarts=0, **taken)
+            resources = {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0)}
+            actor = ray.remote(Member).options(scheduling_strategy=place, max_restarts=0, **resources)
             actors.append(actor.remote(self._job))
         return actors
 
-    def _watch(self, at_work: dict[Any, Any], waits: threading.Event) -> None:
-        """See the end of another worker, while the first may be in a collective operation and wait for it.
+    def _watch(self, running: dict[Any, Any], waits: threading.Event) -> None:
+        """Kill a member that has failed while the first worker may wait for it in a collective operation.
 
-        gloo has no means to leave one (`abort` of PyTorch 2.13 leaves the others waiting): it is the end of a
-        process that closes its connections, of which they hear.
+        gloo can't leave one (after `abort` of PyTorch 2.13 the other workers still wait); only the end of a
+        process closes its connections, and so ends the wait.
         """
         ends_at = float("inf")
-        while not waits.wait(0 if at_work else LOOK_S):
-            done = ray.wait(list(at_work), timeout=LOOK_S)[0] if at_work else []
+        while not waits.wait(0 if running else POLL_S):
+            done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
             for ref in done:
-                actor, failure = at_work.pop(ref), answer_of(ref)[0]
-                if failure is not None and not waits.wait(ENDS_S):
-                    ends_at, self._has_ended_one = time.monotonic() + STUCK_S, True
+                actor, failure = running.pop(ref), answer_of(ref)[0]
+                if failure is not None and not waits.wait(END_S):
+                    ends_at, self._has_killed_one = time.monotonic() + STUCK_S, True
                     ray.kill(actor)
             if time.monotonic() > ends_at:
-                give_up("a worker failed, and this one does not hear of it")
+                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s")
 
 
 def give_up(why: str) -> None:
-    """End this process, the first worker's: the rest of its worker group goes with it."""
-    print(f"trial ends here, and is requeued: {why}", file=sys.stderr, flush=True)
+    """End this process, the first worker's: Ray then ends the rest of the worker group."""
+    print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
     os._exit(LOST)
 
 
 def answer_of(ref: Any) -> Answer:
-    """What a member answers; the end of this process where it is lost."""
+    """The answer of a member; the end of this process where the member is lost."""
     try:
         answer: Answer = ray.get(ref)
     except RayActorError as error:
@@ -144,12 +143,13 @@ def answer_of(ref: Any) -> Answer:
     return answer
 
 
-def _wait(asked: Sequence[Any], most_s: float | None) -> list[Any]:
-    """Those that are not there within that time. A group of which a PC was lost may never be whole again."""
+def _wait(calls: Sequence[Any], most_s: float | None) -> list[Any]:
+    """Wait for calls; those that are not done within that many seconds. The placement group may never be
+    complete again after the loss of a PC: that ends this process."""
     group = ray.util.get_current_placement_group()
-    waiting, began = list(asked), time.monotonic()
+    waiting, began = list(calls), time.monotonic()
     while waiting and (most_s is None or time.monotonic() - began < most_s):
-        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
+        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
         if waiting and ray.util.placement_group_table(group)["state"] == "RESCHEDULING":
             give_up("a PC of its workers is lost")
     return waiting

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sweeps.common import gc_freeze, plugins
+from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.space.point import Point
 from sweeps.trial.job import Job
 
@@ -15,11 +16,10 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     """Score weights on the test rows, in a process with the resources of a trial.
 
     With the seed that trained them: a data module that draws its split at random draws the same one.
-    `weights` is the content of `weights.pt`: the folder of the sweep need not be on this PC.
+    `weights` is the content of `weights.pt`: this PC may not see the folder of the sweep.
     """
     with gc_freeze.uncollected():
-        from sweeps.common.params_file import WEIGHTS_FILE
-        from sweeps.training import fit_loop
+        from sweeps.training import fit_loop  # with PyTorch, which the driver does not load
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
@@ -27,5 +27,4 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     fit = dataclasses.replace(job.fit, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
-        scores: dict[str, float] = fit_loop.test(module, params, fit, Path(folder), prepared=data)
-    return scores
+        return fit_loop.test(module, params, fit, Path(folder), prepared=data)

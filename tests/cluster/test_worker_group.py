@@ -102,9 +102,9 @@ def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(
         return [len(trial.epochs) >= 2 for trial in trials(head)] == [True, True]
 
     wait_until(both_train, "both trials to train", timeout_s=600)
-    gangs = [{trial.place["pc"], *trial.place["others"]} for trial in trials(head)]
-    assert gangs[0].isdisjoint(gangs[1])
-    of = [[pc for pc in others if pc.name in gang] for gang in gangs]  # never the head
+    groups = [{trial.place["pc"], *trial.place["others"]} for trial in trials(head)]
+    assert groups[0].isdisjoint(groups[1])
+    of = [[pc for pc in others if pc.name in group] for group in groups]  # never the head
     victims = [of[0][0], of[1][0]] if lost == "one of each" else max(of, key=len)
     assert len(victims) == 2
     before = [len(trial.epochs) for trial in trials(head)]

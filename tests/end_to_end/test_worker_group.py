@@ -82,7 +82,7 @@ def test_workers_stay_warm_as_long_as_none_is_lost(by_fault: dict[str, TrialRow]
     assert len(quiet) == 1, "the first worker lives on when another one raises, which is begun anew"
     for rank in (0, 1):
         killed = {pid for _, pid in pair.begun(attempts, "killed", rank)}
-        assert len(killed) == 2, f"worker {rank}: of a gang that lost one all are begun anew"
+        assert len(killed) == 2, f"worker {rank}: all workers of a group that lost one begin anew"
 
 
 @pytest.mark.slow

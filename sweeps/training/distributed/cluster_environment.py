@@ -1,7 +1,6 @@
-"""The workers of one trial that somebody has started already, one a process: how they meet, and part again.
+"""A worker group of processes that already run: they meet for a trial, and leave each other after it.
 
-Processes that live longer than a trial meet anew for each. Their first one opens a store at a port that is
-free, and tells the others, who find each other through it.
+The first worker opens a store at a free port and sends its address to the other workers, which connect to it.
 """
 
 from __future__ import annotations
@@ -9,176 +8,124 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import psutil
 import torch
-from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from sweeps.common.errors import CannotTrain, first_line
 
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
-REACHES_S = 30
-"""That a worker may take to reach the first one's PC."""
-MEETS_S = 300
-"""That workers may take to meet, once all can reach the first one; PyTorch's own measure."""
+CONNECT_S = 30
+"""Within which a worker must connect to the first worker's store."""
+JOIN_S = 300
+"""Within which all workers must join, once they are connected; PyTorch's own default."""
 INTERFACES = {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"}
-"""Where gloo and NCCL read which network card to use (`=`: that very one)."""
+"""Variables in which gloo and NCCL read their network interface (`=`: exactly that name)."""
 _LOST = ("onnection closed by peer", "onnection reset by peer", "remote process exited", "onnect timeout")
-"""What gloo and NCCL say to a worker when another one has gone: that is why."""
+"""Parts of the errors of gloo and NCCL when the process of another worker has ended."""
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A worker's place in its gang."""
+class Rendezvous:
+    """Where a worker group meets, and the rank of one worker in it."""
 
     rank: int
     workers: int
     address: str
-    """Of the PC of the first one."""
+    """IP address of the first worker's PC."""
     port: int
-    """Of its store."""
+    """Port of the first worker's store."""
 
-
-class Gang(ClusterEnvironment):
-    """This process as one of a gang; for Lightning, which starts no process then, and asks nobody else.
-
-    Args:
-        seat: its place.
-        store: where the workers find each other.
-    """
-
-    def __init__(self, seat: Seat, store: Any) -> None:
-        super().__init__()
-        self.seat = seat
-        self._store: Any = store
-
-    @classmethod
-    def opened(cls, address: str, workers: int) -> Gang:
-        """The gang of the first worker, whose PC has this address."""
-        store = _distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-        return cls(Seat(0, workers, address, store.port), store)
-
-    @classmethod
-    def found(cls, seat: Seat) -> Gang:
-        """The gang of another worker.
-
-        Raises:
-            CannotTrain: the first one can't be reached.
-        """
-        patience = timedelta(seconds=REACHES_S)
-        try:
-            store = _distributed.TCPStore(seat.address, seat.port, is_master=False, timeout=patience)
-        except _distributed.DistError as error:
-            raise CannotTrain(
-                f"a worker on {socket.gethostname()} can't reach the first one at {seat.address}:{seat.port} "
-                f"within {REACHES_S} s (a firewall between the PCs? workers talk over ports that are free): "
-                f"{first_line(error)}"
-            ) from None
-        store.set_timeout(timedelta(seconds=MEETS_S))
-        return cls(seat, store)
-
-    def seat_of(self, rank: int) -> Seat:
-        """The place of another worker."""
-        return replace(self.seat, rank=rank)
-
-    def join(self, here: str) -> None:
-        """Meet the others: all call it together.
-
-        Args:
-            here: address of this PC, by which the others reach it.
-        """
-        assert self._store is not None, "it has parted"
-        use_card_of(here)
-        os.environ.update(self._variables())
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
-        seat = self.seat
-        torch.distributed.init_process_group(
-            backend, store=self._store, rank=seat.rank, world_size=seat.workers
-        )
-
-    def part(self) -> None:
-        """Close the connections; one that waits for this worker hears of it. Can be called again."""
-        if torch.distributed.is_initialized():
-            if "deepspeed" in sys.modules:  # it keeps groups of its own, of the workers that it knew
-                import deepspeed.comm
-
-                if deepspeed.comm.is_initialized():
-                    deepspeed.comm.destroy_process_group()
-            if torch.distributed.is_initialized():
-                torch.distributed.destroy_process_group()
-        self._store = None
-        for name in self._variables():
-            os.environ.pop(name, None)
-
-    def _variables(self) -> dict[str, str]:
-        """What DeepSpeed reads."""
-        seat = self.seat
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables as torchrun sets them; each worker counts as a node with one device."""
         return {
-            "MASTER_ADDR": seat.address,
-            "MASTER_PORT": str(seat.port),
-            "RANK": str(seat.rank),
-            "WORLD_SIZE": str(seat.workers),
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": str(self.port),
+            "RANK": str(self.rank),
+            "GROUP_RANK": str(self.rank),
+            "WORLD_SIZE": str(self.workers),
             "LOCAL_RANK": "0",
         }
 
-    @property
-    def creates_processes_externally(self) -> bool:
-        """They are there."""
-        return True
 
-    @property
-    def main_address(self) -> str:
-        """Of the first worker's PC."""
-        return self.seat.address
+class WorkerGroupEnvironment(TorchElasticEnvironment):
+    """This process as a member of a worker group; Lightning reads its rank as under torchrun."""
 
-    @property
-    def main_port(self) -> int:
-        """Of its store."""
-        return self.seat.port
+    def __init__(self, rendezvous: Rendezvous, store: Any) -> None:
+        super().__init__()
+        self.rendezvous = rendezvous
+        self._store: Any = store
 
-    @staticmethod
-    def detect() -> bool:
-        """It is never found by itself."""
-        return False
+    @classmethod
+    def open(cls, address: str, workers: int) -> WorkerGroupEnvironment:
+        """Open the store as the first worker, whose PC has this IP address."""
+        store = _distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
+        return cls(Rendezvous(0, workers, address, store.port), store)
 
-    def world_size(self) -> int:
-        """Workers."""
-        return self.seat.workers
+    @classmethod
+    def connect(cls, rendezvous: Rendezvous) -> WorkerGroupEnvironment:
+        """Connect to the store as another worker.
 
-    def set_world_size(self, size: int) -> None:
-        """It is settled."""
+        Raises:
+            CannotTrain: the first worker can't be reached.
+        """
+        address, port, timeout = rendezvous.address, rendezvous.port, timedelta(seconds=CONNECT_S)
+        try:
+            store = _distributed.TCPStore(address, port, is_master=False, timeout=timeout)
+        except _distributed.DistError as error:
+            raise CannotTrain(
+                f"a worker on {socket.gethostname()} could not connect to the first worker at "
+                f"{address}:{port} within {CONNECT_S} s: {first_line(error)}. Check that no firewall between "
+                "the PCs closes the ports that are free"
+            ) from None
+        store.set_timeout(timedelta(seconds=JOIN_S))
+        return cls(rendezvous, store)
 
-    def global_rank(self) -> int:
-        """Of this worker."""
-        return self.seat.rank
+    def join(self, address: str) -> None:
+        """Form the process group; all workers call it together.
 
-    def set_global_rank(self, rank: int) -> None:
-        """It is settled."""
+        Args:
+            address: IP address of this PC, by which the other workers reach it.
+        """
+        assert self._store is not None, "it has left the group"
+        use_interface_of(address)
+        os.environ.update(self.rendezvous.variables)
+        torch.distributed.init_process_group(
+            "nccl" if torch.cuda.is_available() else "gloo",
+            store=self._store,
+            rank=self.rendezvous.rank,
+            world_size=self.rendezvous.workers,
+        )
 
-    def local_rank(self) -> int:
-        """Each worker sees its own GPU alone."""
-        return 0
+    def leave(self) -> None:
+        """Close the connections, which ends the wait of another worker. Can be called again."""
+        deepspeed_comm: Any = sys.modules.get("deepspeed.comm")  # it keeps groups of the workers of its trial
+        if torch.distributed.is_initialized() and deepspeed_comm and deepspeed_comm.is_initialized():
+            deepspeed_comm.destroy_process_group()
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        self._store = None
+        for name in self.rendezvous.variables:
+            os.environ.pop(name, None)
 
-    def node_rank(self) -> int:
-        """Each worker is a node to Lightning, wherever it stands."""
-        return self.seat.rank
 
+def use_interface_of(address: str) -> None:
+    """Let gloo and NCCL use the network interface with this address, unless the user has set another one.
 
-def use_card_of(address: str) -> None:
-    """Let gloo and NCCL talk over the network card with this address; what the user has set stays.
-
-    Left alone gloo takes the card of the PC's own name, which on Debian is 127.0.1.1, and NCCL the first one:
+    By default gloo takes that of the host name, which on Debian is 127.0.1.1, and NCCL the first one:
     https://docs.pytorch.org/docs/stable/distributed.html#common-environment-variables
     """
-    cards = psutil.net_if_addrs().items()
-    for card in (name for name, known in cards if any(each.address == address for each in known)):
-        for variable, form in INTERFACES.items():
-            os.environ.setdefault(variable, form.format(card))
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == address for each in addresses):
+            for variable, form in INTERFACES.items():
+                os.environ.setdefault(variable, form.format(name))
 
 
-def says_that_another_is_lost(text: str) -> bool:
-    """Whether an error is but the echo of another worker's end."""
+def is_lost_connection(text: str) -> bool:
+    """Whether an error only says that the process of another worker has ended."""
     return any(words in text for words in _LOST)

@@ -1,4 +1,4 @@
-"""ZeRO by DeepSpeed, under Lightning: on a CPU too, and in steps that Lightning counts."""
+"""ZeRO by DeepSpeed under Lightning, on a CPU as well; Lightning counts the steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(stage: int, offloads: bool) -> Strategy:
 
     Args:
         stage: of ZeRO, 1 to 3.
-        offloads: whether what is shared is kept in the PC's memory.
+        offloads: whether the shards of the optimizer, and of stage 3 the weights, are in the PC's memory.
 
     Raises:
         ModuleNotFoundError: DeepSpeed is not installed.
@@ -33,7 +33,7 @@ def build(stage: int, offloads: bool) -> Strategy:
         stage=stage,
         offload_optimizer=offloads,
         offload_parameters=offloads and stage == 3,
-        # Lightning would ask the loader, which may be one that has no batch size.
+        # Lightning would read it of the loader, which may have no batch size.
         logging_batch_size_per_gpu=1,
         logging_level=logging.ERROR,
         process_group_backend="gloo" if on_cpu else None,
@@ -41,7 +41,7 @@ def build(stage: int, offloads: bool) -> Strategy:
 
 
 class _Zero(DeepSpeedStrategy):
-    """ZeRO, on a CPU too: DeepSpeed runs there over gloo, Lightning's strategy refuses it."""
+    """Lightning's strategy, also on a CPU, where DeepSpeed runs over gloo and Lightning refuses it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -49,67 +49,53 @@ class _Zero(DeepSpeedStrategy):
         self.config["zero_force_ds_cpu_optimizer"] = False  # an offloaded one would be compiled
 
     def setup_environment(self) -> None:
-        """Join the other workers."""
         if isinstance(self.accelerator, CUDAAccelerator):
             super().setup_environment()
         else:
-            DDPStrategy.setup_environment(self)  # all but Lightning's check that there is a GPU
+            DDPStrategy.setup_environment(self)  # without Lightning's check for a GPU
 
     def setup_distributed(self) -> None:
-        """Connect the workers by what DeepSpeed talks over."""
         if isinstance(self.accelerator, CUDAAccelerator):
             super().setup_distributed()
             return
         import deepspeed
 
-        # For several processes of a CPU it would compile an all-reduce of its own, which takes a minute,
-        # and fails where there is no compiler; gloo does as well.
+        # For several processes of a CPU it would compile its own all-reduce, which takes a minute and needs
+        # a compiler; gloo is as fast.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         reset_seed()
         self.set_world_ranks()
-        place = self.cluster_environment
-        assert place is not None
-        os.environ.update(
-            MASTER_ADDR=place.main_address,
-            MASTER_PORT=str(place.main_port),
-            RANK=str(self.global_rank),
-            WORLD_SIZE=str(self.world_size),
-            LOCAL_RANK=str(self.local_rank),
-        )
-        deepspeed.init_distributed("gloo", distributed_port=place.main_port, verbose=False)
+        self._init_deepspeed_distributed()
 
-    # Lightning divides a micro-batch's loss by how many make up a step; DeepSpeed would do so again. And it
-    # counts them on past the end of an epoch, where Lightning begins anew (DeepSpeed#7439). So Lightning
-    # alone decides when a step is due, as by every other strategy, and DeepSpeed is told. (Its setting
-    # managed_gradient_accumulation=False, DeepSpeed#8183, forbids stage 3 to overlap computing and talking.)
+    # Both Lightning and DeepSpeed would divide the loss of a micro-batch by the accumulation, and DeepSpeed
+    # counts micro-batches on past the end of an epoch, where Lightning begins anew (DeepSpeed#7439). So
+    # Lightning alone counts, as with every other strategy, and sets DeepSpeed's boundaries. (DeepSpeed's own
+    # managed_gradient_accumulation=False, DeepSpeed#8183, keeps stage 3 from overlapping communication.)
 
     @property
     def handles_gradient_accumulation(self) -> bool:
-        """Whether not Lightning does."""
         return False
 
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
-        """Around each micro-batch that no step follows yet."""
+        """Mark a micro-batch after which no step is due."""
         self.deepspeed_engine.set_gradient_accumulation_boundary(False)
         yield
 
     def optimizer_step(self, *args: Any, **settings: Any) -> Any:
-        """Compute the last micro-batch of a step, then step."""
+        """Compute the last micro-batch of a step, then take the step."""
         self.deepspeed_engine.set_gradient_accumulation_boundary(True)
         return super().optimizer_step(*args, **settings)
 
     def backward(self, closure_loss: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-        """Compute gradients of a loss that is already a micro-batch's share."""
+        """Compute gradients of a loss that Lightning has already divided by the accumulation."""
         return super().backward(closure_loss, *args, scale_wrt_gas=False, **settings)
 
     def training_step(self, *args: Any, **settings: Any) -> Any:
-        """Compute the loss of a micro-batch."""
         with self._batch_norms():
             return super().training_step(*args, **settings)
 
     def validation_step(self, *args: Any, **settings: Any) -> Any:
-        """Score a batch."""
         with self._batch_norms():
             return super().validation_step(*args, **settings)
 
@@ -119,16 +105,16 @@ class _Zero(DeepSpeedStrategy):
 
     @property
     def root_device(self) -> torch.device:
-        """With an index, which DeepSpeed asks for, also where there is but one."""
+        """The device with an index, which DeepSpeed needs on a CPU as well."""
         device = super().root_device
         return torch.device("cpu", 0) if device.type == "cpu" else device
 
 
 class _BatchNormsOfFp32Weights(TorchFunctionMode):
-    """Batch norm computed by fp32 weights, as it is under autocast.
+    """Batch norm computed with fp32 weights, as under autocast.
 
-    DeepSpeed casts weights to bf16 and leaves running means in fp32 (DeepSpeed#8066), and a CPU has no
-    kernel for that. In bf16 the means would stand still where a batch changes them by less than 1/256.
+    DeepSpeed casts weights to bf16 and leaves running means in fp32 (DeepSpeed#8066), for which a CPU has no
+    kernel. Running means in bf16 would lose every update below 1/256 of their value.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,11 +1,12 @@
-"""How a batch is made up of micro-batches: micro-batch x accumulation x workers is what Params says.
+"""Gradient accumulation: micro-batch x accumulation x workers = batch_size of Params.
 
-The largest that fits in memory is bisected among those that make up the batch evenly. Lightning's own
-finder doubles a batch that stands alone, and fails under DDP and DeepSpeed (Lightning#13370, #20994).
+The largest micro-batch that fits in memory is bisected among the even parts of a batch. Lightning's own
+finder doubles the batch size, and fails under DDP and DeepSpeed (Lightning#13370, #20994).
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,68 +14,61 @@ from dataclasses import dataclass
 from sweeps.common.errors import CannotTrain
 
 MARGIN = 10
-"""One row more for so many has to fit: for the allocator's pieces, and batches that are larger than most."""
+"""One more row in so many must fit: room for fragmentation, and for batches larger than most."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """How a batch is split."""
+    """The split of a batch."""
 
     rows: int
-    """Of one micro-batch, on one worker."""
+    """Rows of one micro-batch on one worker."""
     accumulation: int
     """Micro-batches between two steps of the optimizer."""
 
 
 def of(data: object) -> int:
-    """Rows of a batch that a data module's loaders read.
+    """The batch size of a data module, in rows.
 
     Raises:
-        CannotTrain: it does not say.
+        CannotTrain: it has no attribute `batch_size`.
     """
     rows = getattr(data, "batch_size", None)
     if not isinstance(rows, int):
         raise CannotTrain(
-            f"{type(data).__name__} has no attribute batch_size, the rows of a batch that its loaders "
-            "read: without it a batch can't be split for several workers or into micro-batches"
+            f"{type(data).__name__} has no attribute batch_size. Set it to the rows of a batch that the "
+            "loaders read: a batch is split among workers and into micro-batches by it"
         )
     return rows
 
 
 def largest_that_fits(fits: Callable[[int], bool], effective_rows: int, workers: int) -> MicroBatch:
-    """The fewest micro-batches that make up a batch and fit, found in about log2 of their choices.
+    """The largest micro-batch that fits, found in about log2(number of divisors) tries.
 
     Args:
-        fits: whether a micro-batch of so many rows trains; what is asked for is a margin larger than what
-            is to be trained with.
-        effective_rows: of a batch of all workers.
-        workers: that share it.
+        fits: whether a micro-batch of so many rows trains; it is called with a margin.
+        effective_rows: rows of a batch of all workers.
+        workers: number of workers that share the batch.
 
     Raises:
         MemoryError: not even one row fits.
-        CannotTrain: the batch can't be shared out evenly.
+        CannotTrain: the batch is no multiple of the workers.
     """
     share = split(effective_rows, workers, effective_rows).rows
-    choices = [rows for rows in range(1, share + 1) if share % rows == 0]
-    if fits(with_margin(share)):  # mostly, and then it is the only try
+    if fits(with_margin(share)):  # the usual case, in one try
         return split(effective_rows, workers, share)
-    good, bad = -1, len(choices) - 1
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if fits(with_margin(choices[middle])):
-            good = middle
-        else:
-            bad = middle
-    if good < 0:
+    smaller = [rows for rows in range(1, share) if share % rows == 0]
+    fitting = bisect.bisect_right(smaller, False, key=lambda rows: not fits(with_margin(rows)))
+    if not fitting:
         raise MemoryError("not even a micro-batch of one row fits: the model itself is too large")
-    return split(effective_rows, workers, choices[good])
+    return split(effective_rows, workers, smaller[fitting - 1])
 
 
 def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
-    """The fewest micro-batches, of equal size, that make up a batch and fit.
+    """The fewest micro-batches of equal size, of at most `fitting_rows` each.
 
     Raises:
-        CannotTrain: the batch can't be shared out evenly.
+        CannotTrain: the batch is no multiple of the workers.
     """
     if effective_rows % workers:
         raise CannotTrain(
@@ -86,5 +80,5 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
 
 
 def with_margin(rows: int) -> int:
-    """What has to fit where so many rows are to be trained with; a single row can't be made smaller."""
+    """Rows that must fit in memory for a micro-batch of so many; one row can't be made smaller."""
     return rows if rows == 1 else rows + math.ceil(rows / MARGIN)

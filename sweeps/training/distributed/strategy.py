@@ -1,8 +1,8 @@
-"""Precision and strategy: in what numbers a trial computes, and how its workers share it.
+"""Precision and strategy of a run.
 
-ZeRO stage 1 shards the optimizer's state over the workers, 2 the gradients too, 3 the weights as well
-(Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054); FSDP does as much with PyTorch's own means
-(https://pytorch.org/docs/stable/fsdp.html). All of them run on the CPU too, over gloo.
+ZeRO stage 1 shards the optimizer's state among the workers, 2 the gradients too, 3 the weights as well
+(Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054); FSDP is PyTorch's own counterpart
+(https://pytorch.org/docs/stable/fsdp.html). All of them also run on a CPU, over gloo.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import count
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import deepspeed
 
 STATE_BYTES = 16
-"""Of a weight that trains: itself, its gradient and two moments of Adam, each fp32."""
+"""Bytes for each trained weight: the weight, its gradient and two moments of Adam, each fp32."""
 FITS = 0.7
-"""Share of a GPU's memory that the state of a model may take; the rest is for what a batch needs."""
+"""Share of a GPU's memory that the state of a model may take; the rest is for the batch."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a trial runs, and why."""
+    """Strategy and precision of a run, each with its reason."""
 
     strategy: str
     precision: str
@@ -38,22 +40,21 @@ class Choice:
 
     @property
     def in_words(self) -> str:
-        """Both, each with its reason."""
         return f"{self.strategy} ({self.why_strategy}), {self.precision} ({self.why_precision})"
 
 
 @dataclass(frozen=True)
 class Device:
-    """What one worker computes on."""
+    """The device of one worker."""
 
     memory_bytes: int | None
-    """Of the GPU; None is a CPU."""
+    """Memory of the GPU; None on a CPU."""
     has_bf16: bool
-    """Fast bf16: Ampere and newer."""
+    """Whether it computes bf16 fast, as Ampere and newer GPUs do."""
 
     @classmethod
     def here(cls) -> Device:
-        """This process's."""
+        """The device of this process."""
         if not torch.cuda.is_available():
             return cls(None, True)
         return cls(
@@ -63,15 +64,15 @@ class Device:
 
 
 def choose(config: FitConfig, trained_weights: int, device: Device) -> Choice:
-    """What `auto` means here, and what was asked, checked.
+    """Replace `auto` by a strategy and a precision, and check those that were set.
 
     Args:
-        config: how the trial shall run.
-        trained_weights: numbers that the optimizer changes.
-        device: what each worker has.
+        config: settings of the run.
+        trained_weights: number of weights that the optimizer changes.
+        device: device of each worker.
 
     Raises:
-        CannotTrain: what was asked can't run here.
+        CannotTrain: the device can't run a setting.
     """
     precision, why_precision = choose_precision(config.precision, device)
     strategy, why_strategy = _strategy(config, trained_weights, device)
@@ -79,21 +80,19 @@ def choose(config: FitConfig, trained_weights: int, device: Device) -> Choice:
 
 
 def choose_precision(asked: str, device: Device) -> tuple[str, str]:
-    """Lightning's name of a precision, and why that one.
+    """Lightning's name of a precision, and the reason for it.
 
     Raises:
-        CannotTrain: the device has it not.
+        CannotTrain: the device can't compute in it.
     """
     on_cpu = device.memory_bytes is None
     if asked == "auto":
         return ("32-true", "a CPU has no fast fp16") if on_cpu else ("16-mixed", "there is a GPU")
     if asked == "16-mixed" and on_cpu:
-        raise CannotTrain(
-            "precision 16-mixed: fp16 is of GPUs, and there is none; a CPU takes 32, bf16-mixed"
-        )
+        raise CannotTrain("precision 16-mixed: fp16 needs a GPU, and this PC has none; give 32 or bf16-mixed")
     if asked == "bf16-mixed" and not device.has_bf16:
         raise CannotTrain(
-            "precision bf16-mixed: this GPU is older than Ampere and has none; it takes 32, 16-mixed"
+            "precision bf16-mixed: this GPU is older than Ampere and has no bf16; give 32 or 16-mixed"
         )
     return {"32": "32-true"}.get(asked, asked), "as asked"
 
@@ -101,15 +100,15 @@ def choose_precision(asked: str, device: Device) -> tuple[str, str]:
 def _strategy(config: FitConfig, trained_weights: int, device: Device) -> tuple[str, str]:
     asked, workers = config.strategy, config.workers
     if asked == "single" and workers > 1:
-        raise CannotTrain(f"strategy single: {workers} workers can't be one; give ddp or deepspeed_stage_2")
+        raise CannotTrain(f"strategy single: takes one worker, not {workers}; give ddp or deepspeed_stage_2")
     if asked != "auto":
         return asked, "as asked"
     if workers > 1:
-        return "deepspeed_stage_2", f"{workers} workers share optimizer and gradients"
+        return "deepspeed_stage_2", f"{workers} workers shard the optimizer's state and the gradients"
     needed = trained_weights * STATE_BYTES
     if device.memory_bytes is not None and needed > FITS * device.memory_bytes:
         return "deepspeed_stage_2_offload", (
-            f"weights, gradients and Adam take {needed / 1e9:.3g} GB, "
+            f"weights, gradients and Adam's state take {needed / 1e9:.3g} GB, "
             f"the GPU has {device.memory_bytes / 1e9:.3g} GB"
         )
     return "single", "one device, and the model fits"
@@ -119,8 +118,8 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
     """The strategy for Lightning's Trainer.
 
     Args:
-        choice: by `choose`.
-        model: FSDP wraps its blocks: what stands in its lists and sequences.
+        choice: result of `choose`.
+        model: model to train; FSDP shards the members of its module lists and sequences.
 
     Raises:
         ModuleNotFoundError: DeepSpeed is not installed.
@@ -138,15 +137,13 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
 
 
 class _Fsdp(FSDPStrategy):
-    """FSDP, on a CPU too: a subclass, since Lightning refuses its own there."""
+    """FSDP, also on a CPU: Lightning refuses its own class there, but not a subclass."""
 
     def _setup_model(self, model: nn.Module) -> nn.Module:
-        # Lightning hands a device's index on, and a CPU has none: FSDP then looks for a GPU.
+        # Lightning passes the index of the device. A CPU has none, and FSDP then looks for a GPU.
         if self.root_device.type != "cpu":
             return super()._setup_model(model)
-        from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
-
-        return Fsdp(
+        return FullyShardedDataParallel(
             model,
             mixed_precision=self.mixed_precision_config,
             sharding_strategy=self.sharding_strategy,
@@ -155,30 +152,30 @@ class _Fsdp(FSDPStrategy):
         )
 
     def setup_optimizers(self, trainer: pl.Trainer) -> None:
-        """Take the model's optimizers."""
         super().setup_optimizers(trainer)
         if self.precision_plugin.precision == "16-mixed":
             refuse_fused(self.optimizers)
 
 
 def refuse_fused(optimizers: Iterable[Optimizer]) -> None:
-    """Refuse what would let the shards of FSDP drift apart in fp16.
+    """Refuse fused optimizers, with which the shards of FSDP drift apart in fp16.
 
-    A worker that finds an overflow in its shard tells the others, who then leave the step out as well, in
-    `ShardedGradScaler.unscale_`: it is not called for a fused optimizer (PyTorch 2.13).
+    After an overflow in one shard all workers must skip the step, which `ShardedGradScaler.unscale_` sees to:
+    PyTorch 2.13 does not call it for a fused optimizer.
 
     Raises:
-        CannotTrain: one is fused.
+        CannotTrain: an optimizer is fused.
     """
     if any(group.get("fused") for optimizer in optimizers for group in optimizer.param_groups):
         raise CannotTrain(
-            "strategy fsdp in 16-mixed: the model's optimizer is fused, and then its workers do not hear of "
-            "each other's overflows. Make it without fused=True, or give --precision bf16-mixed or 32"
+            "strategy fsdp in 16-mixed: the model's optimizer is fused, so that a worker does not skip the "
+            "step when another one overflows. Build it without fused=True, or give --precision bf16-mixed "
+            "or 32"
         )
 
 
 def _blocks(model: nn.Module) -> Callable[..., bool]:
-    """The policy of FSDP that shards each block by itself: what stands in an outermost list or sequence."""
+    """FSDP's wrap policy: shard each member of an outermost module list or sequence by itself."""
     blocks = set(_outermost(model))
 
     def wraps(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
@@ -195,33 +192,28 @@ def _outermost(module: nn.Module) -> Iterator[nn.Module]:
             yield child
 
 
-def is_sharded(strategy: str) -> bool:
-    """Whether each worker writes its own part of a checkpoint, that only as many can read."""
-    return strategy.startswith(("fsdp", "deepspeed"))
-
-
 def refuse_other_workers(written_by: tuple[str, int], now: tuple[str, int]) -> None:
-    """Refuse to go on from a checkpoint that these workers can't read.
+    """Refuse a sharded checkpoint of another strategy, or of another number of workers.
 
     Args:
-        written_by: strategy and number of workers that wrote it.
-        now: and those that shall go on.
+        written_by: strategy and number of workers of the checkpoint.
+        now: strategy and number of workers of this run.
 
     Raises:
-        CannotTrain: they can't.
+        CannotTrain: they differ, and one of them is sharded.
     """
     (before, workers_before), (strategy, workers) = written_by, now
-    if not is_sharded(before) and not is_sharded(strategy):
-        return
-    if (before, workers_before) != (strategy, workers):
+    is_sharded = any(name.startswith(("fsdp", "deepspeed")) for name in (before, strategy))
+    if is_sharded and written_by != now:
         raise CannotTrain(
-            f"the checkpoint is of strategy {before} with {workers_before} worker(s), each with its own part "
-            f"of it; strategy {strategy} with {workers} can't read that: go on with what it was written by"
+            f"the checkpoint is of strategy {before} with {count(workers_before, 'worker')}, and strategy "
+            f"{strategy} with {count(workers, 'worker')} can't read it: sharded checkpoints are read only by "
+            "the strategy and the number of workers that wrote them"
         )
 
 
 def mean_over_workers(trainer: pl.Trainer, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics as all workers see them: the mean, which leaves what the model has synced as it is."""
+    """The mean of each metric over all workers; metrics that the model has synced stay as they are."""
     if trainer.world_size == 1:
         return dict(metrics)
     names = sorted(metrics)

@@ -1,106 +1,87 @@
-"""The speed ladder: train a model as it is given, then ever faster.
+"""The speed ladder: train a model as it is given, then with one change after another.
 
-Each rung adds one thing to the fastest set-up so far, and is measured by itself; one that does not help is
-shown and left out.
+Each rung adds one change to the fastest setup so far and is measured by itself; a rung that does not help is
+shown and left out of those that follow.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
-from sweeps.common.yaml_values import ParamValue
-from sweeps.training.ladder import measure, rungs
+from sweeps.training.data import build, dataset
+from sweeps.training.distributed import gradient_accumulation
+from sweeps.training.ladder import measure, report, rungs
 from sweeps.training.ladder.measure import Result
-from sweeps.training.ladder.rungs import Place
+from sweeps.training.ladder.rungs import RUNGS, Capabilities, LadderConfig
 
-HELPS = 1.02
-"""Of the fastest so far; less is noise."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A ladder that is asked for."""
-
-    trainable: str
-    module: ModuleType
-    params: Mapping[str, ParamValue]
-    seconds: float
-    folder: Path
+LEAST_SPEEDUP = 1.02
+"""Speed-up over the fastest setup so far from which a rung is kept; less is noise."""
 
 
-def climb(asked: Asked) -> int:
-    """Measure rung by rung, say and keep each; the exit status."""
-    from sweeps.training.data.dataset import describe_data
-    from sweeps.training.ladder import report
-
-    print(f"Ladder of {asked.trainable}, {asked.seconds:g} s each, on {report.machine()}", flush=True)
-    describe_data(asked.trainable, asked.module, asked.module.Params(**asked.params))
-    where = _place(asked)
+def climb(config: LadderConfig) -> int:
+    """Measure rung by rung; print and write each result. Returns the exit status."""
+    print(f"Ladder of {config.trainable}, {config.seconds:g} s a rung, on {report.machine()}", flush=True)
+    # Raises where the raw data is missing.
+    dataset.describe_data(config.trainable, config.module, config.module.Params(**config.params))
+    has = _capabilities(config)
     busy_cores = measure.busy_cores()
     if notice := report.notice(busy_cores):
         print(f"Notice     {notice}")
     print(f"\n{report.HEAD}", flush=True)
     results: list[Result] = []
     try:
-        asked.folder.mkdir(parents=True)
+        config.folder.mkdir(parents=True)
     except OSError as error:
-        raise UserError(f"{asked.folder}: {error.strerror}") from None
-    for result in _results(asked, where):
+        raise UserError(f"{config.folder}: {error.strerror}") from None
+    for result in _results(config, has):
         results.append(result)
         print(report.line(result), flush=True)
-        report.write(asked.folder, asked.trainable, asked.params, results, busy_cores)
+        report.write(config, results, busy_cores)
         if results[0].speed is None:
             return 1
     print(f"\n{report.summary(results)}\n")
-    for path in sorted(asked.folder.iterdir()):
+    for path in sorted(config.folder.iterdir()):
         print(f"           {place(path)}")
     return 0
 
 
-def _results(asked: Asked, where: Place) -> Iterator[Result]:
-    setup, start, best = rungs.first(where), 0.0, 0.0
-    for rung in rungs.RUNGS:
-        changed = rung.set_up(setup, where)
-        if isinstance(changed, str):
-            yield Result(rung.name, None, None, f"can't be here: {changed}", False)
+def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
+    fastest, first_speed, best_speed = rungs.start(has), 0.0, 0.0
+    for name, change in RUNGS.items():
+        setup = change(fastest, has)
+        if isinstance(setup, str):
+            yield Result(name, None, None, f"skipped: {setup}", False)
             continue
-        found, reason = measure.measure(asked.trainable, asked.params, changed, asked.seconds)
-        if found is None:
-            yield Result(rung.name, None, None, f"failed: {reason}", False)
+        speed, reason = measure.measure(config.trainable, config.params, setup, config.seconds)
+        if speed is None:
+            yield Result(name, None, None, f"failed: {reason}", False)
             continue
-        start = start or found.samples_s
-        helps = found.samples_s > HELPS * best
-        words = rungs.in_words(setup, changed)
-        note = words if helps else f"left out: {words}"
-        yield Result(rung.name, found, found.samples_s / start, note, helps, changed)
-        if helps:
-            best, setup = found.samples_s, changed
+        first_speed = first_speed or speed.samples_s
+        is_kept = speed.samples_s > LEAST_SPEEDUP * best_speed
+        changed = rungs.changes(fastest, setup)
+        note = changed if is_kept else f"left out: {changed}"
+        yield Result(name, speed, speed.samples_s / first_speed, note, is_kept, setup)
+        if is_kept:
+            best_speed, fastest = speed.samples_s, setup
 
 
-def _place(asked: Asked) -> Place:
-    """What there is; raw data is prepared first, where it is not yet."""
-    import torch
-
-    from sweeps.training.data import build, dataset
-    from sweeps.training.distributed import gradient_accumulation
-
-    module: Any = asked.module
-    folder = build.of_trial(asked.trainable, module, asked.params)
-    data = dataset.build_data(module, module.Params(**asked.params), folder)
-    return Place(
+def _capabilities(config: LadderConfig) -> Capabilities:
+    """What the PC and the trainable offer; raw data that is not prepared yet is prepared first."""
+    module: Any = config.module
+    folder = build.of_trial(config.trainable, module, config.params)
+    data = dataset.build_data(module, module.Params(**config.params), folder)
+    return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,
         batch_rows=gradient_accumulation.of(data),
         has_raw=hasattr(module, "build_raw_data"),
         has_prepared=dataset.has_preparation(module),
-        has_loader_hyperparameter="loader_workers"
-        in {field.name for field in dataclasses.fields(module.Params)},
+        has_loader_hyperparameter="loader_workers" in {f.name for f in dataclasses.fields(module.Params)},
     )

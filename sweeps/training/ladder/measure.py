@@ -1,7 +1,7 @@
-"""How fast a trainable trains in a given set-up: `python -m sweeps.training.ladder.measure FILE`.
+"""The speed of a trainable in one setup: `python -m sweeps.training.ladder.measure FILE`.
 
-The training steps alone are timed, from a batch's arrival to the next one's: not validation, not the first
-steps, in which memory is allocated and code compiled.
+Only training steps are timed, from the arrival of a batch to that of the next: no validation, and not the
+first steps, in which memory is allocated and code compiled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -22,62 +23,65 @@ from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training import subprocess_run
-from sweeps.training.config import FitConfig, Precision, Strategy
+from sweeps.training.config import FitConfig
+from sweeps.training.data import build, dataset
+from sweeps.training.distributed import launch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.ladder.rungs import Setup
+from sweeps.training.ladder.throughput import Timed
 
 WARM_UP_STEPS = 3
 BLOCKS = 3
-"""Parts of what is measured, each with a rate of its own: their median counts."""
+"""Parts of the time, each with its own rate; the median of the rates is the speed."""
 LOADER_S = 3.0
-"""For which the loader runs by itself."""
+"""Seconds in which the loader is measured alone."""
 TIMEOUT_S = 3600
-"""Long for a few steps of the slowest raw data; a worker that waits for another one does so for ever."""
-LOOK_S = 1.0
-"""Time in which the load of other processes is measured."""
-FOUND_FILE = "speed.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """How a trainable is trained."""
-
-    is_raw: bool = False
-    """Whether it reads its raw data, by `build_raw_data`."""
-    loader_workers: int | None = None
-    """Processes that read ahead; None: as its Params say."""
-    batch_rows: int | None = None
-    """Rows of a batch; None: as its Params say."""
-    precision: Precision = "32"
-    strategy: Strategy = "single"
-    devices: int = 1
-    threads: int = 1
-    compile: bool = False
+"""Enough for some steps on the slowest raw data; a worker that waits for another one may wait for ever."""
+BUSY_S = 1.0
+"""Seconds in which the load of other processes is measured."""
+SPEED_FILE = "speed.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """What came of it."""
+    """The measured speed of a setup, of all its workers together."""
 
     samples_s: float
-    """Rows that are trained on in a second; the median of `blocks`."""
+    """Rows trained in a second; the median of `blocks`."""
     blocks: list[float]
     epoch_rows: int
     batch_rows: int
     data_wait_pct: float
-    """Of the time of the steps."""
+    """Share of the steps' time in which they waited for a batch."""
     gpu_util_pct: float | None
-    """By NVML; None: it ran on a CPU, or NVML is not there."""
+    """Utilization by NVML; None on a CPU, or without NVML."""
     cores_busy_pct: float
-    """Of all the PC's cores."""
+    """Share of all the PC's cores."""
     loader_rows_s: float | None
-    """Rows that the loader gives when nothing else runs; of one worker."""
+    """Rows that the loader of one worker reads in a second when nothing else runs."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a rung."""
+
+    rung: str
+    speed: Speed | None
+    times: float | None
+    """Speed-up over the first rung."""
+    note: str
+    """The change of the rung, or why it was skipped or failed."""
+    is_kept: bool
+    setup: Setup | None = None
+    """Setup of a rung that was measured."""
 
 
 def measure(
     trainable: str, params: Mapping[str, ParamValue], setup: Setup, seconds: float
 ) -> tuple[Speed | None, str]:
-    """Train for so many seconds in a process of its own: the speed, or why there is none."""
+    """Train for so many seconds in a process of its own: the speed, or None and the reason."""
     with tempfile.TemporaryDirectory(prefix="sweeps-speed-", ignore_cleanup_errors=True) as folder:
-        asked = Path(folder) / "asked.json"
+        file = Path(folder) / "setup.json"
         content = {
             "trainable": trainable,
             "project": str(project.folder()),
@@ -85,21 +89,21 @@ def measure(
             "setup": dataclasses.asdict(setup),
             "seconds": seconds,
         }
-        asked.write_text(json.dumps(content))
-        command = [sys.executable, "-m", "sweeps.training.ladder.measure", str(asked)]
+        file.write_text(json.dumps(content))
+        command = [sys.executable, "-m", "sweeps.training.ladder.measure", str(file)]
         failure = subprocess_run.why(subprocess_run.run(command, TIMEOUT_S), Path(folder))
         if not failure:
-            return Speed(**json.loads((Path(folder) / FOUND_FILE).read_text())), ""
+            return Speed(**json.loads(file.with_name(SPEED_FILE).read_text())), ""
     return None, in_a_line(failure)
 
 
 def busy_cores() -> float:
-    """Cores that other programs keep busy just now; looks for `LOOK_S`."""
-    return psutil.cpu_percent(LOOK_S) / 100 * (psutil.cpu_count() or 1)
+    """Number of cores that other programs keep busy, measured for `BUSY_S`."""
+    return psutil.cpu_percent(BUSY_S) / 100 * (psutil.cpu_count() or 1)
 
 
 def in_a_line(failure: str) -> str:
-    """The line of a traceback that names the error: a message may have more below it; else the last line."""
+    """The line of a traceback that names the error (its message may have more lines), or the last line."""
     lines = failure.splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     below = lines[frames[-1] + 1 :] if frames else []
@@ -107,85 +111,53 @@ def in_a_line(failure: str) -> str:
 
 
 def main(file: Path) -> None:
-    """Measure what a file asks for; beside it stands the answer, or why there is none."""
-    asked = json.loads(file.read_text())
-    setup, params = Setup(**asked["setup"]), asked["params"]
-    project.use(Path(asked["project"]))
-    module: Any = plugins.find(TRAINABLE, asked["trainable"])
-
-    from sweeps.training.data import build
-    from sweeps.training.distributed import launch
-    from sweeps.training.fit_loop import Fit
-    from sweeps.training.ladder.throughput import Timed
-
-    prepared = None if setup.is_raw else build.of_trial(asked["trainable"], module, params)
+    """Measure the setup of a file; write the speed beside it."""
+    given = json.loads(file.read_text())
+    params = given["params"]
+    setup = Setup(**{**given["setup"], "fit": FitConfig(**given["setup"]["fit"])})
+    project.use(Path(given["project"]))
+    module: Any = plugins.find(TRAINABLE, given["trainable"])
+    prepared = None if setup.is_raw else build.of_trial(given["trainable"], module, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
-    timed = Timed(asked["seconds"], WARM_UP_STEPS, BLOCKS, is_compiled=setup.compile)
-    config = FitConfig(
-        max_epochs=10**6,
-        metric=module.METRIC,
-        mode=module.MODE,
-        precision=setup.precision,
-        strategy=setup.strategy,
-        devices=setup.devices,
-        threads=setup.threads,
-        compile=setup.compile,
-    )
-    Fit(_SetUp(module, setup, prepared), module.Params(**params), config).run(lambda epoch: True, timed)
+    timed = Timed(given["seconds"], WARM_UP_STEPS, BLOCKS, is_compiled=setup.fit.compile)
+    config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=module.METRIC, mode=module.MODE)
+    trainable = _with_data_of(setup, module, prepared)
+    Fit(trainable, module.Params(**params), config).run(lambda epoch: True, timed)
     if launch.is_first():
-        atomic_io.write(file.with_name(FOUND_FILE), json.dumps(_answer(timed, setup)))
+        atomic_io.write(file.with_name(SPEED_FILE), json.dumps(_speed(timed, setup.fit.devices)))
 
 
-def _answer(timed: Any, setup: Setup) -> dict[str, Any]:
-    rates = [rate * setup.devices for rate in timed.rates]
+def _speed(timed: Timed, devices: int) -> dict[str, Any]:
+    rates = [rate * devices for rate in timed.rates]
     speed = Speed(
         samples_s=statistics.median(rates),
         blocks=rates,
-        epoch_rows=timed.epoch_rows * setup.devices,
-        batch_rows=timed.batch_rows * setup.devices,
+        epoch_rows=timed.epoch_rows * devices,
+        batch_rows=timed.batch_rows * devices,
         data_wait_pct=timed.data_wait_pct,
         gpu_util_pct=timed.gpu_util_pct,
         cores_busy_pct=timed.cores_busy_pct,
-        loader_rows_s=timed.loader_alone(LOADER_S) if setup.devices == 1 else None,
+        loader_rows_s=timed.loader_alone(LOADER_S) if devices == 1 else None,
     )
     return dataclasses.asdict(speed)
 
 
-class _SetUp:
-    """A trainable whose data is as a set-up has it."""
+def _with_data_of(setup: Setup, module: Any, prepared: Path | None) -> Any:
+    """The trainable with the data of a setup."""
 
-    def __init__(self, module: Any, setup: Setup, prepared: Path | None) -> None:
-        def build_data(params: Any) -> Any:
-            from sweeps.training.data.dataset import build_data as as_it_is
+    def build_data(params: Any) -> Any:
+        if setup.is_raw:
+            data = module.build_raw_data(params, setup.loader_workers or 0)
+        else:
+            data = dataset.build_data(module, params, prepared)
+        if setup.batch_rows is not None:
+            data.batch_size = setup.batch_rows
+        return data
 
-            if setup.is_raw:
-                data = module.build_raw_data(params, setup.loader_workers or 0)
-            else:
-                data = as_it_is(module, params, prepared)
-            if setup.batch_rows is not None:
-                data.batch_size = setup.batch_rows
-            return data
-
-        self.METRIC, self.MODE, self.Params = module.METRIC, module.MODE, module.Params
-        self.build_model, self.build_data = module.build_model, build_data
+    return SimpleNamespace(build_model=module.build_model, build_data=build_data)
 
 
 if __name__ == "__main__":
     with subprocess_run.telling(Path(sys.argv[1]).parent):
         main(Path(sys.argv[1]))
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a rung."""
-
-    rung: str
-    speed: Speed | None
-    times: float | None
-    """As fast as the first rung."""
-    note: str
-    """Why it was left out, or could not be; what it was."""
-    is_kept: bool
-    setup: Setup | None = None
-    """Of what was measured."""

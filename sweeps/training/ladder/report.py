@@ -1,4 +1,4 @@
-"""The ladder as a table, a file of figures and a picture; beside ours, what the articles tell of theirs."""
+"""The ladder as a table, a JSON file and a chart, beside published figures."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
+from matplotlib.figure import Figure
 
 from sweeps.common import atomic_io
 from sweeps.common.formatting import count
-from sweeps.common.yaml_values import ParamValue
+from sweeps.training.ladder.measure import Result, Speed
+from sweeps.training.ladder.rungs import LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from sweeps.training.ladder.measure import Result, Speed
-
-ARTICLES = {
+PUBLISHED = {
     "as given": ("1x", "35 %"),
     "more loader workers": ("", "55 %"),
     "prepared Parquet": ("13.29x", "70 %"),
@@ -32,47 +29,53 @@ ARTICLES = {
     "DDP on all devices": ("3.63x", ""),
     "ZeRO 2 on all devices": ("21.53x", ""),
 }
-"""Speed-up and GPU-Util, as `NOTE` says."""
+"""Speed-up and GPU-Util, from the sources that `NOTE` names."""
 NOTE = (
-    "Theirs: the speed-up of a thesis on face video with 4 PCs (DDP alone 3.63x, with Parquet 13.29x, with\n"
-    "ZeRO 2, fp16 and larger batches 21.53x), and the GPU-Util of another article's model, rung by rung;\n"
-    "shuffling brought that to 95 %: here rows are shuffled when they are prepared."
+    "Published  Speed-ups: a thesis on face video with 4 PCs (DDP alone 3.63x, with Parquet 13.29x, with\n"
+    "           ZeRO 2, fp16 and larger batches 21.53x). GPU-Util: an article on another model. There,\n"
+    "           shuffling brought GPU-Util to 95 %; here rows are shuffled when they are prepared."
 )
-_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "theirs", "GPU-Util")
-_WIDTHS = (22, 9, 8, 9, 5, 9, 6, 8)
-HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
+_COLUMNS = {
+    "rung": 22,
+    "samples/s": 9,
+    "s/epoch": 8,
+    "data wait": 9,
+    "busy": 5,
+    "speed-up": 9,
+    "published": 9,
+    "GPU-Util": 8,
+}
+"""Title and width of each column."""
+HEAD = "  ".join(title.ljust(width) for title, width in _COLUMNS.items())
 MOST_BUSY_PCT = 20.0
-"""Of all cores: others' work that the figures bear."""
+"""Share of all cores that other programs may keep busy without a notice."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
 def machine() -> str:
-    """This PC in a few words."""
-    import torch
-
+    """This PC: cores, architecture and GPUs."""
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    what = ", ".join(gpus) or "no GPU"
-    return f"{os.cpu_count()} cores ({platform.machine()}), {what}"
+    return f"{os.cpu_count()} cores ({platform.machine()}), {', '.join(gpus) or 'no GPU'}"
 
 
 def notice(busy_cores: float) -> str:
-    """What is to be known of the figures when other programs keep so many cores busy; "" if nothing."""
+    """A notice if other programs keep too many cores busy; else ""."""
     cores = os.cpu_count() or 1
     if busy_cores / cores * 100 <= MOST_BUSY_PCT:
         return ""
-    return f"other programs keep {busy_cores:.1f} of {cores} cores busy: these figures are not the PC's alone"
+    return f"other programs keep {busy_cores:.1f} of {cores} cores busy: the PC alone is faster than measured"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A figure with so many digits that count, as people read it: 17,580, never 1.758e+04."""
+    """A figure with so many significant digits and no exponent: 17,580, never 1.758e+04."""
     return f"{Decimal(f'{value:.{digits}g}'):,f}"
 
 
 def cells(result: Result) -> tuple[str, ...]:
-    """One row of the table."""
-    speed, told = result.speed, ARTICLES.get(result.rung, ("", ""))
+    """A row of the table."""
+    speed, published = result.speed, PUBLISHED.get(result.rung, ("", ""))
     if speed is None or result.times is None:
-        return result.rung, "-", "-", "-", "-", "-", *told
+        return result.rung, "-", "-", "-", "-", "-", *published
     busy_pct = speed.cores_busy_pct if speed.gpu_util_pct is None else speed.gpu_util_pct
     return (
         result.rung,
@@ -81,62 +84,59 @@ def cells(result: Result) -> tuple[str, ...]:
         f"{speed.data_wait_pct:.0f} %",
         f"{busy_pct:.0f} %",
         f"{result.times:,.2f}x" if result.is_kept else f"({result.times:,.2f}x)",
-        *told,
+        *published,
     )
 
 
 def line(result: Result) -> str:
-    """One row as the screen has it."""
-    padded = "  ".join(cell.ljust(width) for cell, width in zip(cells(result), _WIDTHS, strict=True))
-    return f"{padded}  {result.note}"
+    """A row of the table, padded for the terminal."""
+    padded = (cell.ljust(width) for cell, width in zip(cells(result), _COLUMNS.values(), strict=True))
+    return f"{'  '.join(padded)}  {result.note}"
 
 
 def summary(results: Sequence[Result]) -> str:
-    """What the ladder came to."""
+    """The speed-up of all rungs, the loader alone, and what limits the fastest setup."""
     kept = [result for result in results if result.is_kept and result.speed is not None]
-    lines = [f"In all     {kept[-1].times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'nothing'}"]
-    return "\n".join([*lines, *_data_alone(results), _balance(kept), NOTE])
+    total = f"Speed-up   {kept[-1].times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'no rung'}"
+    return "\n".join([total, *_loader_alone(results), *_limit(kept), NOTE])
 
 
-def _balance(kept: Sequence[Result]) -> str:
-    """What holds the steps back in the end, and what became of waiting and computing."""
+def _limit(kept: Sequence[Result]) -> tuple[str, str]:
     first, last = kept[0].speed, kept[-1].speed
     assert first is not None
     assert last is not None
     costs = {"data_wait_pct": last.data_wait_pct}
     if last.gpu_util_pct is not None:
         costs["gpu_util_pct"] = last.gpu_util_pct
-    what, why = bound(costs)
     (waits, computes), (waits_now, computes_now) = _ms_of_a_row(first), _ms_of_a_row(last)
     return (
-        f"Now {what}: {why}. Of a row, waiting "
-        f"went from {number(waits, 3)} to {number(waits_now, 3)} ms, "
-        f"computing from {number(computes, 3)} to {number(computes_now, 3)} ms"
-        + (", as the CPU sees it, which runs ahead of the GPU" if last.gpu_util_pct is not None else "")
+        f"Limit      {': '.join(bound(costs))}",
+        f"Each row   waiting {number(waits, 3)} -> {number(waits_now, 3)} ms, "
+        f"computing {number(computes, 3)} -> {number(computes_now, 3)} ms"
+        + (" (measured on the CPU, which runs ahead of the GPU)" if last.gpu_util_pct is not None else ""),
     )
 
 
 def _ms_of_a_row(speed: Speed) -> tuple[float, float]:
-    """In which the steps wait for it, and compute."""
+    """Milliseconds of waiting and of computing."""
     whole, waits = 1000 / speed.samples_s, speed.data_wait_pct / 100
     return whole * waits, whole * (1 - waits)
 
 
-def _data_alone(results: Sequence[Result]) -> list[str]:
-    """Of prepared rows beside what they took the place of: the fastest way so far to read the raw data."""
+def _loader_alone(results: Sequence[Result]) -> list[str]:
+    """Prepared rows compared with the fastest rung before them, which reads raw data."""
     names = [result.rung for result in results]
     if "prepared Parquet" not in names:
         return []
     at = names.index("prepared Parquet")
     raw, prepared = next((r for r in reversed(results[:at]) if r.is_kept), None), results[at]
-    if raw is None or raw.speed is None or prepared.speed is None:
-        return []
-    before, after = raw.speed.loader_rows_s, prepared.speed.loader_rows_s
-    if not before or not after:
+    before = raw.speed.loader_rows_s if raw is not None and raw.speed is not None else None
+    after = prepared.speed.loader_rows_s if prepared.speed is not None else None
+    if raw is None or not before or not after:
         return []
     return [
-        f"Data alone {number(before)} -> {number(after)} rows/s, {number(after / before, 3)}x: "
-        f"{_read_by(raw)} -> {_read_by(prepared)}, and nothing else running"
+        f"Loader     {number(before)} -> {number(after)} rows/s, {number(after / before, 3)}x, "
+        f"measured alone: {_read_by(raw)} -> {_read_by(prepared)}"
     ]
 
 
@@ -148,80 +148,63 @@ def _read_by(result: Result) -> str:
     return f"{data} by {by}"
 
 
-def write(
-    folder: Path,
-    trainable: str,
-    params: Mapping[str, ParamValue],
-    results: Sequence[Result],
-    busy_cores: float,
-) -> None:
-    """Write ladder.md, ladder.json and ladder.png, of the rungs so far.
+def write(config: LadderConfig, results: Sequence[Result], busy_cores: float) -> None:
+    """Write ladder.md, ladder.json and ladder.png, with the results so far.
 
     Args:
-        folder: of the ladder.
-        trainable: its name.
-        params: hyperparameters that were given.
-        results: of the rungs so far.
-        busy_cores: that other programs kept busy before the first one.
+        config: settings of the ladder.
+        results: results of the rungs so far.
+        busy_cores: number of cores that other programs kept busy before the first rung.
     """
-    rows = [[*cells(result), result.note] for result in results]
-    titles = [*_TITLES, "what"]
-    table = [titles, ["---"] * len(titles), *rows]
-    text = "\n".join("| " + " | ".join(row) + " |" for row in table)
-    head = f"# Ladder of {trainable}\n\n{machine()}, {time.strftime('%Y-%m-%d')}\n\n"
-    if said := notice(busy_cores):
-        head += f"Notice: {said}\n\n"
-    atomic_io.write(
-        folder / "ladder.md", f"{head}{text}\n\n{summary(results)}\n" if _is_any(results) else text
-    )
+    folder, is_measured = config.folder, any(result.speed is not None for result in results)
+    today, said = time.strftime("%Y-%m-%d"), notice(busy_cores)
+    titles = [*_COLUMNS, "change"]
+    table = [titles, ["---"] * len(titles), *([*cells(result), result.note] for result in results)]
+    parts = [
+        f"# Ladder of {config.trainable}",
+        f"{machine()}, {today}",
+        *([f"Notice: {said}"] if said else []),
+        "\n".join("| " + " | ".join(row) + " |" for row in table),
+        *([f"```text\n{summary(results)}\n```"] if is_measured else []),
+    ]
+    atomic_io.write(folder / "ladder.md", "\n\n".join(parts) + "\n")
     content = {
-        "trainable": trainable,
-        "params": dict(params),
+        "trainable": config.trainable,
+        "params": dict(config.params),
         "command": " ".join(["sweeps ladder", *sys.argv[1:]]),
-        "date": time.strftime("%Y-%m-%d"),
+        "date": today,
         "machine": machine(),
         "busy_cores_before": busy_cores,
-        "notice": notice(busy_cores),
+        "notice": said,
         "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
         "rungs": [dataclasses.asdict(result) for result in results],
     }
     atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
-    if _is_any(results):
-        chart(trainable, results).savefig(folder / "ladder.png", dpi=110)
-
-
-def _is_any(results: Sequence[Result]) -> bool:
-    return any(result.speed is not None for result in results)
+    if is_measured:
+        chart(config.trainable, results).savefig(folder / "ladder.png", dpi=110)
 
 
 def chart(trainable: str, results: Sequence[Result]) -> Figure:
     """A bar for each rung that was measured."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
     axes = figure.subplots()
+    across = axes.get_yaxis_transform()  # x in shares of the width
     for row, result in enumerate(results):
         if result.speed is None or result.times is None:
-            axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=_across(axes))
+            axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=across)
             continue
         axes.barh(row, result.speed.samples_s, color=KEPT if result.is_kept else LEFT_OUT)
         left_out = "" if result.is_kept else ", left out"
         label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
         axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
-    fastest = max(result.speed.samples_s for result in results if result.speed is not None)
-    slowest = min(result.speed.samples_s for result in results if result.speed is not None)
-    if fastest > 20 * slowest:
+    speeds = [result.speed.samples_s for result in results if result.speed is not None]
+    if max(speeds) > 20 * min(speeds):
         axes.set_xscale("log")
-        axes.set_xlim(slowest / 2, fastest * 4)
+        axes.set_xlim(min(speeds) / 2, max(speeds) * 4)
     else:
-        axes.set_xlim(0, fastest * 1.35)
+        axes.set_xlim(0, max(speeds) * 1.35)
     axes.xaxis.set_major_formatter(lambda samples_s, _: number(samples_s))
     axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
-    axes.set(xlabel="samples trained a second", title=f"{trainable} on {machine()}")
+    axes.set(xlabel="training speed (samples/s)", title=f"{trainable} on {machine()}")
     axes.invert_yaxis()
     return figure
-
-
-def _across(axes: object) -> object:
-    """Places that are a share of the width, at a row's height."""
-    return axes.get_yaxis_transform()  # type: ignore[attr-defined]

@@ -1,101 +1,130 @@
-"""The rungs of the speed ladder: what may make training faster, one thing each."""
+"""The rungs of the speed ladder: each is one change that may make training faster. Imports nothing heavy."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from sweeps.training.ladder.measure import Setup
+from sweeps.common.yaml_values import ParamValue
+from sweeps.training.config import FitConfig, Strategy
 
 LARGER = 4
-"""Times the batch."""
+"""Factor of the larger batch."""
+PLAIN = FitConfig(precision="32", strategy="single")
 
 
 @dataclass(frozen=True)
-class Place:
-    """What there is to train with."""
+class LadderConfig:
+    """Settings of a ladder."""
+
+    trainable: str
+    module: ModuleType
+    params: Mapping[str, ParamValue]
+    seconds: float
+    """Time to measure each rung."""
+    folder: Path
+    """Folder of its results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How a rung trains."""
+
+    fit: FitConfig = PLAIN
+    is_raw: bool = False
+    """Whether the rows are raw data, read by `build_raw_data`."""
+    loader_workers: int | None = None
+    """Processes that read ahead; None: as Params has it."""
+    batch_rows: int | None = None
+    """Rows of a batch; None: as Params has it."""
+
+    def with_fit(self, **settings: Any) -> Setup:
+        """The same with other settings of the fit."""
+        return replace(self, fit=replace(self.fit, **settings))
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the PC and the trainable offer."""
 
     gpus: int
     cores: int
     batch_rows: int
-    """As Params say."""
+    """Rows of a batch as Params has it."""
     has_raw: bool
-    """Whether the trainable can read raw data, the naive way."""
+    """Whether the trainable defines `build_raw_data`."""
     has_prepared: bool
+    """Whether the trainable defines `prepare`."""
     has_loader_hyperparameter: bool
+    """Whether Params has `loader_workers`."""
 
 
-@dataclass(frozen=True)
-class Rung:
-    """One thing that may make training faster."""
-
-    name: str
-    set_up: Callable[[Setup, Place], Setup | str]
-    """From the fastest set-up so far; or why it can't be here."""
+Change = Callable[[Setup, Capabilities], Setup | str]
+"""The fastest setup so far to the setup of a rung, or to the reason for which the rung is skipped."""
 
 
-def first(where: Place) -> Setup:
-    """As a trainable is given: raw data where it can be read, no worker that reads ahead, fp32."""
-    return Setup(is_raw=where.has_raw, loader_workers=0 if where.has_raw else None, threads=where.cores)
+def start(has: Capabilities) -> Setup:
+    """The first rung: raw data where it can be read, no process that reads ahead, fp32."""
+    setup = Setup(is_raw=has.has_raw, loader_workers=0 if has.has_raw else None)
+    return setup.with_fit(threads=has.cores)
 
 
-def in_words(before: Setup, now: Setup) -> str:
-    """What differs."""
-    names = [field.name for field in dataclasses.fields(Setup)]
-    changed = [name for name in names if getattr(before, name) != getattr(now, name)]
-    words = {"is_raw": "prepared rows", "compile": "torch.compile"}
-    return ", ".join(
-        words.get(name, f"{name.replace('_', ' ')} {getattr(now, name)}") for name in changed
-    ) or ("raw data" if now.is_raw else "as build_data has it")
+def changes(before: Setup, now: Setup) -> str:
+    """The settings that differ, as text."""
+    texts = {"is_raw": "prepared rows", "compile": "torch.compile"}
+    old, new = ({**vars(setup.fit), **vars(setup)} for setup in (before, now))
+    changed = [name for name in new if name != "fit" and new[name] != old[name]]
+    words = [texts.get(name, f"{name.replace('_', ' ')} {new[name]}") for name in changed]
+    return ", ".join(words) or ("raw data" if now.is_raw else "data of build_data")
 
 
-def _more_workers(setup: Setup, where: Place) -> Setup | str:
-    if not setup.is_raw and not where.has_loader_hyperparameter:
-        return "neither build_raw_data nor a hyperparameter loader_workers"
-    return dataclasses.replace(setup, loader_workers=where.cores)
+def _more_workers(setup: Setup, has: Capabilities) -> Setup | str:
+    if not setup.is_raw and not has.has_loader_hyperparameter:
+        return "the trainable defines neither build_raw_data nor the hyperparameter loader_workers"
+    return replace(setup, loader_workers=has.cores)
 
 
-def _prepared(setup: Setup, where: Place) -> Setup | str:
-    if not where.has_prepared:
+def _prepared(setup: Setup, has: Capabilities) -> Setup | str:
+    if not has.has_prepared:
         return "the trainable defines no prepare"
-    if not where.has_raw:
-        return "it is read as prepared from the start: the trainable defines no build_raw_data"
-    workers = setup.loader_workers if where.has_loader_hyperparameter else None
-    return dataclasses.replace(setup, is_raw=False, loader_workers=workers)
+    if not has.has_raw:
+        return "all rungs read prepared data, since the trainable defines no build_raw_data"
+    workers = setup.loader_workers if has.has_loader_hyperparameter else None
+    return replace(setup, is_raw=False, loader_workers=workers)
 
 
-def _larger_batch(setup: Setup, where: Place) -> Setup:
-    return dataclasses.replace(setup, batch_rows=LARGER * where.batch_rows)
+def _larger_batch(setup: Setup, has: Capabilities) -> Setup:
+    return replace(setup, batch_rows=LARGER * has.batch_rows)
 
 
-def _lower_precision(setup: Setup, where: Place) -> Setup:
-    return dataclasses.replace(setup, precision="16-mixed" if where.gpus else "bf16-mixed")
+def _lower_precision(setup: Setup, has: Capabilities) -> Setup:
+    return setup.with_fit(precision="16-mixed" if has.gpus else "bf16-mixed")
 
 
-def _on_all(strategy: Any) -> Callable[[Setup, Place], Setup | str]:
-    def set_up(setup: Setup, where: Place) -> Setup | str:
-        devices = where.gpus or where.cores
+def _on_all_devices(strategy: Strategy) -> Change:
+    def change(setup: Setup, has: Capabilities) -> Setup | str:
+        devices = has.gpus or has.cores
         if devices == 1:
-            return f"one {'GPU' if where.gpus else 'core'}: nobody to share with"
-        threads = max(1, where.cores // devices)
-        return dataclasses.replace(setup, strategy=strategy, devices=devices, threads=threads)
+            return f"this PC has one {'GPU' if has.gpus else 'core'}"
+        return setup.with_fit(strategy=strategy, devices=devices, threads=max(1, has.cores // devices))
 
-    return set_up
-
-
-def _compiled(setup: Setup, where: Place) -> Setup | str:
-    return dataclasses.replace(setup, compile=True)
+    return change
 
 
-RUNGS = (
-    Rung("as given", lambda setup, where: setup),
-    Rung("more loader workers", _more_workers),
-    Rung("prepared Parquet", _prepared),
-    Rung("larger batch", _larger_batch),
-    Rung("lower precision", _lower_precision),
-    Rung("DDP on all devices", _on_all("ddp")),
-    Rung("ZeRO 2 on all devices", _on_all("deepspeed_stage_2")),
-    Rung("compile", _compiled),
-)
+def _compiled(setup: Setup, has: Capabilities) -> Setup:
+    return setup.with_fit(compile=True)
+
+
+RUNGS: Mapping[str, Change] = {
+    "as given": lambda setup, has: setup,
+    "more loader workers": _more_workers,
+    "prepared Parquet": _prepared,
+    "larger batch": _larger_batch,
+    "lower precision": _lower_precision,
+    "DDP on all devices": _on_all_devices("ddp"),
+    "ZeRO 2 on all devices": _on_all_devices("deepspeed_stage_2"),
+    "compile": _compiled,
+}

@@ -203,7 +203,7 @@ def test_a_mistake_has_status_2_and_no_traceback(tmp_path: Path) -> None:
         assert done.returncode == 0
         return
     assert done.returncode == 2
-    assert done.stderr.startswith("error: precision 16-mixed: fp16 is of GPUs")
+    assert done.stderr.startswith("error: precision 16-mixed: fp16 needs a GPU")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ from sweeps.storage.folder import Folder
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.training.distributed.cluster_environment import Gang
+from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.trial import checkpoint_copy
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
@@ -70,9 +70,9 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     job: Job, first_pc: FirstPC, tmp_path: Path
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
-    first = Gang.opened("127.0.0.1", 1)
+    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
     member = Member(job)
-    answer(member.begin(CONFIG, first.seat))
+    answer(member.begin(CONFIG, first.rendezvous))
     answer(member.train())
     files = answer(member.save(folder))
     assert any("optim_states" in file.name for file in files)
@@ -86,18 +86,18 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     assert all(folder_copy.copy_file(file, whole, fetch) for file in files)
     answer(member.clear())
     assert not folder.parent.exists()
-    member.part()
+    member.leave()
 
     checkpoint_store.seal(whole)
-    again = Gang.opened("127.0.0.1", 1)
-    answer(member.begin(CONFIG, again.seat, first_pc.original("whole/epoch_0001"), first_pc.node))
+    again = WorkerGroupEnvironment.open("127.0.0.1", 1)
+    answer(member.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node))
     sent = (whole / checkpoint_store.MANIFEST).read_text()
     manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
     (copy,) = (each.parent for each in manifests if each.read_text() == sent)
     assert checkpoint_store.fault(copy) is None
     answer(member.train())
     assert not copy.parent.exists(), "it was read"
-    member.part()
+    member.leave()
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
 
@@ -151,13 +151,13 @@ def test_a_pc_that_does_not_hand_out_its_checkpoint_is_named(first_pc: FirstPC, 
 def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
     member = Member(job)
     wrong = {**CONFIG, "params": {"nothing": 1}}
-    one, other = Gang.opened("127.0.0.1", 1), Gang.opened("127.0.0.1", 1)
-    failure, _ = member.begin(wrong, one.seat)
+    one, other = (WorkerGroupEnvironment.open("127.0.0.1", 1) for _ in range(2))
+    failure, _ = member.begin(wrong, one.rendezvous)
     assert failure is not None
     assert "nothing" in failure["reason"]
     assert "(in another worker, on " in failure["reason"]
-    answer(member.begin(CONFIG, other.seat))
-    member.part()
+    answer(member.begin(CONFIG, other.rendezvous))
+    member.leave()
 
 
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(
@@ -165,9 +165,9 @@ def test_a_disk_that_is_full_is_the_fault_of_its_pc(
 ) -> None:
     original = checkpoint(first_pc, tmp_path, content=bytes(10**5))
     member, folder = Member(job), small_disk / "of_the_first" / "epoch_0001"
-    assert answer(member.lacks_room(folder, 1000)) is None
+    assert answer(member.lack_of_room(folder, 1000)) is None
     filled = fill_up(small_disk, leave=50_000)
-    assert "is full" in answer(member.lacks_room(folder, 10**6))["unfit"]
+    assert "is full" in answer(member.lack_of_room(folder, 10**6))["unfit"]
     with pytest.raises(PCUnfit, match=rf"the disk of {small_disk}/\S+ has no room: 100 kB needed, "):
         Folders(small_disk).copy(original, first_pc.node)
     filled.unlink()

@@ -211,8 +211,8 @@ def test_shards_of_two_are_not_read_by_one(project: Path) -> None:
     done = fit(project, "--resume", "results/for-two")
     assert done.returncode == 2
     assert done.stderr.startswith(
-        f"error: the checkpoint is of strategy {QUICK} with 2 worker(s), each with its own part of it; "
-        f"strategy {QUICK} with 1 can't read that"
+        f"error: the checkpoint is of strategy {QUICK} with 2 workers, and strategy {QUICK} with 1 worker "
+        "can't read it"
     )
 
 
@@ -298,7 +298,7 @@ def test_the_transformers_shards_decay_and_are_stepped_one_by_one(strategy: str,
     how = ("--strategy", strategy, "--devices", "2", "--threads", "1", "--name", f"decay-{strategy}")
     done = fit(project, "vit", *sizes, *decay, *how)
     assert done.returncode == 0, done.stderr
-    assert "fused: False False" in done.stdout  # in fp16 a fused one does not hear of others' overflows
+    assert "fused: False False" in done.stdout  # in fp16 a fused one would not skip another worker's overflow
     for name, weight in weights(project / "results" / f"decay-{strategy}").items():
         if weight.dim() > 1:
             assert weight.abs().max() < 0.011, f"{name} has not decayed"

@@ -22,28 +22,29 @@ from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.training.data import build
 from sweeps.training.ladder import measure as ladder_measure
 from sweeps.training.ladder import report, rungs
-from sweeps.training.ladder.measure import Result, Setup, Speed
-from sweeps.training.ladder.rungs import RUNGS, Place
+from sweeps.training.ladder.measure import Result, Speed
+from sweeps.training.ladder.rungs import RUNGS, Capabilities, LadderConfig, Setup
 from tests.conftest import ROOT
 
-CPU = Place(gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_hyperparameter=True)
-PLAIN = Place(
+CPU = Capabilities(
+    gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_hyperparameter=True
+)
+PLAIN = Capabilities(
     gpus=0, cores=1, batch_rows=64, has_raw=False, has_prepared=False, has_loader_hyperparameter=False
 )
 
 
-def set_up(name: str, where: Place, before: Setup | None = None) -> Setup | str:
-    rung = next(rung for rung in RUNGS if rung.name == name)
-    return rung.set_up(before or rungs.first(where), where)
+def set_up(name: str, has: Capabilities) -> Setup | str:
+    return RUNGS[name](rungs.start(has), has)
 
 
 def test_each_rung_adds_one_thing_to_the_one_before() -> None:
-    setup = rungs.first(CPU)
+    setup = rungs.start(CPU)
     said = []
-    for rung in RUNGS:
-        changed = rung.set_up(setup, CPU)
-        assert isinstance(changed, Setup), rung.name
-        said.append(rungs.in_words(setup, changed))
+    for name, change in RUNGS.items():
+        changed = change(setup, CPU)
+        assert isinstance(changed, Setup), name
+        said.append(rungs.changes(setup, changed))
         setup = changed
     assert said == [
         "raw data",
@@ -60,10 +61,13 @@ def test_each_rung_adds_one_thing_to_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("more loader workers", "neither build_raw_data nor a hyperparameter loader_workers"),
+        (
+            "more loader workers",
+            "the trainable defines neither build_raw_data nor the hyperparameter loader_workers",
+        ),
         ("prepared Parquet", "the trainable defines no prepare"),
-        ("DDP on all devices", "one core: nobody to share with"),
-        ("ZeRO 2 on all devices", "one core: nobody to share with"),
+        ("DDP on all devices", "this PC has one core"),
+        ("ZeRO 2 on all devices", "this PC has one core"),
     ],
 )
 def test_a_rung_that_can_not_be_here_says_why(name: str, reason: str) -> None:
@@ -71,15 +75,15 @@ def test_a_rung_that_can_not_be_here_says_why(name: str, reason: str) -> None:
 
 
 def test_on_a_gpu_the_lower_precision_is_fp16() -> None:
-    where = Place(
+    has = Capabilities(
         gpus=2, cores=8, batch_rows=64, has_raw=False, has_prepared=False, has_loader_hyperparameter=False
     )
-    found = set_up("lower precision", where)
+    found = set_up("lower precision", has)
     assert isinstance(found, Setup)
-    assert found.precision == "16-mixed"
-    shared = set_up("ZeRO 2 on all devices", where)
+    assert found.fit.precision == "16-mixed"
+    shared = set_up("ZeRO 2 on all devices", has)
     assert isinstance(shared, Setup)
-    assert (shared.devices, shared.threads) == (2, 4)
+    assert (shared.fit.devices, shared.fit.threads) == (2, 4)
 
 
 def fake(
@@ -108,9 +112,9 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def measure(trainable: str, params: Any, setup: Setup, seconds: float) -> tuple[Speed | None, str]:
         asked["setups"].append(setup)
-        if setup.compile:
+        if setup.fit.compile:
             return None, "out of memory"
-        if setup.devices > 1:
+        if setup.fit.devices > 1:
             return fake(90.0), ""
         return fake(100.0 if setup.batch_rows is None else 150.0), ""
 
@@ -126,13 +130,16 @@ def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"larger batch +150 .* 1\.50x .* batch rows 256", printed)
-    assert re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed) or "one core" in printed
+    assert (
+        re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed)
+        or "this PC has one core" in printed
+    )
     assert "failed: out of memory" in printed
     last = speeds["setups"][-1]
-    assert last.devices == 1  # what DDP had was left out
+    assert last.fit.devices == 1  # what DDP had was left out
     assert last.batch_rows == 256
     content = json.loads((tmp_path / "it/ladder.json").read_text())
-    assert [rung["rung"] for rung in content["rungs"]] == [rung.name for rung in RUNGS]
+    assert [rung["rung"] for rung in content["rungs"]] == list(RUNGS)
     assert (tmp_path / "it/ladder.png").read_bytes().startswith(b"\x89PNG")
     table = (tmp_path / "it/ladder.md").read_text()
     assert table.count("\n| ") == len(RUNGS) + 2
@@ -150,7 +157,7 @@ def test_that_other_programs_are_busy_is_said_and_kept(
 ) -> None:
     monkeypatch.setattr(ladder_measure, "busy_cores", lambda: busy_cores)
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
-    said = "other programs keep 1.3 of 4 cores busy: these figures are not the PC's alone"
+    said = "other programs keep 1.3 of 4 cores busy: the PC alone is faster than measured"
     printed = capsys.readouterr().out
     assert (f"\nNotice     {said}\n\nrung " in printed) is is_said
     assert (f"\nNotice: {said}\n\n| rung " in (tmp_path / "it/ladder.md").read_text()) is is_said
@@ -187,7 +194,7 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     slow = Result("as given", fake(0.5, 0.002), 1.0, "", True, RAW)
     parquet = Result("prepared Parquet", fake(900.0, 45678.0), 90.0, "", True, Setup())
     results = [slow, parquet, fast]
-    report.write(tmp_path, "toy", {}, results, 0.0)
+    report.write(LadderConfig("toy", torch, {}, 1.0, tmp_path), results, 0.0)
     axes = report.chart("toy", results).axes[0]
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     bars = [text.get_text() for text in axes.texts]
@@ -207,11 +214,13 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     [
         (
             True,
-            "80 -> 5,000 rows/s, 62.5x: raw data by 4 loader workers -> prepared rows by 4 loader workers",
+            "80 -> 5,000 rows/s, 62.5x, measured alone: "
+            "raw data by 4 loader workers -> prepared rows by 4 loader workers",
         ),
         (
             False,
-            "20 -> 5,000 rows/s, 250x: raw data by 0 loader workers -> prepared rows by 0 loader workers",
+            "20 -> 5,000 rows/s, 250x, measured alone: "
+            "raw data by 0 loader workers -> prepared rows by 0 loader workers",
         ),
     ],
 )
@@ -223,7 +232,7 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
         rung("more loader workers", fake(40, 80.0), more, is_kept=is_kept),
         rung("prepared Parquet", fake(90, 5000.0), prepared),
     ]
-    assert f"Data alone {said}, and nothing else running" in report.summary(results)
+    assert f"Loader     {said}\n" in report.summary(results)
 
 
 @pytest.mark.parametrize(
@@ -232,20 +241,20 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
         (
             10.0,
             None,
-            "Now compute-bound: the step waits 10 % of the time for its batch. Of a row, waiting went "
-            "from 80 to 1 ms, computing from 20 to 9 ms",
+            "Limit      compute-bound: the step waits 10 % of the time for its batch\n"
+            "Each row   waiting 80 -> 1 ms, computing 20 -> 9 ms\n",
         ),
         (
             60.0,
             None,
-            "Now data-bound: the step waits 60 % of the time for its batch. Of a row, waiting went "
-            "from 80 to 6 ms, computing from 20 to 4 ms",
+            "Limit      data-bound: the step waits 60 % of the time for its batch\n"
+            "Each row   waiting 80 -> 6 ms, computing 20 -> 4 ms\n",
         ),
-        (75.0, 97.0, "Now compute-bound: the GPU is busy 97 % of the time. Of a row, "),
+        (75.0, 97.0, "Limit      compute-bound: the GPU is busy 97 % of the time\n"),
         (
             5.0,
             35.0,
-            "Now host-bound: the step waits 5 % of the time for its batch, the GPU is busy 35 % of it. ",
+            "Limit      host-bound: the step waits 5 % of the time for its batch, the GPU is busy 35 %",
         ),
     ],
 )
@@ -263,7 +272,7 @@ def test_what_holds_it_back_is_said_with_its_figures(
 def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
     only = rung("as given", fake(10, cores_busy_pct=7.0), RAW)
-    assert "Now compute-bound: the step waits 5 % of the time" in report.summary([only])
+    assert "compute-bound: the step waits 5 % of the time" in report.summary([only])
     assert "GPU is busy" not in report.summary([only])
 
 
@@ -272,8 +281,8 @@ def test_how_busy_it_was_is_told_of_the_gpu_where_that_is_known() -> None:
     assert [report.cells(rung("as given", speed, RAW))[4] for speed in found] == ["7 %", "0 %"]
 
 
-def test_what_the_articles_tell_of_shuffling_is_said_too() -> None:
-    assert "shuffling brought that to 95 %" in report.summary([rung("as given", fake(10), RAW)])
+def test_the_published_figure_of_shuffling_is_in_the_summary() -> None:
+    assert "shuffling brought GPU-Util to 95 %" in report.summary([rung("as given", fake(10), RAW)])
 
 
 BROKEN = """

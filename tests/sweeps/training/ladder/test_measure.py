@@ -14,7 +14,7 @@ import torch
 
 from sweeps.training import subprocess_run
 from sweeps.training.ladder import measure
-from sweeps.training.ladder.measure import Setup
+from sweeps.training.ladder.rungs import Setup
 from tests.conftest import ROOT
 
 
@@ -38,7 +38,7 @@ def test_what_other_programs_do_is_seen() -> None:
 
 @pytest.mark.slow
 def test_the_speed_of_two_workers_is_theirs_together() -> None:
-    setup = Setup(batch_rows=100, strategy="ddp", devices=2)
+    setup = Setup(batch_rows=100).with_fit(strategy="ddp", devices=2)
     found, reason = measure.measure("digits_mlp", {}, setup, 0.3)
     assert found is not None, reason
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
@@ -89,7 +89,7 @@ def test_a_worker_out_of_memory_leaves_no_other_one_waiting(
     (tmp_path / f"runs_out_{worker}.py").write_text(ONE_RUNS_OUT.replace("WORKER", worker))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    setup = Setup(batch_rows=100, strategy="ddp", devices=2)
+    setup = Setup(batch_rows=100).with_fit(strategy="ddp", devices=2)
     assert measure.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
     for _ in range(600):  # killed, and on their way
         if not (left := running_in(tmp_path)):

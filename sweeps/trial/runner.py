@@ -1,0 +1,213 @@
+"""Trains one trial after another in a warm process.
+
+Lightning's one `fit()` runs in a greenlet on the main thread (PyTorch with two threads is 2 to 2.5 times
+slower on another one): it is left at the end of each epoch, and entered again by the next step. Several short
+`fit()` calls would lose the optimizer's state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import platform
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import greenlet
+import ray
+import torch
+from ray.tune.result import SHOULD_CHECKPOINT
+
+from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
+from sweeps.record.trials import why_diverged
+from sweeps.storage.protocol import StorageError
+from sweeps.training import checkpoint_store
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling import memory
+from sweeps.trial.failures import failed, unfit
+from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.module_cache import ModuleCache
+from sweeps.trial.worker_group import WorkerGroup
+
+
+class TrialRunner:
+    """The trials of one process, which outlives a trial that raises: its exception becomes its result.
+
+    Whenever a trial begins (also after a retry, a lost process or a resumed sweep) it goes on from its newest
+    whole checkpoint, and reports the last epoch of that again: the scheduler's decision on it may be lost.
+
+    Args:
+        job: what all trials have in common.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._modules = ModuleCache(job.trainables)
+        self._group = WorkerGroup(job)
+        self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
+        self._run: greenlet.greenlet | None = None
+        self._save_began: float | None = None
+        self._save_error: Exception | None = None
+        self._last_step: dict[str, Any] = {}
+        """The last result that was reported."""
+        self._save_fault: dict[str, Any] = {}
+        """Why the checkpoint of that result could not be written. Tune keeps a shallow copy of the result,
+        which holds this very dict, and sends it along with a checkpoint."""
+
+    def begin(self, config: dict[str, Any]) -> None:
+        """End the trial before, and take over the one of this config of `SweepTrial`."""
+        self.end()
+        self._config, self._trainable = config, config["trainable"]
+        self._params = {**config["fixed"], **config["params"]}
+        self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
+        self._number = config["number"]
+        self._notices: list[str] = []
+        self._fit: Fit | None = None
+        self._reported = 0
+        self._failures = 0
+        self._save_began = None
+        self._save_error = None
+        self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
+
+    def step(self) -> dict[str, Any]:
+        """Train and validate one epoch; the result, as `SweepTrial` documents it."""
+        self._count_checkpoint_cost()
+        while True:
+            failure = None
+            try:
+                if (unsaved := self._save_error) is not None:
+                    self._save_error = None
+                    raise unsaved
+                return self._with_notices(self._result(self._next_epoch()))
+            except (StorageError, PCUnfit) as error:  # no failure of the trial: it is requeued
+                failure = unfit(error)
+            except CannotTrain as error:
+                failure = failed(error)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
+                self._failures += 1
+                failure = self._group.why(failed(error), error)
+                failure["is_out_of_memory"] = memory.is_out_of_memory(error)
+            # Behind the except: until there the traceback holds the model, and its memory.
+            self._abandon_run()
+            is_last = failure["is_user_error"] or self._failures > self._job.max_failures
+            if "unfit" in failure or is_last:
+                return self._with_notices({**failure, "place": self._place})
+
+    def save(self) -> None:
+        """Write what a resume needs into the storage."""
+        assert self._fit is not None, "Tune saves after a step"
+        if not self._fit.has_trained:
+            return
+        self._save_began = time.perf_counter()
+        epoch, is_last = self._reported, bool(self._last_step.get("done"))
+        try:
+            self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
+        except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
+            self._save_error = error if self._group.is_out_of_step else None
+            fault = unfit(error)
+            self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
+            self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
+        except Exception as error:  # a hook of the user's
+            self._save_fault.update({"reason": reason_of(error), "is_of_storage": False})
+            self._save_error = error  # the next step raises it
+            traceback.print_exc()
+
+    def end(self) -> None:
+        """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
+        if self._run is not None and not self._run.dead:
+            try:
+                self._run.switch(False)
+            except (Exception, SystemExit):  # the trial has ended; how it closes is not its result
+                traceback.print_exc()
+        self._abandon_run()
+
+    def _next_epoch(self) -> Epoch | None:
+        """The next epoch that was not reported yet (after a retry some are trained again), or None
+        when the training ended by itself."""
+        while True:
+            if self._run is None:
+                self._run = greenlet.greenlet(self._train)
+            epoch: Epoch | None = self._run.switch(True)
+            if epoch is None or epoch.epoch > self._reported:
+                return epoch
+
+    def _train(self, _go_on: bool) -> None:
+        """The greenlet: one whole `fit()`, left at each epoch's end."""
+        module = self._modules.module(self._trainable)
+        params = module.Params(**self._params)
+        checkpoint, faults = self._job.storage.newest(self._number, self._params)
+        if faults:
+            start = f"after epoch {checkpoint_store.epoch_of(checkpoint)}" if checkpoint else "from its start"
+            self._notices.append(f"{'; '.join(faults)}: trains on {start}")
+        data = self._job.data_of(self._trainable, module, params, self._notices.append)
+        environment = self._group.meet(self._config, checkpoint)
+        self._fit = fit = Fit(
+            module, params, self._fit_config, checkpoint, prepared=data, environment=environment
+        )
+        if others := self._group.wait_until_ready():
+            self._place = {**self._place, "others": others}
+        step = greenlet.getcurrent().parent
+        known = fit.last_epoch
+        if known is None or (step.switch(known) and not fit.has_ended):
+            self._group.train(fit, lambda epoch: bool(step.switch(epoch)))
+
+    def _fill(self, folder: Path) -> None:
+        assert self._fit is not None, "Tune saves after a step"
+        self._group.save(self._fit, folder)
+
+    def _result(self, epoch: Epoch | None) -> dict[str, Any]:
+        if epoch is None:  # by EarlyStopping, for example
+            if not self._reported:
+                raise RuntimeError("training ended before its first epoch (no batch to train on?)")
+            reason = f"ended by itself after epoch {self._reported}"
+            return {"place": self._place, "done": True, "status": "finished", "reason": reason}
+        self._reported = epoch.epoch
+        self._pace.trained(epoch.seconds)
+        if epoch.notice:
+            self._notices.append(f"epoch {epoch.epoch}: {epoch.notice}")
+        result = {
+            "epoch": epoch.epoch,
+            "score": epoch.score,
+            "metrics": dict(epoch.metrics),
+            "seconds": epoch.seconds,
+            "costs": dict(epoch.costs),
+            "place": self._place,
+            "has_test": self._fit is not None and self._fit.has_test,
+            "done": epoch.epoch >= self._job.fit.max_epochs,
+        }
+        if not math.isfinite(epoch.score):
+            reason = why_diverged(self._job.fit.objective.metric, epoch.epoch, epoch.score)
+            return {**result, "done": True, "status": "diverged", "reason": reason}
+        if not result["done"] and self._pace.is_due(epoch.epoch):
+            result[SHOULD_CHECKPOINT] = True
+        return result
+
+    def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
+        self._save_fault = {}
+        self._last_step = {**result, SAVE_FAULT: self._save_fault}
+        if self._notices:
+            self._last_step["notices"], self._notices = self._notices, []
+        return self._last_step
+
+    def _count_checkpoint_cost(self) -> None:
+        """From the start of a save to the next step: writing, and Tune's copying."""
+        if self._save_began is not None:
+            self._pace.cost(time.perf_counter() - self._save_began)
+            self._save_began = None
+
+    def _abandon_run(self) -> None:
+        self._run = self._fit = None
+        self._group.leave()
+        memory.free()
+
+
+def _gpu() -> str:
+    """Name and index of this process's GPU; "" without one."""
+    ids = ray.get_gpu_ids()
+    return f"{torch.cuda.get_device_name(0)} #{','.join(map(str, ids))}" if ids else ""
