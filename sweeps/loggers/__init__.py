@@ -1,5 +1,5 @@
-"""Where a sweep's epochs are written too, beside its record: `--loggers tensorboard mlflow`.
+"""Loggers, to which a sweep's trials are written beside its record: `--loggers tensorboard mlflow`.
 
 A logger is a module with `build(folder, about) -> Logger` (see `sweeps/loggers/_follower.py`) and NEEDS, the
-package that it imports and what pip calls that.
+package that it imports and its name for pip.
 """

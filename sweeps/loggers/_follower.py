@@ -1,5 +1,7 @@
-"""Loggers read the record, as the dashboard does: what it holds and they lack is written, also after a
-resume, and nothing twice. They work in threads of their own, and their troubles cost a line, never the sweep.
+"""Threads that keep the loggers up to date with the record of a sweep.
+
+A logger writes what the record holds and it lacks, also after a resume, and nothing twice. Its errors are
+printed, and never end the sweep.
 """
 
 from __future__ import annotations
@@ -8,36 +10,39 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from optuna.storages import JournalStorage
 
 from sweeps.common.errors import reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
 
-EVERY_S, AGAIN_S = 1.0, 60.0
-"""Between looks at the record; the same after a trouble."""
-AT_THE_END_S = 60.0
-"""To write what is left when the sweep has ended: a server that does not answer must not hold it."""
+EVERY_S, RETRY_S = 1.0, 60.0
+"""Seconds between two updates; the same after an error."""
+END_S = 60.0
+"""Seconds for the last update when the sweep has ended, for a server that does not answer."""
 
 
 class Logger(Protocol):
-    """What `build(folder, about)` of a logger gives; `about` is the record's."""
+    """The result of `build(folder, about)` of a logger; `about` is that of the record."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
-        """Write what is not there yet of a trial.
+        """Write the epochs and the status of a trial that are not written yet.
 
         Args:
-            trial: as the record has it now.
-            is_on: whether the sweep runs; else a trial that has not ended waits for a resume.
+            trial: the trial in the record.
+            is_on: whether the sweep runs; else an unfinished trial waits for a resume.
         """
 
 
 @contextlib.contextmanager
 def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[None]:
-    """Write to all loggers of a sweep while a block runs, and what is left then."""
-    threads = [_Following(name, folder, record) for name in names]
+    """Update the loggers of a sweep while a block runs, and once more at its end."""
+    threads = [_Follower(name, folder, record) for name in names]
     for thread in threads:
         thread.start()
     try:
@@ -47,48 +52,44 @@ def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[No
             thread.end()
 
 
-class _Following(threading.Thread):
-    """Keeps one logger up to the record."""
+class _Follower(threading.Thread):
+    """Keeps one logger up to date."""
 
     def __init__(self, name: str, folder: Path, record: Record) -> None:
         super().__init__(name=f"logger {name}", daemon=True)
         self._logger_name, self._folder = name, folder
         self._about, self._trainable = dict(record.about), record.info.trainable
         self._logger: Logger | None = None
-        self._storage: Any = None
+        self._storage: JournalStorage | None = None
         self._written: dict[int, tuple[int, str]] = {}
         self._ends = threading.Event()
-        self._is_in_trouble = False
+        self._has_failed = False
 
     def run(self) -> None:
-        """Look at the record again and again, and once more when the sweep has ended."""
+        """Update again and again, and once more when the sweep has ended."""
         while True:
             ends = self._ends.is_set()
             try:
-                self._catch_up(is_on=not ends)
-                self._is_in_trouble = False
+                self._update(is_on=not ends)
+                self._has_failed = False
             except Exception as error:  # whatever it is, the sweep goes on without this logger
-                self._say(reason_of(error), ends)
+                self._print_failure(reason_of(error), ends)
             if ends:
                 return
-            self._ends.wait(AGAIN_S if self._is_in_trouble else EVERY_S)
+            self._ends.wait(RETRY_S if self._has_failed else EVERY_S)
 
     def end(self) -> None:
-        """The sweep has ended: write what is left."""
+        """Write the rest, now that the sweep has ended."""
         self._ends.set()
         self.join(2 * EVERY_S)
         if self.is_alive():
-            print(f"Writing what is left to {self._logger_name} ...", flush=True)
-            self.join(AT_THE_END_S)
+            print(f"Writing the last results to {self._logger_name}.", flush=True)
+            self.join(END_S)
         if self.is_alive():
-            print(f"--loggers {self._logger_name}: not all of it in {AT_THE_END_S:g} s", flush=True)
+            print(f"--loggers {self._logger_name}: some results were not written in {END_S:g} s.", flush=True)
 
-    def _catch_up(self, is_on: bool) -> None:
+    def _update(self, is_on: bool) -> None:
         if self._storage is None:
-            from optuna.storages import JournalStorage
-
-            from sweeps.record.journal_reader import ReadOnlyJournal
-
             self._storage = JournalStorage(ReadOnlyJournal(self._folder / JOURNAL))
         if self._logger is None:
             self._logger = plugins.find("logger", self._logger_name).build(self._folder, self._about)
@@ -102,9 +103,11 @@ class _Following(threading.Thread):
                 self._logger.write(trial, is_on)
                 self._written[trial.number] = state
 
-    def _say(self, trouble: str, ends: bool) -> None:
-        then = "not all was written" if ends else f"the sweep goes on; tried again every {AGAIN_S:g} s"
-        if ends or not self._is_in_trouble:
+    def _print_failure(self, reason: str, ends: bool) -> None:
+        then = f"The sweep continues; the logger retries every {RETRY_S:g} s."
+        if ends:
+            then = "Some results were not written."
+        if ends or not self._has_failed:
             with contextlib.suppress(OSError):
-                print(f"--loggers {self._logger_name}: {trouble} ({then})", flush=True)
-        self._is_in_trouble = True
+                print(f"--loggers {self._logger_name}: {reason}. {then}", flush=True)
+        self._has_failed = True

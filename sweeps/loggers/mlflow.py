@@ -1,4 +1,4 @@
-"""MLflow: an experiment a sweep, a run a trial; in `mlflow.db` of its folder, or at MLFLOW_TRACKING_URI.
+"""MLflow: an experiment for the sweep, a run for each trial, in `mlflow.db` or at MLFLOW_TRACKING_URI.
 
 mlflow ui --backend-store-uri sqlite:///results/NAME/mlflow.db
 """
@@ -15,40 +15,42 @@ from sweeps.record.trials import TrialRow
 
 NEEDS = ("mlflow", "mlflow-skinny")
 STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED", "diverged": "FAILED"}
-"""SCHEDULED is a trial that waits for a resume."""
+"""Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
 METRICS, PARAMS = 1000, 100
-"""That MLflow takes at once."""
+"""The most of them in one request."""
 
 
 def build(folder: Path, about: Mapping[str, Any]) -> Runs:
-    """The logger; a server is asked here for what it has of this sweep."""
+    """The logger; it reads the runs of this sweep that the server has."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    from mlflow import MlflowClient
+    from mlflow import MlflowClient, entities
 
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     client = MlflowClient(tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}")
     name = str(about["sweep"])
-    if (there := client.get_experiment_by_name(name)) is not None:
-        return Runs(client, there.experiment_id, about)
-    artifacts = None if uri else (folder / "mlflow").as_uri()
-    return Runs(client, client.create_experiment(name, artifact_location=artifacts), about)
+    if (experiment := client.get_experiment_by_name(name)) is not None:
+        experiment_id = experiment.experiment_id
+    else:
+        artifacts = None if uri else (folder / "mlflow").as_uri()
+        experiment_id = client.create_experiment(name, artifact_location=artifacts)
+    return Runs(client, entities, experiment_id, about)
 
 
 class Runs:
     """The runs of a sweep."""
 
-    def __init__(self, client: Any, experiment_id: str, about: Mapping[str, Any]) -> None:
-        self._client, self._experiment_id = client, experiment_id
+    def __init__(self, client: Any, entities: Any, experiment_id: str, about: Mapping[str, Any]) -> None:
+        self._client, self._entities, self._experiment_id = client, entities, experiment_id
         self._metric = str(about["metric"])
-        # A server may know another sweep of this name.
+        # A server may have another sweep of this name.
         self._sweep = f"{about['sweep']} of {about['started']:.3f}"
         self._runs = self._found()
         self._epochs: dict[int, int] = {}
-        """Trial to its last epoch that is in its run."""
+        """Trial to the last epoch in its run."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
-        """Bring a run up to its trial; that it has ended is written last."""
+        """Write what a run lacks; the end of the trial comes last."""
         run_id, status = self._runs.get(trial.number) or self._begin(trial)
         if status in STATUSES.values():
             return
@@ -70,7 +72,7 @@ class Runs:
             self._runs[trial.number] = run_id, now
 
     def _found(self) -> dict[int, tuple[str, str]]:
-        """Trial to its run and status, of those that are there."""
+        """Trial to its run and status, as the server has them."""
         found, token = {}, None
         while True:
             page = self._client.search_runs(
@@ -89,25 +91,21 @@ class Runs:
         return self._runs[trial.number]
 
     def _write_params(self, run_id: str, trial: TrialRow) -> None:
-        from mlflow.entities import Param
-
         hyperparameters = {**trial.fixed, **trial.params, "seed": trial.seed}
-        params = [Param(_name(name), str(value)) for name, value in hyperparameters.items()]
+        params = [self._entities.Param(_name(name), str(value)) for name, value in hyperparameters.items()]
         for first in range(0, len(params), PARAMS):
             self._client.log_batch(run_id, params=params[first : first + PARAMS])
 
     def _last_epoch(self, run_id: str) -> int:
-        """Of those that are in a run: an epoch's metrics are written together."""
         history = self._client.get_metric_history(run_id, _name(self._metric))
         return max((metric.step for metric in history), default=0)
 
     def _write_metrics(self, run_id: str, trial: TrialRow) -> None:
-        from mlflow.entities import Metric
-
         for epoch, row in sorted(trial.epochs.items()):
             if epoch > self._epochs[trial.number]:
                 metrics = [
-                    Metric(_name(name), value, _ms(row.time), epoch) for name, value in row.metrics.items()
+                    self._entities.Metric(_name(name), value, _ms(row.time), epoch)
+                    for name, value in row.metrics.items()
                 ]
                 for first in range(0, len(metrics), METRICS):
                     self._client.log_batch(run_id, metrics=metrics[first : first + METRICS])
@@ -119,5 +117,5 @@ def _ms(seconds: float) -> int:
 
 
 def _name(name: str) -> str:
-    """A name with the characters that MLflow allows."""
+    """A name in the characters that MLflow allows."""
     return re.sub(r"[^\w./ :-]", "_", name)

@@ -1,4 +1,4 @@
-"""A stopwatch for training steps, as a callback of Lightning's Trainer."""
+"""The speed of training steps, measured by a callback of Lightning's Trainer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from lightning.pytorch.utilities.data import extract_batch_size
 from sweeps.training.profiling.step_profiler import Meter
 
 ENOUGH = 0.9
-"""Of the time that is asked for."""
-
+"""Share of the time after which a block may end."""
 COMPILED_WARM_UP_STEPS = 50
-"""At most: of a longer epoch the last batch is not worth waiting for."""
+"""The most steps of warm-up that wait for the last batch of an epoch."""
 
 
 def steps_to_go(steps: int, time_s: float, block_s: float) -> int:
-    """How many steps more a block needs, by those that it has; 0 ends it.
+    """Steps that a block still needs, estimated by those that it has; 0 ends it.
 
-    At most as many again: the first ones may be quicker than the others, where the loader had batches ready.
+    It has at most as many again: the first steps may be faster, on batches that the loader had ready.
     """
     if time_s >= ENOUGH * block_s:
         return 0
@@ -30,13 +29,13 @@ def steps_to_go(steps: int, time_s: float, block_s: float) -> int:
 
 
 class Timed(pl.Callback):
-    """Times the steps of a training, and ends it when it has seen enough.
+    """Times the steps of a training, and ends the training after that time.
 
     Args:
-        seconds: to measure.
-        warm_up_steps: that do not count.
-        blocks: parts of the time, each with a rate of its own.
-        is_compiled: whether torch.compile is at work in the first steps.
+        seconds: time to measure.
+        warm_up_steps: first steps, which are not measured.
+        blocks: parts of the time, each with its own rate.
+        is_compiled: whether torch.compile runs in the first steps.
     """
 
     def __init__(self, seconds: float, warm_up_steps: int, blocks: int, *, is_compiled: bool = False) -> None:
@@ -49,11 +48,9 @@ class Timed(pl.Callback):
         self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
         self._waited_s, self._trained_s = 0.0, 0.0
         self.rates: list[float] = []
-        """Rows a second of this worker, of each block."""
+        """Rows that this worker trains in a second, for each block."""
         self.epoch_rows, self.batch_rows = 0, 0
-        """Of this worker."""
         self.gpu_util_pct: float | None = None
-        """By NVML; None: it ran on a CPU, or NVML is not there."""
         self.cores_busy_pct = 0.0
 
     @property
@@ -62,33 +59,33 @@ class Timed(pl.Callback):
         return 100 * self._waited_s / self._trained_s
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Only the training counts: one batch of validation is enough."""
+        """Shorten the validation, which is not measured."""
         trainer.limit_val_batches = 1
 
     def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        """What is compiled is compiled again for the last batch of an epoch, which has fewer rows."""
+        """Warm up for a whole epoch: its last batch has fewer rows, for which code is compiled again."""
         if self._is_compiled:
             whole = min(int(trainer.num_training_batches) + 1, COMPILED_WARM_UP_STEPS)
             self._looks_at = max(self._looks_at, whole)
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """What was between the epochs does not count; that the loader begins anew does."""
+        """Leave out the time between epochs, but not the start of the loader."""
         self._ended_at = time.perf_counter()
 
     def on_train_batch_start(self, *_: Any) -> None:
-        """The batch is there."""
+        """Add the wait for the batch."""
         self._wait_s += time.perf_counter() - self._ended_at
 
     def on_train_batch_end(self, trainer: pl.Trainer, _: Any, __: Any, batch: Any, *___: Any) -> None:
-        """A step has ended."""
+        """Count a step, and end a block that is complete."""
         if len(self.rates) == self._blocks:
             return
         self._meter.look()
         self._loader, rows = trainer.train_dataloader, extract_batch_size(batch)
         self._steps += 1
         looks = self._steps == self._looks_at
-        if looks:
-            _finish_gpu()
+        if looks and torch.cuda.is_available():
+            torch.cuda.synchronize()
         now = time.perf_counter()
         self._rows += rows
         self._time_s += now - self._ended_at
@@ -99,12 +96,12 @@ class Timed(pl.Callback):
             self._end_block_if_over(trainer)
 
     def loader_alone(self, seconds: float) -> float:
-        """Rows a second that the loader gives while nothing else runs, from its first batch on."""
+        """Rows that the loader reads in a second while nothing else runs, after its first batch."""
         rows, began = 0, 0.0
         while not rows or time.perf_counter() - began < seconds:
             for batch in self._loader:
                 if not began:
-                    began = time.perf_counter()  # its processes are there
+                    began = time.perf_counter()  # its processes have started
                     continue
                 rows += extract_batch_size(batch)
                 if time.perf_counter() - began >= seconds:
@@ -123,7 +120,7 @@ class Timed(pl.Callback):
         self._ended_at = time.perf_counter()
 
     def _end_block_if_over(self, trainer: pl.Trainer) -> None:
-        """By the first worker's clock: one that counts other steps would leave the others waiting."""
+        """By the first worker's clock, so that all workers end a block after the same step."""
         to_go = steps_to_go(self._steps - self._block_from, self._time_s, self._block_s)
         if to_go := int(trainer.strategy.broadcast(to_go)):
             self._looks_at = self._steps + to_go
@@ -138,8 +135,3 @@ class Timed(pl.Callback):
         self.gpu_util_pct = self._meter.end()[1].get("gpu_util_pct")
         self.cores_busy_pct = psutil.cpu_percent()
         trainer.should_stop = True
-
-
-def _finish_gpu() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

@@ -191,7 +191,7 @@ def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
 def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_follower, "AGAIN_S", 0.05)
+    monkeypatch.setattr(_follower, "RETRY_S", 0.05)
     of = Sweep(tmp_path, loggers="tensorboard")
     (of.folder / "tensorboard").write_text("in its way")
     with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
@@ -202,7 +202,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
             time.sleep(0.05)
         (of.folder / "tensorboard").unlink()
     assert said.count("--loggers tensorboard: NotADirectoryError") == 1
-    assert "the sweep goes on" in said
+    assert "The sweep continues" in said
     assert "score" in of_file(event_files(of.folder)["trial_0000"])[0]
 
 

@@ -131,8 +131,7 @@ def test_a_rung_that_hurts_is_shown_and_left_out_of_those_that_follow(
     printed = capsys.readouterr().out
     assert re.search(r"larger batch +150 .* 1\.50x .* batch rows 256", printed)
     assert (
-        re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed)
-        or "this PC has one core" in printed
+        re.search(r"DDP on all devices .*\(0\.90x\).*left out", printed) or "this PC has one core" in printed
     )
     assert "failed: out of memory" in printed
     last = speeds["setups"][-1]
