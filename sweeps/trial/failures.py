@@ -41,8 +41,3 @@ def unfit(error: Exception) -> dict[str, Any]:
         return error.failure
     at = {"pc": platform.node(), "node": broadcast.here()}
     return {"done": True, "unfit": str(error), "at": at, "reason": str(error), "is_user_error": False}
-
-
-def error_of(failure: Mapping[str, Any]) -> Exception:
-    """The result of another worker as an error, to be raised in the first."""
-    return (WorkerUnfit if "unfit" in failure else WorkerFailed)(failure)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -60,10 +59,11 @@ class Member:
 
     Args:
         job: what all trials have in common.
+        rank: rank of this worker in its group.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, rank: int) -> None:
+        self._job, self._rank = job, rank
         self._modules = ModuleCache(job.trainables)
         self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
@@ -82,13 +82,13 @@ class Member:
 
         Args:
             config: config of the trial.
-            rendezvous: of this worker.
+            rendezvous: rendezvous of the first worker.
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
-        self._environment = WorkerGroupEnvironment.connect(rendezvous)
+        self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(rendezvous, rank=self._rank))
         params = module.Params(**config["fixed"], **config["params"])
         data = self._job.data_of(config["trainable"], module, params)
         fit = dataclasses.replace(self._job.fit, seed=config["seed"])
@@ -96,14 +96,11 @@ class Member:
         return platform.node()
 
     @_answered
-    def train(self) -> None:
-        """Train to the end of the next epoch."""
-        self._switch(True)
-
-    @_answered
-    def end(self) -> None:
-        """Let Lightning end the training in order, as on all workers."""
-        self._switch(False)
+    def train(self, trains_on: bool) -> None:
+        """Train to the end of the next epoch, or let Lightning end the training in order."""
+        if self._run is None:
+            self._run = greenlet.greenlet(self._train)
+        self._run.switch(trains_on)
 
     @_answered
     def lack_of_room(self, folder: Path, size_bytes: int) -> dict[str, Any] | None:
@@ -119,9 +116,13 @@ class Member:
         """
         assert self._fit is not None
         self._folders.clear()
-        with _full_disk_of_this_pc(folder):
+        try:
             is_own = self._folders.make(folder)
             self._fit.save(folder)
+        except Exception as error:  # a hook of the user's may raise anything
+            if atomic_io.disk_is_full(error, folder):
+                raise _full(folder) from error
+            raise
         return checkpoint_copy.files_of(folder) if is_own else []
 
     @_answered
@@ -142,11 +143,6 @@ class Member:
         self._folders.clear()
         memory.free()
 
-    def _switch(self, trains_on: bool) -> None:
-        if self._run is None:
-            self._run = greenlet.greenlet(self._train)
-        self._run.switch(trains_on)
-
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         assert self._environment is not None
@@ -164,17 +160,6 @@ class Member:
 
 def _located(failure: dict[str, Any]) -> dict[str, Any]:
     return {**failure, "reason": f"{failure['reason']} (in another worker, on {platform.node()})"}
-
-
-@contextlib.contextmanager
-def _full_disk_of_this_pc(folder: Path) -> Iterator[None]:
-    """Raise PCUnfit for an error of a full disk."""
-    try:
-        yield
-    except Exception as error:  # a hook of the user's may raise anything
-        if atomic_io.disk_is_full(error, folder):
-            raise _full(folder) from error
-        raise
 
 
 def _full(folder: Path) -> PCUnfit:

@@ -14,13 +14,13 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
-from sweeps.trial.failures import error_of
+from sweeps.trial.failures import WorkerFailed, WorkerUnfit
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
 
 LOST = 70
 """Exit status of a first worker whose trial lost another worker."""
-COLLECTIVE = ("train", "save", "end")
+COLLECTIVE = ("train", "save")
 """Methods of a member with collective operations, in which each worker waits for the others."""
 END_S = 3
 """Seconds in which all workers may fail by an error that they have in common."""
@@ -46,17 +46,9 @@ class Members:
         """Set while the first worker waits for the members, and hence is in no collective operation."""
         self.actors = self._started()
 
-    def call(self, name: str, *arguments: Sequence[Any]) -> None:
-        """Start a method of each member, to run while the first worker does the same.
-
-        Args:
-            name: name of the method.
-            arguments: arguments for each member; none for a method without arguments.
-        """
-        given = arguments or [()] * len(self.actors)
-        self._calls = [
-            getattr(actor, name).remote(*each) for actor, each in zip(self.actors, given, strict=True)
-        ]
+    def call(self, name: str, *arguments: Any) -> None:
+        """Start a method of each member, to run while the first worker does the same."""
+        self._calls = [getattr(actor, name).remote(*arguments) for actor in self.actors]
         self._waits = threading.Event()
         if name in COLLECTIVE:
             running = dict(zip(self._calls, self.actors, strict=True))
@@ -72,10 +64,8 @@ class Members:
         self._waits.set()
         _wait(self._calls, None)
         calls, self._calls = self._calls, []
-        answers = [answer_of(ref) for ref in calls]
-        for failure in (failure for failure, _ in answers if failure is not None):
-            raise error_of(failure)
-        return [value for _, value in answers]
+        answers = [answer_of(ref) for ref in calls]  # all of them: a lost member counts first
+        return [value_of(answer) for answer in answers]
 
     def failures(self, most_s: float) -> Iterator[dict[str, Any]]:
         """The failures of the calls, each as soon as it is known, for at most that many seconds."""
@@ -106,7 +96,7 @@ class Members:
             place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
             resources = {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0)}
             actor = ray.remote(Member).options(scheduling_strategy=place, max_restarts=0, **resources)
-            actors.append(actor.remote(self._job))
+            actors.append(actor.remote(self._job, rank))
         return actors
 
     def _watch(self, running: dict[Any, Any], waits: threading.Event) -> None:
@@ -141,6 +131,14 @@ def answer_of(ref: Any) -> Answer:
         give_up(f"a worker is lost: {first_line(error)}")
         raise
     return answer
+
+
+def value_of(answer: Answer) -> Any:
+    """The value of an answer; its failure is raised."""
+    failure, value = answer
+    if failure is not None:
+        raise (WorkerUnfit if "unfit" in failure else WorkerFailed)(failure)
+    return value
 
 
 def _wait(calls: Sequence[Any], most_s: float | None) -> list[Any]:

@@ -8,12 +8,12 @@ slower on another one): it is left at the end of each epoch, and entered again b
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import platform
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import greenlet
@@ -50,32 +50,30 @@ class TrialRunner:
         self._group = WorkerGroup(job)
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
-        self._save_began: float | None = None
-        self._save_error: Exception | None = None
-        self._last_step: dict[str, Any] = {}
-        """The last result that was reported."""
-        self._save_fault: dict[str, Any] = {}
-        """Why the checkpoint of that result could not be written. Tune keeps a shallow copy of the result,
-        which holds this very dict, and sends it along with a checkpoint."""
 
     def begin(self, config: dict[str, Any]) -> None:
         """End the trial before, and take over the one of this config of `SweepTrial`."""
         self.end()
-        self._config, self._trainable = config, config["trainable"]
+        self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
-        self._fit_config = dataclasses.replace(self._job.fit, seed=config["seed"])
-        self._number = config["number"]
-        self._notices: list[str] = []
-        self._fit: Fit | None = None
-        self._reported = 0
-        self._failures = 0
-        self._save_began = None
-        self._save_error = None
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
+        self._fit: Fit | None = None
+        self._notices: list[str] = []
+        self._failures = 0
+        self._reported = 0
+        """The last epoch that was reported."""
+        self._last_result: dict[str, Any] = {}
+        self._save_began: float | None = None
+        self._save_error: Exception | None = None
+        self._save_fault: dict[str, Any] = {}
+        """Why the checkpoint of the last result could not be written. Tune keeps a shallow copy of the
+        result, which holds this very dict, and sends it along with a checkpoint."""
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch; the result, as `SweepTrial` documents it."""
-        self._count_checkpoint_cost()
+        if self._save_began is not None:  # until now, since Tune copies a checkpoint
+            self._pace.cost(time.perf_counter() - self._save_began)
+            self._save_began = None
         while True:
             failure = None
             try:
@@ -105,9 +103,10 @@ class TrialRunner:
         if not self._fit.has_trained:
             return
         self._save_began = time.perf_counter()
-        epoch, is_last = self._reported, bool(self._last_step.get("done"))
+        epoch, is_last = self._reported, bool(self._last_result.get("done"))
+        fill = functools.partial(self._group.save, self._fit)
         try:
-            self._job.storage.write(self._number, epoch, self._fill, self._params, is_last=is_last)
+            self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
         except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
             self._save_error = error if self._group.is_out_of_step else None
             fault = unfit(error)
@@ -139,27 +138,23 @@ class TrialRunner:
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
-        module = self._modules.module(self._trainable)
+        trainable = self._config["trainable"]
+        module = self._modules.module(trainable)
         params = module.Params(**self._params)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
             start = f"after epoch {checkpoint_store.epoch_of(checkpoint)}" if checkpoint else "from its start"
             self._notices.append(f"{'; '.join(faults)}: trains on {start}")
-        data = self._job.data_of(self._trainable, module, params, self._notices.append)
+        data = self._job.data_of(trainable, module, params, self._notices.append)
         environment = self._group.meet(self._config, checkpoint)
-        self._fit = fit = Fit(
-            module, params, self._fit_config, checkpoint, prepared=data, environment=environment
-        )
+        config = dataclasses.replace(self._job.fit, seed=self._config["seed"])
+        self._fit = fit = Fit(module, params, config, checkpoint, prepared=data, environment=environment)
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
         step = greenlet.getcurrent().parent
         known = fit.last_epoch
         if known is None or (step.switch(known) and not fit.has_ended):
             self._group.train(fit, lambda epoch: bool(step.switch(epoch)))
-
-    def _fill(self, folder: Path) -> None:
-        assert self._fit is not None, "Tune saves after a step"
-        self._group.save(self._fit, folder)
 
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # by EarlyStopping, for example
@@ -190,16 +185,10 @@ class TrialRunner:
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         self._save_fault = {}
-        self._last_step = {**result, SAVE_FAULT: self._save_fault}
+        self._last_result = {**result, SAVE_FAULT: self._save_fault}
         if self._notices:
-            self._last_step["notices"], self._notices = self._notices, []
-        return self._last_step
-
-    def _count_checkpoint_cost(self) -> None:
-        """From the start of a save to the next step: writing, and Tune's copying."""
-        if self._save_began is not None:
-            self._pace.cost(time.perf_counter() - self._save_began)
-            self._save_began = None
+            self._last_result["notices"], self._notices = self._notices, []
+        return self._last_result
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None

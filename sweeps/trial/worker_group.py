@@ -15,7 +15,6 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironme
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from sweeps.trial import checkpoint_copy
-from sweeps.trial.failures import WorkerFailed, WorkerUnfit, error_of
+from sweeps.trial.failures import WorkerFailed, WorkerUnfit
 from sweeps.trial.job import Job
-from sweeps.trial.members import Members, answer_of, give_up
+from sweeps.trial.members import Members, answer_of, give_up, value_of
 
 LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
@@ -62,16 +61,15 @@ class WorkerGroup:
         if self._members is None:
             return None
         self.is_out_of_step = False
-        ranks = range(1, len(self._members.actors) + 1)
-        self._environment = WorkerGroupEnvironment.open(ray.util.get_node_ip_address(), len(ranks) + 1)
+        workers = len(self._members.actors) + 1
+        self._environment = WorkerGroupEnvironment.open(ray.util.get_node_ip_address(), workers)
         original = None
         if checkpoint is not None:
             original = checkpoint_copy.original_of(checkpoint)
             self._members.call("clear")  # before any begins: workers of one PC share a folder
             self._members.results()
-        own = self._environment.rendezvous
-        given = [(dict(config), replace(own, rank=rank), original, broadcast.here()) for rank in ranks]
-        self._members.call("begin", *given)
+        rendezvous = self._environment.rendezvous
+        self._members.call("begin", dict(config), rendezvous, original, broadcast.here())
         return self._environment
 
     def wait_until_ready(self) -> list[str]:
@@ -97,10 +95,10 @@ class WorkerGroup:
         def each(epoch: Epoch) -> bool:
             members.results()
             trains_on = on_epoch(epoch)
-            members.call("train" if trains_on else "end")
+            members.call("train", trains_on)
             return trains_on
 
-        members.call("train")
+        members.call("train", True)
         self._environment.join(ray.util.get_node_ip_address())
         fit.run(each)
         members.results()
@@ -115,12 +113,11 @@ class WorkerGroup:
         needed = max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * weights)
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-        count = len(self._members.actors)
-        self._members.call("lack_of_room", *[(folder, needed)] * count)
+        self._members.call("lack_of_room", folder, needed)
         for failure in filter(None, self._members.results()):
             raise WorkerUnfit(failure)
         self.is_out_of_step = True
-        self._members.call("save", *[(folder,)] * count)
+        self._members.call("save", folder)
         fit.save(folder)
         for member, files in zip(self._members.actors, self._members.results(), strict=True):
             _fetch(member, files, folder)
@@ -160,14 +157,9 @@ def _fetch(member: Any, files: list[File], folder: Path) -> None:
         OSError: this PC can't write them.
         WorkerFailed: the member can't read them.
     """
-
-    def piece(ref: Any) -> Any:
-        failure, content = answer_of(ref)
-        if failure is not None:
-            raise error_of(failure)
-        return content
-
-    fetch = folder_reader.fetch_from(lambda: member, str(folder), "another worker's PC", piece)
+    fetch = folder_reader.fetch_from(
+        lambda: member, str(folder), "another worker's PC", lambda ref: value_of(answer_of(ref))
+    )
     for file in files:
         if not (folder / file.name).exists() and not folder_copy.copy_file(file, folder, fetch):
             raise OSError(f"{file.name}: its copy from another worker's PC has another checksum")

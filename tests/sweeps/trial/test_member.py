@@ -71,9 +71,9 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
-    member = Member(job)
+    member = Member(job, 0)
     answer(member.begin(CONFIG, first.rendezvous))
-    answer(member.train())
+    answer(member.train(True))
     files = answer(member.save(folder))
     assert any("optim_states" in file.name for file in files)
     whole = tmp_path / "first_pc" / "whole" / "epoch_0001"
@@ -95,7 +95,7 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
     (copy,) = (each.parent for each in manifests if each.read_text() == sent)
     assert checkpoint_store.fault(copy) is None
-    answer(member.train())
+    answer(member.train(True))
     assert not copy.parent.exists(), "it was read"
     member.leave()
     begun = (tmp_path / "none-0").read_text().split()[::2]
@@ -149,7 +149,7 @@ def test_a_pc_that_does_not_hand_out_its_checkpoint_is_named(first_pc: FirstPC, 
 
 
 def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
-    member = Member(job)
+    member = Member(job, 0)
     wrong = {**CONFIG, "params": {"nothing": 1}}
     one, other = (WorkerGroupEnvironment.open("127.0.0.1", 1) for _ in range(2))
     failure, _ = member.begin(wrong, one.rendezvous)
@@ -164,7 +164,7 @@ def test_a_disk_that_is_full_is_the_fault_of_its_pc(
     job: Job, first_pc: FirstPC, tmp_path: Path, small_disk: Path
 ) -> None:
     original = checkpoint(first_pc, tmp_path, content=bytes(10**5))
-    member, folder = Member(job), small_disk / "of_the_first" / "epoch_0001"
+    member, folder = Member(job, 0), small_disk / "of_the_first" / "epoch_0001"
     assert answer(member.lack_of_room(folder, 1000)) is None
     filled = fill_up(small_disk, leave=50_000)
     assert "is full" in answer(member.lack_of_room(folder, 10**6))["unfit"]
