@@ -72,7 +72,7 @@ class _Follower(threading.Thread):
             try:
                 self._update(is_on=not ends)
                 self._has_failed = False
-            except Exception as error:  # whatever it is, the sweep goes on without this logger
+            except Exception as error:  # whatever it is, the sweep continues without this logger
                 self._print_failure(reason_of(error), ends)
             if ends:
                 return

@@ -37,7 +37,7 @@ from sweeps.trial.worker_group import WorkerGroup
 class TrialRunner:
     """The trials of one process, which outlives a trial that raises: its exception becomes its result.
 
-    Whenever a trial begins (also after a retry, a lost process or a resumed sweep) it goes on from its newest
+    Whenever a trial begins (also after a retry, a lost process or a resumed sweep) it resumes from its newest
     whole checkpoint, and reports the last epoch of that again: the scheduler's decision on it may be lost.
 
     Args:

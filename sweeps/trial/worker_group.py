@@ -6,7 +6,7 @@ each other with half of their workers placed. The trial's process is in the firs
 and leave it at each epoch's end: none waits in a collective operation for the scheduler or the next trial.
 
 When a worker is lost the first worker's process ends: Tune then frees all bundles, which ends the other
-workers, and asks for new ones; the trial goes on from its last checkpoint, as after any lost process.
+workers, and asks for new ones; the trial resumes from its last checkpoint, as after any lost process.
 """
 
 from __future__ import annotations
