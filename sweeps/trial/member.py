@@ -55,12 +55,7 @@ def _answered(
 
 
 class Member:
-    """One trial after another, in step with the first worker.
-
-    Args:
-        job: what all trials have in common.
-        rank: rank of this worker in its group.
-    """
+    """One trial after another, in step with the first worker."""
 
     def __init__(self, job: Job, rank: int) -> None:
         self._job, self._rank = job, rank
@@ -72,23 +67,19 @@ class Member:
 
     @_answered
     def begin(
-        self,
-        config: Mapping[str, Any],
-        rendezvous: Rendezvous,
-        checkpoint: Original | None = None,
-        node: str = "",
+        self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Original | None = None, node: str = ""
     ) -> str:
         """Prepare a trial, up to the process group of its workers; returns the name of this PC.
 
         Args:
             config: config of the trial.
-            rendezvous: rendezvous of the first worker.
+            first: rendezvous of the first worker.
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
-        self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(rendezvous, rank=self._rank))
+        self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
         params = module.Params(**config["fixed"], **config["params"])
         data = self._job.data_of(config["trainable"], module, params)
         fit = dataclasses.replace(self._job.fit, seed=config["seed"])

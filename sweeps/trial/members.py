@@ -31,11 +31,7 @@ POLL_S = 1.0
 
 
 class Members:
-    """An actor in each bundle of the trial's placement group but the first, where this process is.
-
-    Args:
-        job: what all trials have in common.
-    """
+    """An actor in each bundle of the trial's placement group but the first, where this process is."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -92,10 +88,13 @@ class Members:
         assert group is not None, "Tune places each trial in a placement group"
         actors = []
         for rank in range(1, self._job.fit.workers):
-            bundle = dict(group.bundle_specs[rank])
-            place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
-            resources = {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0)}
-            actor = ray.remote(Member).options(scheduling_strategy=place, max_restarts=0, **resources)
+            bundle = group.bundle_specs[rank]
+            actor = ray.remote(Member).options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
+                max_restarts=0,
+            )
             actors.append(actor.remote(self._job, rank))
         return actors
 

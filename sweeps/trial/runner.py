@@ -39,9 +39,6 @@ class TrialRunner:
 
     Whenever a trial begins (also after a retry, a lost process or a resumed sweep) it resumes from its newest
     whole checkpoint, and reports the last epoch of that again: the scheduler's decision on it may be lost.
-
-    Args:
-        job: what all trials have in common.
     """
 
     def __init__(self, job: Job) -> None:

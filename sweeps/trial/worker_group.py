@@ -38,11 +38,7 @@ CHECKPOINT_WEIGHTS = 4
 
 
 class WorkerGroup:
-    """The workers of a trial; the first worker alone where a trial has one worker.
-
-    Args:
-        job: what all trials have in common.
-    """
+    """The workers of a trial; the first worker alone where a trial has one worker."""
 
     def __init__(self, job: Job) -> None:
         self._members = Members(job) if job.fit.workers > 1 else None
@@ -126,12 +122,7 @@ class WorkerGroup:
         self.is_out_of_step = False
 
     def why(self, failure: dict[str, Any], error: BaseException) -> dict[str, Any]:
-        """The failure that has ended a trial: another worker's, where this worker's only follows from it.
-
-        Args:
-            failure: failure of this worker.
-            error: error of this worker.
-        """
+        """The failure that has ended a trial: another worker's, if this worker's only follows from it."""
         if isinstance(error, WorkerFailed):
             return error.failure
         if self._members is None or self._environment is None or not is_lost_connection(failure["reason"]):

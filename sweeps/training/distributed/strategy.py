@@ -72,7 +72,7 @@ def choose(config: FitConfig, trained_weights: int, device: Device) -> Choice:
         device: device of each worker.
 
     Raises:
-        CannotTrain: the device can't run a setting.
+        CannotTrain: a setting can't run on the device, or with so many workers.
     """
     precision, why_precision = choose_precision(config.precision, device)
     strategy, why_strategy = _strategy(config, trained_weights, device)
@@ -115,11 +115,7 @@ def _strategy(config: FitConfig, trained_weights: int, device: Device) -> tuple[
 
 
 def build(choice: Choice, model: nn.Module) -> Strategy | str:
-    """The strategy for Lightning's Trainer.
-
-    Args:
-        choice: result of `choose`.
-        model: model to train; FSDP shards the members of its module lists and sequences.
+    """The strategy for Lightning's Trainer; FSDP shards the members of the model's lists and sequences.
 
     Raises:
         ModuleNotFoundError: DeepSpeed is not installed.
@@ -177,11 +173,7 @@ def refuse_fused(optimizers: Iterable[Optimizer]) -> None:
 def _blocks(model: nn.Module) -> Callable[..., bool]:
     """FSDP's wrap policy: shard each member of an outermost module list or sequence by itself."""
     blocks = set(_outermost(model))
-
-    def wraps(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
-        return True if recurse else module in blocks
-
-    return wraps
+    return lambda module, recurse, nonwrapped_numel: recurse or module in blocks
 
 
 def _outermost(module: nn.Module) -> Iterator[nn.Module]:

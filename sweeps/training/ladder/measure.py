@@ -73,7 +73,6 @@ class Result:
     """The change of the rung, or why it was skipped or failed."""
     is_kept: bool
     setup: Setup | None = None
-    """Setup of a rung that was measured."""
 
 
 def measure(

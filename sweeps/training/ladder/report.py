@@ -35,18 +35,9 @@ NOTE = (
     "           ZeRO 2, fp16 and larger batches 21.53x). GPU-Util: an article on another model. There,\n"
     "           shuffling brought GPU-Util to 95 %; here rows are shuffled when they are prepared."
 )
-_COLUMNS = {
-    "rung": 22,
-    "samples/s": 9,
-    "s/epoch": 8,
-    "data wait": 9,
-    "busy": 5,
-    "speed-up": 9,
-    "published": 9,
-    "GPU-Util": 8,
-}
-"""Title and width of each column."""
-HEAD = "  ".join(title.ljust(width) for title, width in _COLUMNS.items())
+_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "published", "GPU-Util")
+_WIDTHS = (22, 9, 8, 9, 5, 9, 9, 8)
+HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
 MOST_BUSY_PCT = 20.0
 """Share of all cores that other programs may keep busy without a notice."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
@@ -90,7 +81,7 @@ def cells(result: Result) -> tuple[str, ...]:
 
 def line(result: Result) -> str:
     """A row of the table, padded for the terminal."""
-    padded = (cell.ljust(width) for cell, width in zip(cells(result), _COLUMNS.values(), strict=True))
+    padded = (cell.ljust(width) for cell, width in zip(cells(result), _WIDTHS, strict=True))
     return f"{'  '.join(padded)}  {result.note}"
 
 
@@ -151,14 +142,11 @@ def _read_by(result: Result) -> str:
 def write(config: LadderConfig, results: Sequence[Result], busy_cores: float) -> None:
     """Write ladder.md, ladder.json and ladder.png, with the results so far.
 
-    Args:
-        config: settings of the ladder.
-        results: results of the rungs so far.
-        busy_cores: number of cores that other programs kept busy before the first rung.
+    `busy_cores` is the number of cores that other programs kept busy before the first rung.
     """
     folder, is_measured = config.folder, any(result.speed is not None for result in results)
     today, said = time.strftime("%Y-%m-%d"), notice(busy_cores)
-    titles = [*_COLUMNS, "change"]
+    titles = [*_TITLES, "change"]
     table = [titles, ["---"] * len(titles), *([*cells(result), result.note] for result in results)]
     parts = [
         f"# Ladder of {config.trainable}",

@@ -26,7 +26,6 @@ class LadderConfig:
     seconds: float
     """Time to measure each rung."""
     folder: Path
-    """Folder of its results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +54,8 @@ class Capabilities:
     batch_rows: int
     """Rows of a batch as Params has it."""
     has_raw: bool
-    """Whether the trainable defines `build_raw_data`."""
     has_prepared: bool
-    """Whether the trainable defines `prepare`."""
     has_loader_hyperparameter: bool
-    """Whether Params has `loader_workers`."""
 
 
 Change = Callable[[Setup, Capabilities], Setup | str]
