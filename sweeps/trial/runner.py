@@ -140,8 +140,9 @@ class TrialRunner:
         params = module.Params(**self._params)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
-            start = f"after epoch {checkpoint_store.epoch_of(checkpoint)}" if checkpoint else "from its start"
-            self._notices.append(f"{'; '.join(faults)}: trains on {start}")
+            epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
+            then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
+            self._notices.append(f"{'; '.join(faults)}: the trial {then}")
         data = self._job.data_of(trainable, module, params, self._notices.append)
         environment = self._group.meet(self._config, checkpoint)
         config = dataclasses.replace(self._job.fit, seed=self._config["seed"])
@@ -156,7 +157,7 @@ class TrialRunner:
     def _result(self, epoch: Epoch | None) -> dict[str, Any]:
         if epoch is None:  # by EarlyStopping, for example
             if not self._reported:
-                raise RuntimeError("training ended before its first epoch (no batch to train on?)")
+                raise RuntimeError("training ended before its first epoch: check that the data has a batch")
             reason = f"ended by itself after epoch {self._reported}"
             return {"place": self._place, "done": True, "status": "finished", "reason": reason}
         self._reported = epoch.epoch

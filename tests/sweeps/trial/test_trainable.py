@@ -266,11 +266,13 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     known, result = trial.train(), trial.train()
     assert (known["epoch"], result["epoch"], result["metrics"]) == (1, 2, alone[1])
     (notice,) = known["notices"]
-    assert "epoch 2 is broken (resume.ckpt is not as it was written): trains on after epoch 1" in notice
+    assert (
+        "epoch 2 is broken (resume.ckpt is not as it was written): the trial resumes after epoch 1" in notice
+    )
     (before / "manifest.json").unlink()
     result = start(job, SECOND).train()
     assert (result["epoch"], result["metrics"]) == (1, alone[0])
-    assert "trains on from its start" in result["notices"][0]
+    assert "the trial starts again from epoch 1" in result["notices"][0]
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
