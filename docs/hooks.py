@@ -1,4 +1,4 @@
-"""What the pages show of the program itself, made for each build: help texts and a picture of the rooms.
+"""Parts of the pages that each build makes from the program: help texts, a picture and a table of the rooms.
 
 A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->` or `<!-- rooms: table -->` where it belongs.
 """
@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 MARK = re.compile(r"^<!-- (help|rooms): ([\w ]+) -->$", flags=re.M)
 WIDTH, HEIGHT, GAP = 760, 34, 8
-"""Of the picture and of a room in it, in pixels."""
+"""Width of the picture, height of a room and gap between rooms, in pixels."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -27,7 +27,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def help_of(command: str) -> str:
-    """The help of a subcommand, as a terminal of 100 columns shows it."""
+    """The help of a subcommand on a terminal of 100 columns."""
     words = [sys.executable, "-m", f"sweeps.{command.split()[0]}", *command.split()[1:], "--help"]
     done = subprocess.run(
         words, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=True
@@ -36,7 +36,7 @@ def help_of(command: str) -> str:
 
 
 def rooms(what: str) -> str:
-    """The rooms of `sweeps/`, lowest last, as pyproject.toml has them."""
+    """The rooms of `sweeps/` in pyproject.toml, the lowest last."""
     return rooms_picture() if what == "picture" else rooms_table()
 
 
@@ -48,7 +48,7 @@ def layers() -> list[list[str]]:
 
 
 def rooms_picture() -> str:
-    """A drawing of the layers, each above those that it may import."""
+    """A drawing of the layers; each may import the layers below it."""
     boxes = []
     rows = layers()
     for row, names in enumerate(rows):
@@ -69,7 +69,7 @@ def rooms_picture() -> str:
 
 
 def rooms_table() -> str:
-    """What each room is for, in the words of its own first line."""
+    """The purpose of each room: the first line of its docstring."""
     rows = ["| room | what it is for |", "|---|---|"]
     for name in [name for names in layers() for name in names]:
         module = ROOT / "sweeps" / name

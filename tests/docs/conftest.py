@@ -1,4 +1,4 @@
-"""The tests here use projects of the docs in this process; each begins without those of the one before."""
+"""Tests here import projects of the docs in this process; each test begins without those of the last."""
 
 from __future__ import annotations
 

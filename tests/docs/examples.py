@@ -1,4 +1,4 @@
-"""The files that the docs show, written as a reader would, and what the site makes of a page."""
+"""The files that the docs show, written as a reader would write them, and the hooks of the site."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ METRIC, MODE = "val_acc", "max"
 
 def build_model(params): ...
 """
-"""What data.md says stands beside the lines that it shows."""
+"""The rest of the trainable whose preparation data.md shows."""
 
 
 def block_with(page: str, words: str) -> str:
-    """The first block of Python on a page that has these words."""
+    """The first block of Python with these words on a page."""
     return next(block for block in BY_NAME[page].blocks("python") if words in block)
 
 
@@ -44,7 +44,7 @@ def write(folder: Path) -> None:
 
 
 def forget() -> None:
-    """Let another test import these files anew."""
+    """Forget the imports of these files, so that another test can import its own."""
     for name in [name for name in sys.modules if name.partition(".")[0] in (PACKAGE, "digits")]:
         del sys.modules[name]
 

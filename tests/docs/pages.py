@@ -28,24 +28,24 @@ class Page:
         return self.path.read_text()
 
     def blocks(self, language: str) -> list[str]:
-        """What stands in fences of a language."""
+        """The blocks of code in a language."""
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, flags=re.M | re.S)
 
     @property
     def commands(self) -> list[str]:
-        """The lines of all blocks of `bash`, without what is a comment."""
+        """The lines of all blocks of `bash`, without comments."""
         lines = "".join(self.blocks("bash")).replace("\\\n", " ").splitlines()
         return [re.sub(r"\s+#\s.*", "", line).strip() for line in lines]
 
     def sentences(self, with_tables: bool = True) -> list[str]:
-        """Those of paragraphs, items and cells of tables; a piece of code counts as one word."""
+        """Sentences of paragraphs, items and table cells; a piece of code counts as one word."""
         text = re.sub(r"^```.*?^```", "", self.text, flags=re.M | re.S)
         text = re.sub(r"<!--.*?-->|!\[[^]]*\]\([^)]*\)", "", text, flags=re.S)
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
         text = re.sub(r"`[^`]*`", "code", text)
         text = re.sub(r"^#.*|^\|[-|]+\|$", "", text, flags=re.M)
-        text = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "\n\n", text, flags=re.M)  # an item begins anew
-        text = re.sub(r"\|" if with_tables else r"^\|.*", "\n\n", text, flags=re.M)  # and so does a cell
+        text = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "\n\n", text, flags=re.M)  # an item is a sentence of its own
+        text = re.sub(r"\|" if with_tables else r"^\|.*", "\n\n", text, flags=re.M)  # and so is a cell
         pieces = [" ".join(piece.split()) for piece in re.split(r"\n\s*\n", text)]
         ends = re.compile(r"(?<=[.!?])[*)]*\s+(?=[A-Z*(\"`c0-9])")
         found = [sentence.strip() for piece in pieces for sentence in ends.split(piece)]
@@ -58,13 +58,13 @@ COMMANDS = [(page.name, command) for page in PAGES for command in page.commands]
 
 
 def of(*programs: str) -> list[str]:
-    """The commands on all pages that begin with these words, each once."""
+    """The commands on all pages that begin with these words, without duplicates."""
     words = " ".join(programs).split()
     found = (SETTINGS.sub("", command) for _, command in COMMANDS)
     return list(dict.fromkeys(command for command in found if command.split()[: len(words)] == words))
 
 
 def arguments_of(*programs: str) -> list[str]:
-    """What comes behind these words in each of the commands."""
+    """The rest of each of these commands."""
     begin = len(" ".join(programs))
     return [command[begin:].strip() for command in of(*programs)]

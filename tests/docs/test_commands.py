@@ -1,4 +1,4 @@
-"""Each command in the README and the docs is one that this program takes, and each flag there exists."""
+"""The program accepts each command in the README and the docs, and each flag there exists."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch:
 
 @pytest.fixture
 def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project whose data is prepared, with a raw file for each split; the folder of those."""
+    """A project with data to prepare and a raw file for each split; the folder of the raw files."""
     examples.write(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -247,7 +247,7 @@ def test_a_file_of_the_repository_that_is_named_is_there() -> None:
 
 @pytest.fixture(scope="module")
 def flags() -> set[str]:
-    """All that the commands take."""
+    """All flags of the commands."""
     helps = re.findall(r"^<!-- help: ([\w ]+) -->$", BY_NAME["command-reference"].text, flags=re.M)
     helps += ["fit fashion_cnn", "fit fashion_vit", "fit faces"]
     found = " ".join(examples.hooks().help_of(command) for command in helps)

@@ -1,4 +1,4 @@
-"""The code of the docs runs as it is typed, and their tables are what the program says."""
+"""The code of the docs runs as it is shown, and their tables agree with the program."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _said_of_columns(page: str, header: str) -> dict[str, list[str]]:
-    """Of a table, the name of each column to the rows where it says yes."""
+    """By column of a table, the rows with `yes`."""
     lines = BY_NAME[page].text.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith(header))
     said: dict[str, list[str]] = {name: [] for name in _cells(lines[first])[1:]}

@@ -1,4 +1,4 @@
-"""The README is short, the sentences of all pages are, and their titles are nouns."""
+"""The README is short, and so are the sentences of all pages; each heading is used once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def faults(sentences: list[str]) -> list[str]:
-    """What is too long of some sentences."""
+    """The sentences that are too long, and a mean that is too long."""
     lengths = [len(sentence.split()) for sentence in sentences]
     found = [
         f"{length} words: {text}"
