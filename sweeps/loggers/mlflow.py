@@ -56,7 +56,8 @@ class Runs:
             return
         if trial.number not in self._epochs:
             self._write_params(run_id, trial)
-            self._epochs[trial.number] = self._last_epoch(run_id)
+            history = self._client.get_metric_history(run_id, _name(self._metric))
+            self._epochs[trial.number] = max((metric.step for metric in history), default=0)
         self._write_metrics(run_id, trial)
         if trial.status != "unfinished":
             for name, text in (("status", trial.status), ("reason", trial.reason), ("log", trial.log)):
@@ -95,10 +96,6 @@ class Runs:
         params = [self._entities.Param(_name(name), str(value)) for name, value in hyperparameters.items()]
         for first in range(0, len(params), PARAMS):
             self._client.log_batch(run_id, params=params[first : first + PARAMS])
-
-    def _last_epoch(self, run_id: str) -> int:
-        history = self._client.get_metric_history(run_id, _name(self._metric))
-        return max((metric.step for metric in history), default=0)
 
     def _write_metrics(self, run_id: str, trial: TrialRow) -> None:
         for epoch, row in sorted(trial.epochs.items()):
