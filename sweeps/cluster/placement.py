@@ -37,7 +37,6 @@ class Place(PlacementGroupFactory):
         return _unpickled, (self._key, self.bundles)
 
     def to_placement_group(self) -> PlacementGroup:
-        """Ask Ray for one."""
         away = self._away()
         where = [_not_on(away)] * len(self.bundles) if away else None
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)

@@ -86,7 +86,6 @@ class Sharing(Callback, Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """It ends no sweep."""
         return False
 
     def on_trial_result(

@@ -36,7 +36,6 @@ class End(Stopper):
         self.outcome, self.error = outcome, error
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """No trial by itself."""
         return False
 
     def stop_all(self) -> bool:

@@ -24,6 +24,8 @@ GRACE_S = 15.0
 PROGRESS_EVERY_S = 5.0
 MARK_S = 20.0
 """For a small task on a PC."""
+OF_RAY = ("raylet", "IDLE", "DashboardAgent", "RuntimeEnvAgent")
+"""Titles of processes that do no work of a program."""
 PROCESSES_S = 15.0
 """For the processes of a Ray that has left; those of another Ray on this PC stay."""
 
@@ -109,7 +111,7 @@ def _done_on(node: Node, action: Callable[[], None]) -> bool:
 def _at_work(node: Node, is_here: bool, address: str) -> str:
     """What runs on a PC, in words: on this PC by its processes, on the head as Ray lists it."""
     if is_here:
-        return ", ".join(sorted(title for title in _ray_titles() if title not in ("IDLE", "raylet")))
+        return ", ".join(sorted(title for title in _ray_titles() if title not in OF_RAY))
     try:
         pcs = status.look(address).pcs
     except UserError:  # Ray lists it on the head alone
