@@ -36,13 +36,13 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     Raises:
         UserError: no cluster answers, the PC is not part of it, or is its head.
     """
-    began = time.monotonic()
     with joined(address) as gcs:
         here = broadcast.here()
         node = choose(nodes.living(), pc, here)
         _begin(gcs, node, timeout_s)
     is_here = node.id == here
-    say_at = time.monotonic() + PROGRESS_EVERY_S
+    began = time.monotonic()
+    say_at = began + PROGRESS_EVERY_S
     while drain.is_there(gcs, node.id):
         if time.monotonic() > began + timeout_s + GRACE_S:
             print(f"After {_since(began)} the PC is still part of the cluster.")
