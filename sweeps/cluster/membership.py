@@ -92,8 +92,7 @@ class Membership:
         """Place nothing more on a PC; the line that says so. None where it is unknown, or the head, with
         which the cluster would end."""
         pc = self._there.get(node)
-        heads = {pc.address for pc in self._there.values() if pc.is_head}
-        if pc is None or pc.address in heads:
+        if pc is None or pc.is_head:
             return None
         self.left_out.setdefault(pc.address, reason)
         self._update_away()

@@ -47,9 +47,9 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
         port, or ""), `silent` ("address:port" of peers from which no answer comes back), `storage` (what
         is wrong, or "").
     """
-    clock = time.time()
-    versions, why_no_versions = _versions(asked["python"], asked["packages"])
-    gpus, gpu_fault = _gpus(asked["python"])
+    clock, python = time.time(), str(Path(asked["python"]).expanduser())
+    versions, why_no_versions = _versions(python, asked["packages"])
+    gpus, gpu_fault = _gpus(python)
     with ThreadPoolExecutor(max_workers=32) as threads:
         silent = [peer for peer in threads.map(_silent, asked["peers"]) if peer]
     return {
@@ -79,7 +79,7 @@ def _memory() -> int:
 
 
 def _versions(python: str, packages: list[str]) -> tuple[dict[str, str] | None, str]:
-    status, output = _output([_place(python), "-c", VERSIONS, *packages])
+    status, output = _output([python, "-c", VERSIONS, *packages])
     return (json.loads(output), "") if status == 0 else (None, output)
 
 
@@ -98,7 +98,7 @@ def _gpus(python: str) -> tuple[list[str], str]:
         return [], output
     gpus = output.splitlines()
     code = "import torch; print(torch.cuda.device_count())"
-    status, seen = _output([_place(python), "-c", code])
+    status, seen = _output([python, "-c", code])
     if status == 0 and int(seen) < len(gpus):
         return gpus, f"PyTorch sees {seen} of {len(gpus)} GPUs"
     return gpus, ""
@@ -166,10 +166,6 @@ def _storage(folder: str, mark: str, own: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return "" if (place / mark).exists() else "it is another folder there than here"
-
-
-def _place(path: str) -> str:
-    return str(Path(path).expanduser())
 
 
 if __name__ == "__main__":
