@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.common import atomic_io
-from sweeps.common.cli import param_flags
+from sweeps.common import atomic_io, param_types
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import Command, status_of
 from sweeps.common.errors import UserError
@@ -56,7 +55,7 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
     """
     asked = COMMAND.read(arguments)
     module, settings = asked.module, asked.settings
-    params, faults = param_flags.checked(module.Params, asked.hyperparameters)
+    params, faults = param_types.checked(module.Params, asked.hyperparameters)
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
     name = settings.name or asked.folder_name("ladder")

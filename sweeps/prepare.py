@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from sweeps.common import plugins
-from sweeps.common.cli import param_flags
+from sweeps.common import param_types, plugins
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
 from sweeps.common.errors import UserError
@@ -144,7 +143,7 @@ def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
     ]
     # The file of a sweep's winner has all hyperparameters.
     given = {name: value for name, value in asked.hyperparameters.items() if name in known}
-    hyperparameters, wrong = param_flags.checked(module.Params, given)
+    hyperparameters, wrong = param_types.checked(module.Params, given)
     return hyperparameters, [*faults, *wrong]
 
 

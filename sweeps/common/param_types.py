@@ -40,6 +40,16 @@ def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Param
     return values, faults
 
 
+def checked(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, ParamValue], list[str]]:
+    """The same, with the checks of Params itself, of all hyperparameters together."""
+    values, faults = given(params_class, params)
+    try:
+        params_class(**values)
+    except Exception as error:  # the model's own check
+        faults.append(f"--params: {error}")
+    return values, faults
+
+
 def type_fault(value: Any, hint: Any) -> str:
     """Why a value does not fit a field's type; "" when it does."""
     if not isinstance(value, bool | int | float | str):

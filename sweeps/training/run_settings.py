@@ -13,8 +13,7 @@ from typing import ClassVar
 
 import yaml
 
-from sweeps.common import atomic_io, machine_folders, plugins, project
-from sweeps.common.cli import param_flags
+from sweeps.common import atomic_io, machine_folders, param_types, plugins, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
@@ -103,7 +102,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
         return _resumed(resumed[-1], tokens)
     asked = _command().read(tokens)
     module = asked.module
-    params, faults = param_flags.checked(module.Params, asked.hyperparameters)
+    params, faults = param_types.checked(module.Params, asked.hyperparameters)
     settings = {name: value for name, value in vars(asked.settings).items() if name in _flags()}
     settings.setdefault("name", asked.folder_name("fit"))
     if started := launch.found():
@@ -149,7 +148,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
         run = run.changed(micro_batch=int(rows[-1]))
     project.use_noted(path, [run.trainable], f"--resume {folder}")
     module = plugins.find(TRAINABLE, run.trainable)
-    params, faults = param_flags.checked(module.Params, run.params)
+    params, faults = param_types.checked(module.Params, run.params)
     if faults:
         where = f"--resume {folder}: {run.trainable} has changed"
         changed = f"{where}, and its hyperparameters in {SETTINGS_FILE} with it"

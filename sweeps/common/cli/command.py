@@ -8,20 +8,22 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from sweeps.common import machine_folders, params_file, plugins, project
-from sweeps.common.cli import param_flags
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command
 from sweeps.common.params_file import Recipe
 from sweeps.common.settings import flag
-from sweeps.common.yaml_values import ParamValue
+from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
 
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
+OF_PARAMS = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
+best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
@@ -111,11 +113,14 @@ class Command:
         else:
             name = plugins.name_of(TRAINABLE, typed_name)
         module = self.find(name)
-        hyperparameters = self._hyperparameters(module)
+        names = self._hyperparameters(module)
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
-        values = self._parser(name, module, hyperparameters).values_of(tokens, hint)
-        recipes, typed = param_flags.taken(values, hyperparameters, self.fit_settings)
+        values = self._parser(name, module, names).values_of(tokens, hint)
+        given = getattr(values, "params", [])
+        recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
+        typed = dict(pair for pair in given if not isinstance(pair, str))
+        typed |= {each: vars(values)[each] for each in names if each in values}
         for recipe in recipes:
             _refuse_other(recipe, name, module)
         machine_folders.use_machine(values)
@@ -145,23 +150,32 @@ class Command:
 
     def _hyperparameters(self, module: ModuleType) -> list[str]:
         """Hyperparameters with their own flag; one with the name of another flag is set by --params."""
-        free = param_flags.free(module.Params, [*map(flag, self.settings), *self.others, *self.aliases])
+        names = [field.name for field in dataclasses.fields(module.Params)]
+        taken = {*map(flag, self.settings), *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
+        free = [name for name in names if flag(name) not in taken | {"--help"}]
         return free if self.takes is None else [name for name in free if name in self.takes(module)]
 
-    def _parser(
-        self, name: str | None, module: ModuleType | None, hyperparameters: Sequence[str]
-    ) -> cli_parser.Parser:
+    def _parser(self, name: str | None, module: Any, hyperparameters: Sequence[str]) -> cli_parser.Parser:
         choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
         parser = cli_parser.Parser(
             prog=f"sweeps {self.name} {name or 'NAME'}",
             usage="%(prog)s [flags]",
             description=self.does + choices,
         )
-        title = self.hyperparameters_are.format(name=name or "NAME")
-        param_flags.add(parser, title, None if module is None else module.Params, hyperparameters)
+        group = parser.add_argument_group(self.hyperparameters_are.format(name=name or "NAME"))
+        docs = field_docs(module.Params) if hyperparameters else {}
+        for each in hyperparameters:
+            default = getattr(module.Params(), each)
+            added = cli_parser.add(group, each, str, docs[each] or "A hyperparameter.", default, "VALUE")
+            added.type, added.default = partial(_value_of, each), argparse.SUPPRESS
+        cli_parser.add_pairs(group, "params", OF_PARAMS, takes_files=True)
         self.add(parser)
         cli_parser.add_machine(parser, *self.aliases)
         return parser
+
+
+def _value_of(name: str, text: str) -> ParamValue:
+    return hyperparameter(f"{flag(name)} {text}", text)
 
 
 def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:
