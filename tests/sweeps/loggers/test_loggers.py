@@ -222,7 +222,7 @@ def test_a_server_that_is_away_is_a_line(
     ("names", "message"),
     [
         (["tensorbord"], "--loggers tensorbord: no such logger. Did you mean 'tensorboard'?"),
-        (["mlflow", "mlflow"], "--loggers mlflow mlflow: one is given twice"),
+        (["mlflow", "mlflow"], "--loggers mlflow mlflow: a name is given twice"),
         (["mlflow,tensorboard"], "--loggers mlflow,tensorboard: separate names by spaces"),
     ],
 )
