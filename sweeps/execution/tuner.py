@@ -29,8 +29,7 @@ from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.schedulers import none
-from sweeps.search import rerun_searcher
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 
@@ -72,7 +71,7 @@ def _confirm(driver: Driver) -> None:
         driver.plan.storage.remove(number)
     if driver.record.is_to_be_confirmed:
         driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
-        searcher = rerun_searcher.RerunSearcher(driver.config, driver.plan.space, driver.record)
+        searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
         _run(driver, Phase(searcher, none, RerunReporter(driver)))
 
 

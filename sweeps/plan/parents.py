@@ -27,7 +27,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, TrialRow
 from sweeps.space.conditional import ConditionalSpace
-from sweeps.space.point import Point, optuna_point
+from sweeps.space.optuna_point import optuna_point
+from sweeps.space.point import Point
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan

@@ -1,11 +1,11 @@
 """Schedulers, which prune trials: one file each.
 
-The contract: `build(config, record) -> TrialScheduler`; `describe(config) -> str`, one line for the
-plan; and `ends_at(config, record, number, epoch) -> bool`, whether a trial that reported this epoch,
-its last one, was stopped there. A trial is judged by what the record holds, so a scheduler needs no
-memory of its own. One without `ends_at` works, but its sweep can't be resumed.
+A scheduler defines `build(config, record) -> TrialScheduler`; `describe(config) -> str`, one line for the
+plan; and `ends_at(config, record, number, epoch) -> bool`, whether a trial was stopped at this epoch, the
+last that it reported. It judges a trial by the record and keeps no state. Without `ends_at` it works, but its
+sweep can't be resumed.
 
-One that pauses trials also has `waits_at(config, record, number, epoch) -> bool`, whether a trial that
-reported this epoch is paused there: it leaves its slot to others. Optional, for the plan and the time
-that is left: `expected_epochs(config) -> int`, those that all trials train together.
+A scheduler that pauses trials also defines `waits_at(config, record, number, epoch) -> bool`, whether a
+trial is paused at this epoch and leaves its slot to others. `expected_epochs(config) -> int`, the epochs that
+all trials train together, is optional: the plan and the remaining time use it.
 """

@@ -1,8 +1,8 @@
 """ASHA: asynchronous successive halving. Li et al., 2020, https://arxiv.org/abs/1810.05934
 
 Decides as Ray's ASHAScheduler does (a test compares them), with two differences: a trial without a
-finite score is never ranked (`nan < cutoff` is false, so Ray lets it live), and the rungs are what
-the record holds, so they survive the driver (Ray's do not, ray#30838).
+finite score is never ranked (`nan < cutoff` is false, so Ray never stops it), and the scores at the rungs are
+read from the record, so they survive the driver (Ray's do not, ray#30838).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ray.tune.schedulers import TrialScheduler
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.fifo_scheduler import FifoScheduler
-from sweeps.search.rungs import goes_on, rungs
+from sweeps.search.rungs import is_promoted, rungs
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -32,26 +32,26 @@ def describe(config: SweepConfig) -> str:
         return f"asha: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
     epochs = ", ".join(map(str, [*judged, config.max_epochs]))
     return (
-        f"asha: judged at epochs {epochs} (the end); a trial goes on if it is among the best "
-        f"1/{config.reduction_factor} of those that have reached the epoch so far"
+        f"asha: rungs at epochs {epochs} (the end); a trial continues if it is among the best "
+        f"1/{config.reduction_factor} of the trials that have reached the rung so far"
     )
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
-    """Whether the trial, which reported this epoch, was stopped there."""
+    """Whether a trial was stopped at this epoch, the last that it reported."""
     at_rung = record.scores_at(epoch)
-    return number in at_rung and not _stays(config, record, number, epoch, at_rung[number])
+    return number in at_rung and not _continues(config, record, number, epoch, at_rung[number])
 
 
-def _stays(config: SweepConfig, record: Record, number: int, epoch: int, score: float) -> bool:
+def _continues(config: SweepConfig, record: Record, number: int, epoch: int, score: float) -> bool:
     if epoch not in rungs(config):
         return True
     at_rung = record.scores_at(epoch)
     before: Collection[float] = at_rung.values()
-    if number in at_rung:  # trained again after a lost process: judged by what was there the first time
+    if number in at_rung:  # trained again after a lost process: judged by the scores of the first time
         score = at_rung[number]
         before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-    return goes_on(score, before, config.reduction_factor, record.objective)
+    return is_promoted(score, before, config.reduction_factor, record.objective)
 
 
 def expected_epochs(config: SweepConfig) -> int:
@@ -76,7 +76,7 @@ def expected_epochs(config: SweepConfig) -> int:
 
 
 def _quantile(in_order: list[float], share: float) -> float:
-    """As `goes_on` has it, of scores kept in order: 10,000 trials take a moment."""
+    """The quantile of `is_promoted`, fast, of sorted scores."""
     if not in_order:
         return -math.inf
     below, part = divmod((len(in_order) - 1) * share, 1)
@@ -93,6 +93,5 @@ class Asha(FifoScheduler):
         self._record = record
 
     def judge(self, number: int, epoch: int, score: float) -> str:
-        """STOP or CONTINUE."""
-        stays = _stays(self._config, self._record, number, epoch, score)
-        return str(TrialScheduler.CONTINUE if stays else TrialScheduler.STOP)
+        continues = _continues(self._config, self._record, number, epoch, score)
+        return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)

@@ -1,4 +1,4 @@
-"""The schedule of BOHB, for the searcher of that name: Hyperband's brackets.
+"""The scheduler of BOHB, for the searcher of that name: Hyperband's brackets.
 
 Falkner et al., 2018, https://arxiv.org/abs/1807.01774: "BOHB relies on HB to determine how many
 configurations to evaluate with which budget, but replaces the random selection by a model-based search".

@@ -1,11 +1,11 @@
-"""Hyperband: brackets of trials that wait for each other at each rung, where the best go on.
+"""Hyperband: brackets of trials that wait for each other at each rung, where the best continue.
 
 Li et al., 2018, https://arxiv.org/abs/1603.06560. Fills and halves its brackets as Ray's
-HyperBandForBOHB does (the widest first, trials wait although theirs is not full yet; a test compares
+HyperBandForBOHB does (the widest first; trials also wait before their bracket is full; a test compares
 them), with three differences: the first rung is --grace-epochs and the others are whole multiples of it
-(Ray's truncated powers lose one for 243 / 3); a bracket takes no trial in place of one that ended (Ray's
-do, at whatever rung they are); and all is read from the record, so brackets survive the driver (Ray's
-begin anew after a restore, and end trials at epochs that are no rung, ray#30838).
+(Ray's truncated powers lose one for 243 / 3); a bracket replaces no trial that ended (Ray's do, at any
+rung); and all is read from the record, so brackets survive the driver (after a restore, Ray's start
+again, and end trials at epochs that are not rungs, ray#30838).
 """
 
 from __future__ import annotations
@@ -33,33 +33,31 @@ def describe(config: SweepConfig) -> str:
 
 def in_words(config: SweepConfig) -> str:
     """The brackets, for the plan."""
-    if len(brackets.band(config)) == 1:
+    *pruned, (unpruned, _) = brackets.band(config)
+    if not pruned:
         return f"no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
-    first, *others = [
-        f"{count(size, 'trial') if not number else size} "
-        + (f"judged from epoch {judged[0]}" if judged else f"never (all to the end at {config.max_epochs})")
-        for number, (size, judged) in enumerate(brackets.band(config))
-    ]
+    sizes = [f"{count(size, 'trial')} with rungs from epoch {judged[0]}" for size, judged in pruned]
     return (
-        f"brackets of {', '.join([first, *others])}; the best 1/{config.reduction_factor} of a bracket go on"
+        f"brackets of {', '.join(sizes)}, {unpruned} without (all train {config.max_epochs} epochs); "
+        f"at each rung the best 1/{config.reduction_factor} of a bracket continue"
     )
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
-    """Whether the trial, which reported this epoch, was stopped there."""
-    return number in record.scores_at(epoch) and brackets.verdict(config, record, number, epoch) == "ends"
+    """Whether a trial was stopped at this epoch, the last that it reported."""
+    return number in record.scores_at(epoch) and brackets.decision(config, record, number, epoch) == "STOP"
 
 
 def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
-    """Whether the trial, which reported this epoch, waits for others of its bracket."""
-    return number in record.scores_at(epoch) and brackets.verdict(config, record, number, epoch) == "waits"
+    """Whether a trial is paused at this epoch, the last that it reported."""
+    return number in record.scores_at(epoch) and brackets.decision(config, record, number, epoch) == "PAUSE"
 
 
 expected_epochs = brackets.expected_epochs
 
 
 class Hyperband(FifoScheduler):
-    """Pauses a trial at a rung until all of its bracket are there, then runs the best ones on."""
+    """Pauses a trial at a rung until its whole bracket has reached it, then continues the best ones."""
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
         super().__init__()
@@ -67,26 +65,20 @@ class Hyperband(FifoScheduler):
         self._record = record
 
     def judge(self, number: int, epoch: int, score: float) -> str:
-        """STOP, PAUSE or CONTINUE."""
-        decided = brackets.verdict(self._config, self._record, number, epoch, score)
-        words = {"goes on": TrialScheduler.CONTINUE, "waits": TrialScheduler.PAUSE}
-        return str(words.get(decided, TrialScheduler.STOP))
+        return brackets.decision(self._config, self._record, number, epoch, score)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Who runs next: the oldest new trial, else one that was promoted.
-
-        Asked in each turn of Tune's loop, so here those end that their bracket left behind.
-        """
+        """The oldest new trial, else a promoted one. Also ends the trials that were not promoted, since Tune
+        calls it in each turn of its loop."""
         promoted = []
         for trial in live(tune_controller):
-            if trial.status == Trial.PAUSED and (decided := self._verdict(trial)) != "waits":
-                if decided == "goes on":
-                    promoted.append(trial)
-                else:
-                    tune_controller.stop_trial(trial)
+            if trial.status != Trial.PAUSED:
+                continue
+            number = trial.config["number"]
+            last = max(self._record.trials[number].epochs, default=0)
+            decision = brackets.decision(self._config, self._record, number, last)
+            if decision == "CONTINUE":
+                promoted.append(trial)
+            elif decision == "STOP":
+                tune_controller.stop_trial(trial)
         return super().choose_trial_to_run(tune_controller) or next(iter(promoted), None)
-
-    def _verdict(self, trial: Trial) -> brackets.Verdict:
-        number = trial.config["number"]
-        last = max(self._record.trials[number].epochs, default=0)
-        return brackets.verdict(self._config, self._record, number, last)

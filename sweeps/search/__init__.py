@@ -1,1 +1,1 @@
-"""What searchers and schedulers share: rungs, brackets, their bases, candidates."""
+"""What searchers and schedulers share: their base classes, rungs, brackets, candidates."""

@@ -1,8 +1,8 @@
-"""Brackets and their halvings: the vocabulary of Hyperband. Li et al., 2018, https://arxiv.org/abs/1603.06560
+"""Brackets of Hyperband and their halvings. Li et al., 2018, https://arxiv.org/abs/1603.06560
 
-A band is one bracket per first rung: the widest starts at --grace-epochs, the narrowest never judges.
-Which bracket a trial is in follows from its number, and what became of it there from the record: a rung
-is decided when all of its trials have reported it or ended before, and a decision never changes.
+A band has one bracket per first rung: the widest starts at --grace-epochs, the narrowest has no rung. The
+bracket of a trial follows from its number, and its decisions from the record: a rung is decided when all
+trials of the bracket have reported it or ended before, and a decision never changes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.rungs import rungs
 
-Verdict = Literal["goes on", "waits", "ends"]
+Decision = Literal["CONTINUE", "PAUSE", "STOP"]
+"""As in `ray.tune.schedulers.TrialScheduler`."""
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """Trials that are judged against each other."""
+    """Trials that are ranked against each other."""
 
     first: int
-    """Which of the searched trials is its first, from 0; the others follow it."""
+    """Position of its first trial among the searched trials, from 0; the others follow it."""
     size: int
-    """Trials that it has when all are proposed."""
+    """Trials of the bracket when all are proposed."""
     rungs: tuple[int, ...]
-    """Epochs at which it judges, below the end."""
+    """Epochs at which trials are ranked, below the end."""
 
     def kept(self, reduction_factor: int) -> list[int]:
-        """How many may reach each of its rungs and, at last, the end."""
+        """How many trials may reach each rung and, at last, the end."""
         counts = [self.size]
         for _ in self.rungs:
             counts.append(math.ceil(counts[-1] / reduction_factor))
@@ -41,8 +42,8 @@ class Bracket:
 def band(config: SweepConfig) -> list[tuple[int, tuple[int, ...]]]:
     """Size and rungs of each bracket of a band, the widest first.
 
-    Sizes as the paper and Ray have them (not hpbandster: automl/HpBandSter#113): with n first rungs,
-    ceil(n / (s + 1) * factor^s) for the bracket that judges s times.
+    Sizes as in the paper and in Ray (not hpbandster: automl/HpBandSter#113): with n first rungs,
+    ceil(n / (s + 1) * factor^s) for the bracket with s rungs.
     """
     judged, factor = rungs(config), config.reduction_factor
     most = len(judged)
@@ -53,13 +54,13 @@ def band(config: SweepConfig) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def bracket_of(config: SweepConfig, planned_trials: Sequence[int], nth: int) -> Bracket:
-    """The bracket that a trial is in.
+    """The bracket of a trial.
 
     Args:
         config: max_epochs, grace_epochs and reduction_factor.
-        planned_trials: of the sweep's runs, each number larger than the one before. Where it was
-            raised, a new band begins: a bracket that was decided is not opened again.
-        nth: which of the searched trials it is, from 0.
+        planned_trials: number of trials in each run of the sweep, increasing. A larger number begins a new
+            band, so that no decided bracket gets more trials.
+        nth: position of the trial among the searched ones, from 0.
     """
     first, last = 0, nth + 1
     for last in planned_trials:
@@ -76,40 +77,40 @@ def bracket_of(config: SweepConfig, planned_trials: Sequence[int], nth: int) -> 
     raise AssertionError(f"trial {nth} is in no bracket of {whole}")
 
 
-def verdict(
+def decision(
     config: SweepConfig, record: Record, number: int, epoch: int, score: float | None = None
-) -> Verdict:
-    """What becomes of a trial after an epoch.
+) -> Decision:
+    """Whether a trial continues, pauses or stops after an epoch.
 
     Args:
         config: max_epochs, grace_epochs and reduction_factor.
         record: what all trials have reported.
         number: of the trial.
         epoch: its last one.
-        score: what it reported, when the record does not have it yet.
+        score: the score of this epoch, when the record does not have it yet.
     """
     bracket = bracket_of(config, record.planned_trials, record.nth(number))
     if epoch not in bracket.rungs:
-        return "goes on"
+        return "CONTINUE"
 
     def score_at(other: int, rung: int) -> float | None:
         at_rung = score if (other, rung) == (number, epoch) else None
         return record.scores_at(rung).get(other, at_rung)
 
-    going_on = _decide(bracket, config, record, epoch, score_at)
-    if going_on is None:
-        return "waits"
-    return "goes on" if number in going_on else "ends"
+    promoted = _promoted(bracket, config, record, epoch, score_at)
+    if promoted is None:
+        return "PAUSE"
+    return "CONTINUE" if number in promoted else "STOP"
 
 
-def _decide(
+def _promoted(
     bracket: Bracket,
     config: SweepConfig,
     record: Record,
     epoch: int,
     score_at: Callable[[int, int], float | None],
 ) -> list[int] | None:
-    """The trials that go on behind a rung; None while some have not come to it."""
+    """The trials that continue after a rung; None while some have not reached it."""
     if bracket.first + bracket.size > len(record.searched):
         return None
     sign = -record.objective.sign
@@ -118,7 +119,7 @@ def _decide(
         decided = record.halvings.get((bracket.first, rung))
         if decided is None:
             scores: dict[int, float] = {}
-            for number in reversed(entrants):  # who is missing is mostly among those that came last
+            for number in reversed(entrants):  # the last ones proposed are mostly the missing ones
                 if (score := score_at(number, rung)) is not None:
                     scores[number] = score
                 elif record.trials[number].status == "unfinished":
@@ -137,8 +138,9 @@ def expected_epochs(config: SweepConfig) -> int:
     while nth < (planned := config.num_trials or 0):
         bracket = bracket_of(config, [planned], nth)
         before = 0
-        kept = bracket.kept(config.reduction_factor)
-        for epoch, trials in zip((*bracket.rungs, config.max_epochs), kept, strict=True):
+        for epoch, trials in zip(
+            (*bracket.rungs, config.max_epochs), bracket.kept(config.reduction_factor), strict=True
+        ):
             total += trials * (epoch - before)
             before = epoch
         nth = bracket.first + bracket.size

@@ -1,4 +1,4 @@
-"""What the schedulers share: new trials run in the order of their numbers, and finite scores are judged."""
+"""The base of the schedulers: new trials run in the order of their numbers, and finite scores are judged."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 
 class FifoScheduler(FIFOScheduler):
-    """Tune's first-in, first-out scheduler, looking at trials that have not ended alone: Tune's own looks
-    at all of them in each turn of its loop, which is most of its time with 10,000."""
+    """Tune's first-in, first-out scheduler. It looks only at trials that have not ended: Tune's own looks at
+    all trials in each turn of its loop, which takes most of its time with 10,000."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """STOP, PAUSE or CONTINUE. Called before the record hears of the result."""
+        """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""
         epoch, score = result.get("epoch"), result.get("score")
         if epoch is None or score is None or not math.isfinite(score):
             return str(TrialScheduler.CONTINUE)
         return self.judge(trial.config["number"], epoch, score)
 
     def judge(self, number: int, epoch: int, score: float) -> str:
-        """What becomes of a trial with this score at this epoch."""
+        """The decision for a trial with this finite score at this epoch."""
         return str(TrialScheduler.CONTINUE)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The oldest trial that is to start."""
+        """The oldest trial that has not started."""
         return next((trial for trial in live(tune_controller) if trial.status == Trial.PENDING), None)
 
 

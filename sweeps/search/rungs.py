@@ -1,4 +1,4 @@
-"""Rungs, and who goes on from one: the vocabulary of successive halving."""
+"""The rungs of successive halving, and the promotion of a trial at one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sweeps.config.sweep_config import SweepConfig
 def rungs(config: SweepConfig) -> list[int]:
     """Epochs at which trials are judged: grace x factor^k below the end.
 
-    By multiplying whole numbers: a truncated logarithm, as in Ray, is one short for 243 / 3 or
-    1000 / 10.
+    Computed in whole numbers: Ray's truncated logarithm is one short for 243 / 3 or 1000 / 10.
     """
     found, epoch = [], config.grace_epochs
     while epoch < config.max_epochs:
@@ -23,11 +22,11 @@ def rungs(config: SweepConfig) -> list[int]:
     return found
 
 
-def goes_on(score: float, others: Collection[float], reduction_factor: int, objective: Objective) -> bool:
-    """Whether a trial at a rung goes on: it is in the best 1/factor of those seen there.
+def is_promoted(score: float, others: Collection[float], reduction_factor: int, objective: Objective) -> bool:
+    """Whether a trial continues after a rung: its score is in the best 1/factor there.
 
     The rule of Ray's AsyncHyperBandScheduler: not worse than the (1 - 1/factor) quantile of the
-    trials that reached the rung before it; the first one always goes on.
+    trials that reached the rung before it; the first one always continues.
     """
     if not others:
         return True

@@ -1,16 +1,16 @@
-"""BOHB's model: kernel densities of the good and the bad trials at the highest rung that has enough.
+"""BOHB's model: kernel densities of the good and the bad trials at the highest rung with enough trials.
 
 Falkner et al., 2018, https://arxiv.org/abs/1807.01774, by the authors' own hpbandster, which Ray's
-TuneBOHB wraps as well (a test compares the models). Not through TuneBOHB, which hears results and
-forgets them with the driver; here they are read from the record. Mended on the way:
+TuneBOHB wraps too (a test compares the models). TuneBOHB loses its results with the driver; here they are
+read from the record. Other differences from TuneBOHB:
 
 - quantized ranges keep their steps, and choices their own types (TuneBOHB drops the first with a
   warning, and returns numpy's strings for the second);
 - a hyperparameter never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't
-  leave a whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth lets
-  it reach its neighbours;
-- a choice that no good trial made is not taken for a perfect one (statsmodels counts the choices that
-  it sees, and divides by one less: automl/HpBandSter#100).
+  leave a whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth
+  reaches its neighbours;
+- a choice that no good trial has does not count as a perfect one (statsmodels counts the choices in the
+  data, and divides by one less: automl/HpBandSter#100).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from optuna.trial import FixedTrial
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.candidates import draws, model_fidelity
+from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed, random_points
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Domain, Form
@@ -42,40 +43,36 @@ if TYPE_CHECKING:
 TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
 SCHEDULERS = ("bohb",)
 PACKAGES = ("hpbandster", "ConfigSpace", "statsmodels", "scipy")
-"""That proposals depend on, beside those of every sweep."""
 Array = npt.NDArray[np.float64]
-DRAWS = 20
-"""Draws from the model before a random point is taken instead of a duplicate."""
 LEAST_BANDWIDTH = 0.01
-"""Of a range, of length 1 to the model; proposals spread three times as far (`bandwidth_factor`)."""
+"""Of a range, whose length is 1 in the model; proposals spread three times as far (`bandwidth_factor`)."""
 LEAST_SHARE = 0.1
-"""Of proposals that take any choice instead of that of a good trial."""
+"""Share of proposals with any choice instead of that of a good trial."""
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """BOHB that models what the record holds."""
-    assert isinstance(space, FlatSpace), "the plan refuses what is not in TAKES"
+    """BOHB with a model of the record's trials."""
+    assert isinstance(space, FlatSpace), "the plan refuses other spaces by TAKES"
     translation = Translation.of(space.domains)
     fidelities = [config.max_epochs, *reversed(rungs(config))]
 
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, translation.enough)
         if fidelity is not None:
-            seed = int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) // 2
-            for proposed in _draws(translation, results_at(record, fidelity), fidelity, seed):
+            seed = model_seed(config.seed, number) // 2
+            for proposed in _model_points(translation, results_at(record, fidelity), fidelity, seed):
                 yield space.suggest(FixedTrial(proposed))
-        yield from draws(space, config.seed, number)
+        yield from random_points(space, config.seed, number)
 
     return RecordSearcher(record, space, propose, config)
 
 
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
-    """Params and loss of the trials that reached an epoch, those of earlier sweeps too, and of those that
-    diverged (loss: infinite)."""
-    sign = -record.objective.sign
+    """Params and loss of the trials that reached an epoch, those of earlier sweeps included, and of those
+    that diverged (loss: infinite)."""
+    sign, earlier = -record.objective.sign, record.earlier.trials
     scores = record.scores_at(fidelity)
     reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
-    earlier = record.earlier.trials
     before = [(t.params, sign * t.epochs[fidelity].score) for t in earlier if fidelity in t.epochs]
     diverged = [(t.params, math.inf) for t in (*earlier, *record.searched) if t.status == "diverged"]
     return [*before, *reached, *diverged]
@@ -83,11 +80,11 @@ def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamVa
 
 @dataclass(frozen=True)
 class Translation:
-    """A space as ConfigSpace has it: ranges, and choices by their position."""
+    """A space for ConfigSpace: ranges, and choices by their position."""
 
     domains: Mapping[str, Domain]
     varying: tuple[str, ...]
-    """Hyperparameters with more than one value: the model is of these."""
+    """Hyperparameters with more than one value, which the model has."""
     least_bandwidths: Mapping[str, float]
     """Of each hyperparameter that varies, in units of its range."""
 
@@ -98,11 +95,11 @@ class Translation:
 
     @property
     def enough(self) -> int:
-        """Trials that the model needs: more good ones than hyperparameters, and as many bad ones."""
+        """Trials that the model needs: more good ones than hyperparameters, and as many bad."""
         return 2 * (len(self.varying) + 1)
 
     def space(self, seed: int) -> ConfigurationSpace:
-        """A ConfigSpace, as it must be new for every proposal: it holds the state of its generator."""
+        """A new ConfigSpace, for one proposal: it holds the state of its random generator."""
         from ConfigSpace import (
             CategoricalHyperparameter,
             ConfigurationSpace,
@@ -121,23 +118,20 @@ class Translation:
         return space
 
     def to_model(self, params: Mapping[str, ParamValue]) -> dict[str, Any] | None:
-        """A trial's params; None when they are not of this space, which was changed under the sweep."""
+        """A trial's params; None when they are not of this space, which was changed with --force."""
         found: dict[str, Any] = {}
         for name in self.varying:
-            domain, value = self.domains[name], params.get(name)
-            if domain.choices is not None:
-                if value not in domain.choices:
-                    return None
-                found[name] = domain.choices.index(value)
-            else:
-                range_ = domain.range
-                if not isinstance(value, int | float) or not range_ or not range_.low <= value <= range_.high:
-                    return None
+            value, choices, range_ = params.get(name), self.domains[name].choices, self.domains[name].range
+            if choices is not None and value in choices:
+                found[name] = choices.index(value)
+            elif range_ and isinstance(value, int | float) and range_.low <= value <= range_.high:
                 found[name] = value
+            else:
+                return None
         return found
 
     def from_model(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """Params, choices and steps put back."""
+        """A trial's params, with choices and steps."""
         found = {}
         for name, domain in self.domains.items():
             if name not in self.varying:
@@ -157,22 +151,21 @@ def _least_bandwidth(domain: Domain) -> float:
 
 
 class Density:
-    """A product of kernels, as statsmodels' KDEMultivariate: Gaussian, and for choices Aitchison-Aitken.
+    """A product of kernels, as statsmodels' KDEMultivariate: Gaussian, and Aitchison-Aitken for choices.
 
     Args:
         data: [trials, hyperparameters], ranges as 0 to 1 and choices as their position.
-        bandwidths: [hyperparameters]; of a choice, the chance of all others together.
-        levels: [hyperparameters], how many choices there are; 0 of a range.
+        bandwidths: [hyperparameters]; of a choice, the probability of all others together.
+        levels: [hyperparameters], number of choices; 0 of a range.
     """
 
     def __init__(self, data: Array, bandwidths: Array, levels: Array) -> None:
         self.data = data
         most = np.where(levels > 0, (levels - 1) / np.maximum(levels, 1), np.inf)
-        self.bw = np.minimum(bandwidths, most)  # at most a choice is as likely as any other
+        self.bw = np.minimum(bandwidths, most)  # at the most, all choices are equally likely
         self._levels = levels
 
     def pdf(self, point: Sequence[float]) -> float:
-        """The density at a point."""
         gaps, widths = self.data - np.asarray(point), self.bw
         gaussian = np.exp(-((gaps / widths) ** 2) / 2) / (math.sqrt(2 * math.pi) * widths)
         others = widths / np.maximum(self._levels - 1, 1)
@@ -180,21 +173,12 @@ class Density:
         return float(np.where(self._levels > 0, choice, gaussian).prod(axis=1).mean())
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A result in hpbandster's words."""
-
-    result: dict[str, float]
-    kwargs: dict[str, Any]
-    exception: None = None
-
-
-def _draws(
+def _model_points(
     translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
 ) -> Iterator[dict[str, Any]]:
     """Candidates, best first, from hpbandster's own generator."""
     generator = None
-    for attempt in range(DRAWS):
+    for attempt in range(MODEL_ATTEMPTS):
         with warnings.catch_warnings(), seeded_globals(seed + attempt):
             warnings.simplefilter("ignore")  # hpbandster uses ConfigSpace by its old names
             generator = generator or model(translation, results, fidelity, seed)
@@ -207,15 +191,15 @@ def _draws(
 def model(
     translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
 ) -> Any:
-    """hpbandster's generator, told the results of one fidelity."""
+    """hpbandster's generator with the results of one fidelity."""
     from hpbandster.optimizers.config_generators.bohb import BOHB
 
-    logging.getLogger("hpbandster").setLevel(logging.CRITICAL)  # it says where it fell back to random
+    logging.getLogger("hpbandster").setLevel(logging.CRITICAL)  # it logs each random proposal
     generator = BOHB(translation.space(seed))
     known = [(point, loss) for params, loss in results if (point := translation.to_model(params)) is not None]
     for number, (point, loss) in enumerate(known, start=1):
-        job = _Job({"loss": loss}, {"budget": fidelity, "config": point})
-        generator.new_result(job, update_model=number == len(known))
+        job = {"result": {"loss": loss}, "kwargs": {"budget": fidelity, "config": point}, "exception": None}
+        generator.new_result(SimpleNamespace(**job), update_model=number == len(known))
     floors = [translation.least_bandwidths[name] for name in generator.configspace]  # which sorts them
     for kind, found in generator.kde_models.get(fidelity, {}).items():
         bandwidths = np.maximum(found.bw, floors)

@@ -1,4 +1,4 @@
-"""Grid search: every point of a finite space, the last hyperparameter changing fastest."""
+"""Grid search: every point of a finite space; the last hyperparameter changes fastest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ MOST_POINTS = 100_000
 
 
 def check(space: Space) -> None:
-    """Refuse a grid that nobody means.
-
-    Raises:
-        UserError: it has too many points.
-    """
+    """Refuse a grid with too many points, as a UserError."""
     if space.size() > MOST_POINTS:
         raise UserError(
             f"--searcher grid: the space has {space.size():,} points, at most {MOST_POINTS:,}; "
@@ -32,8 +28,7 @@ def check(space: Space) -> None:
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """The whole grid in order, or, with fewer trials than points, a seeded sample of it.
 
-    The sample for more trials holds that for fewer: where --num-trials was raised, the rest comes
-    behind what the record has.
+    The sample for more trials contains the sample for fewer: when --num-trials is raised, the rest follows.
     """
     points = list(space.grid())
     if config.num_trials is not None and config.num_trials < len(points):

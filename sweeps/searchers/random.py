@@ -1,10 +1,10 @@
-"""Random search: every hyperparameter drawn from its domain, by itself."""
+"""Random search: every hyperparameter is drawn from its domain independently."""
 
 from __future__ import annotations
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.candidates import draws
+from sweeps.search.candidates import random_points
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.domain import Form
 from sweeps.space.point import Space
@@ -17,4 +17,4 @@ SCHEDULERS = ("asha", "hyperband", "none")
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """Seeded random search."""
-    return RecordSearcher(record, space, lambda number: draws(space, config.seed, number), config)
+    return RecordSearcher(record, space, lambda number: random_points(space, config.seed, number), config)

@@ -27,16 +27,16 @@ SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
 @dataclass(frozen=True)
 class FlatSpace:
-    """SPACE, checked, and the fixed hyperparameters: every point has the same hyperparameters."""
+    """A checked SPACE and the fixed hyperparameters: every point has the same hyperparameters."""
 
     domains: Mapping[str, Domain]
-    """Of each swept hyperparameter."""
+    """Swept hyperparameters."""
     fixed: Mapping[str, ParamValue]
     """Every other field of Params, with its value."""
     params_class: Any
     """Params of the trainable."""
     trainable: str = ""
-    """As it was named to the sweep."""
+    """Its name, as it was given to the sweep."""
 
     is_conditional = False
 
@@ -46,35 +46,30 @@ class FlatSpace:
 
     @property
     def has_code(self) -> bool:
-        """Whether its file says more than its words do."""
+        """Whether `exactly` can't describe it: the code of its file counts too."""
         return any(domain.form == "sample_from" for domain in self.domains.values())
 
     def draw(self, seeds: tuple[int, ...]) -> Point:
-        """One random point; the same seeds draw the same point."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
         with seeded_globals(int(generator.integers(2**32))):
-            # A sample_from reads the other hyperparameters, so it is drawn after them.
+            # A sample_from may read the other hyperparameters, so it is drawn after them.
             ordered = sorted(self.domains.items(), key=lambda item: item[1].form == "sample_from")
             domains = {name: domain.tune for name, domain in ordered}
             _, point = next(generate_variants(domains, random_state=generator))
         return self._point({name: point[name] for name in self.domains})
 
     def grid(self) -> Iterator[Point]:
-        """Every point of a finite space, the last hyperparameter changing fastest."""
+        """Every point of a finite space; the last hyperparameter changes fastest."""
         for point in itertools.product(*[domain.values() or [] for domain in self.domains.values()]):
             yield self._point(dict(zip(self.domains, point, strict=True)))
 
     def size(self) -> float:
-        """Number of points; infinite where a hyperparameter is continuous."""
         return math.prod(domain.size() for domain in self.domains.values())
 
     def suggest(self, trial: Suggests) -> Point:
-        """The point of the values that a trial suggests, one of each hyperparameter that has a
-        distribution."""
         return self._point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
 
     def names(self, point: Point) -> dict[str, ParamValue]:
-        """The hyperparameters that have a distribution in Optuna."""
         return {name: point.params[name] for name in self._suggested()}
 
     def describe(self) -> dict[str, str]:
@@ -82,14 +77,15 @@ class FlatSpace:
         return {name: str(domain) for name, domain in self.domains.items()}
 
     def exactly(self) -> dict[str, str]:
-        """Hyperparameter to its domain, such that two which differ read differently."""
+        """Hyperparameter to its domain; different domains have different texts."""
         return {name: domain.exactly for name, domain in self.domains.items()}
 
     def _suggested(self) -> list[str]:
+        """Hyperparameters with a distribution in Optuna."""
         return [name for name, domain in self.domains.items() if domain.distribution is not None]
 
     def _point(self, values: Mapping[str, Any]) -> Point:
-        """Plain Python values of the types that Params states, without rounding errors."""
+        """The point of these values, in the types of Params and without rounding errors."""
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
             value = value.item() if isinstance(value, np.generic) else value
@@ -108,7 +104,7 @@ def check(
     trainable: str = "",
     ranges: Mapping[str, Any] | None = None,
 ) -> FlatSpace:
-    """SPACE, in the ranges that --ranges gives, against Params and against what the searcher can take.
+    """SPACE, in the ranges of --ranges, checked against Params and the searcher.
 
     Raises:
         UserError: all faults at once, one a line.
@@ -118,12 +114,13 @@ def check(
             "SPACE must be a dict with at least one hyperparameter, "
             "such as {'lr': tune.loguniform(1e-3, 0.1)}"
         )
-    domains, faults = _converted(space, hints_of(params_class))
+    hints = hints_of(params_class)
+    domains, faults = _converted(space, hints)
     if ranges and not faults:
         domains, in_ranges = overrides.applied(domains, ranges, takes)
         fixed = {**in_ranges, **fixed}
     for name, domain in domains.items():
-        faults[name] = _faults_of_domain(name, domain, hints_of(params_class)[name], takes, searcher)
+        faults[name] = _faults_of_domain(name, domain, hints[name], takes, searcher)
     lines = [f"{name}: {fault}" for name in space for fault in faults.get(name, [])]
     lines += [f"{name}: {SWEPT_AND_FIXED}" for name in domains if name in fixed]
     values, wrong = given(params_class, fixed)
@@ -132,9 +129,9 @@ def check(
         lines = _faults_of_values(params_class, domains, values)
     if lines:
         raise UserError("\n".join(lines))
-    defaults = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)}
-    fixed_values = {name: value for name, value in {**defaults, **values}.items() if name not in domains}
-    checked = FlatSpace(domains, fixed_values, params_class, trainable)
+    fields = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)} | values
+    fixed = {name: value for name, value in fields.items() if name not in domains}
+    checked = FlatSpace(domains, fixed, params_class, trainable)
     if checked.has_code:
         _try_functions(checked)
     return checked
@@ -143,7 +140,7 @@ def check(
 def _converted(
     space: Mapping[str, Any], hints: Mapping[str, Any]
 ) -> tuple[dict[str, Domain], dict[str, list[str]]]:
-    """The domains of a space, and what is wrong with the others."""
+    """The domains of a space, and the faults of those that can't be converted."""
     domains, faults = {}, {}
     for name, domain in space.items():
         if name not in hints:
@@ -159,11 +156,11 @@ def _converted(
 
 
 def _try_functions(space: FlatSpace) -> None:
-    """A `sample_from` is the user's code: draw from it before anything runs."""
+    """Draw from a `sample_from`, which is the user's code, before anything runs."""
     for number in range(10):
         try:
             point = space.draw((0, number))
-        except ValueError as error:  # Ray says which hyperparameter; the cause is what went wrong there
+        except ValueError as error:  # Ray names the hyperparameter; the cause is the user's own error
             cause = error.__context__ or error
             raise UserError(f"{error}: {type(cause).__name__}: {cause}") from None
         hints = hints_of(space.params_class)
@@ -176,28 +173,29 @@ def _faults_of_domain(
     name: str, domain: Domain, hint: Any, takes: frozenset[Form], searcher: str
 ) -> list[str]:
     if domain.form not in takes:
-        return [f"searcher {searcher} can't take {domain.in_words()}. {_remedy(searcher)}"]
+        use = "tune.choice or a range, or --searcher grid for grid_search, --searcher random for sample_from"
+        if searcher == "grid":
+            use = "grid_search([...]), choice([...]), randint or a quantized range, or --searcher random"
+        return [f"searcher {searcher} can't take {domain.form_name}. Use {use}."]
     if (choices := domain.choices) is not None:
         faults = [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]
         if not faults and len(set(choices)) < len(choices):
-            faults.append(f"a value stands twice among {choices}")
+            faults.append(f"a value occurs twice in {choices}")
         return faults
     if domain.range is None:
         return []
-    wanted = plain_types(hint)
+    wanted, field = plain_types(hint), f"Params.{name} is {names_of(hint)}"
     if not domain.range.is_whole and float not in wanted:
-        return [
-            f"the space gives fractions, Params.{name} is {names_of(hint)}; use tune.randint or tune.qrandint"
-        ]
+        return [f"the space gives fractions, {field}; use tune.randint or tune.qrandint"]
     if domain.range.is_whole and not {int, float} & wanted:
-        return [f"the space gives whole numbers, Params.{name} is {names_of(hint)}"]
+        return [f"the space gives whole numbers, {field}"]
     return []
 
 
 def _faults_of_values(
     params_class: Any, domains: Mapping[str, Domain], fixed: Mapping[str, ParamValue]
 ) -> list[str]:
-    """Params may refuse values in `__post_init__`: ask it about the ends of every range."""
+    """What Params refuses in `__post_init__`, of the choices and of the ends of every range."""
     try:
         params_class(**fixed)
     except (ValueError, TypeError) as error:
@@ -214,17 +212,9 @@ def _faults_of_values(
     return faults
 
 
-def _remedy(searcher: str) -> str:
-    if searcher == "grid":
-        return "Use grid_search([...]), choice([...]), randint or a quantized range, or --searcher random."
-    return (
-        "Use tune.choice or a range, or --searcher grid for grid_search, --searcher random for sample_from."
-    )
-
-
 @contextlib.contextmanager
 def seeded_globals(seed: int) -> Iterator[None]:
-    """A `sample_from` may draw from `random` or `np.random`: seed both, then put them back."""
+    """Seed `random` and `np.random`, which a `sample_from` may draw from, and restore them afterwards."""
     states = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)

@@ -1,8 +1,7 @@
-"""What a search space is to a searcher, and what it gives: points."""
+"""What a search space is to a searcher, and the points that it holds."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +17,7 @@ class Point:
     """All that a trial trains with."""
 
     trainable: str
-    """As it was named to the sweep."""
+    """Its name, as it was given to the sweep."""
     params: Mapping[str, ParamValue]
     """Swept hyperparameters."""
     fixed: Mapping[str, ParamValue] = field(default_factory=dict)
@@ -26,25 +25,25 @@ class Point:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What makes it another point than others, as something that a set can hold."""
+        """Trainable and swept values, hashable: points of one space with the same key are the same point."""
         return (self.trainable, *sorted(self.params.items()))
 
     @property
     def whole(self) -> tuple[Any, ...]:
-        """All that a trial trains with: another sweep may have fixed other hyperparameters."""
+        """The key with the fixed values, to compare points of different sweeps."""
         return (self.trainable, *sorted({**self.fixed, **self.params}.items()))
 
 
 @dataclass(frozen=True)
 class OptunaPoint:
-    """A point in Optuna's words; a hyperparameter that Optuna has no word for is left out."""
+    """A point as Optuna stores it, without the hyperparameters that have no Optuna distribution."""
 
     params: Mapping[str, ParamValue] = field(default_factory=dict)
     distributions: Mapping[str, BaseDistribution] = field(default_factory=dict)
 
 
 class Suggests(Protocol):
-    """What a space asks for values: a trial of Optuna's, or one of ours around it."""
+    """What a space asks for values: a trial of Optuna, or a `TrialProxy`."""
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -55,12 +54,30 @@ class Suggests(Protocol):
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
+class TrialProxy:
+    """The three `suggest` methods of an Optuna trial, each passed on to `_ask`."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        return float(self._ask("suggest_float", name, low, high, step=step, log=log))
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
+        return int(self._ask("suggest_int", name, low, high, step=step, log=log))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self._ask("suggest_categorical", name, choices)
+
+    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+
 class Space(Protocol):
-    """What searchers know of a space, whichever way it is written."""
+    """What searchers use of a space, whichever way it is written."""
 
     @property
     def dimensions(self) -> int:
-        """Hyperparameters of a point, at most."""
+        """Most hyperparameters that a point has."""
 
     @property
     def is_conditional(self) -> bool:
@@ -70,11 +87,11 @@ class Space(Protocol):
         """One random point; the same seeds draw the same point.
 
         Raises:
-            InvalidPoint: the values that were drawn are none.
+            InvalidPoint: the drawn values are not a point of the space.
         """
 
     def grid(self) -> Iterator[Point]:
-        """Every point of a finite space."""
+        """Every point of a finite space; none where points can't be listed."""
 
     def size(self) -> float:
         """Number of points; infinite where they can't be listed."""
@@ -83,7 +100,7 @@ class Space(Protocol):
         """The point of the values that a trial suggests.
 
         Raises:
-            InvalidPoint: these values are none.
+            InvalidPoint: the values are not a point of the space.
         """
 
     def names(self, point: Point) -> dict[str, ParamValue]:
@@ -95,30 +112,8 @@ class Space(Protocol):
 
 
 class InvalidPoint(ValueError):
-    """Values that are no point of a space: what is at fault, to why."""
+    """Values that are not a point of a space. `faults` holds the reason by hyperparameter."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__("; ".join(faults.values()))
         self.faults = faults
-
-
-def optuna_point(space: Space, point: Point) -> OptunaPoint:
-    """A point as Optuna is told of it: its values, asked for again.
-
-    Raises:
-        LookupError, ValueError: it is no point of this space.
-    """
-    # Here, not above: a trial's process knows points, and never Optuna.
-    from optuna.trial import FixedTrial, TrialState, create_trial
-
-    names = space.names(point)
-    again = FixedTrial(dict(names))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a value out of range: `create_trial` refuses it
-        space.suggest(again)
-    if again.params.keys() != names.keys():
-        raise InvalidPoint(
-            {name: f"{name}: no hyperparameter of this point" for name in names.keys() - again.params.keys()}
-        )
-    create_trial(state=TrialState.RUNNING, params=again.params, distributions=again.distributions)
-    return OptunaPoint(again.params, again.distributions)

@@ -1,4 +1,4 @@
-"""The edge to `ray.tune`: its domains become those of this program, once."""
+"""Conversion of `ray.tune` domains to `Domain`, and of choices and ranges to both."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sweeps.space.numeric_range import Range, clean
 
 
 def converted(domain: Any) -> Domain:
-    """A `ray.tune` domain as this program has it.
+    """The `Domain` of a `ray.tune` domain.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a `ray.tune` domain.
         ValueError: it holds no value, and why.
     """
     if isinstance(domain, Mapping) and isinstance(domain.get("grid_search"), Iterable):
@@ -27,19 +27,19 @@ def converted(domain: Any) -> Domain:
     if isinstance(domain, Categorical):
         return _of_choices(domain, list(domain.categories))
     if isinstance(domain, Function):
-        return Domain("sample_from", "sample_from", domain)  # the file of the space is compared
+        return Domain("sample_from", "sample_from", domain)  # of a function, the file is compared
     if isinstance(domain, Float | Integer):
         return _of_numbers(domain)
-    raise TypeError(f"{domain!r} is no ray.tune domain")
+    raise TypeError(f"{domain!r} is not a ray.tune domain")
 
 
 def of_choices(choices: list[Any], is_grid: bool = False) -> Domain:
-    """Choices, or a grid."""
+    """The domain of choices, or of a grid."""
     return converted({"grid_search": choices} if is_grid else tune.choice(choices))
 
 
 def of_range(asked: Range) -> Domain:
-    """A range; Ray's upper bound of whole numbers is open, unless in steps."""
+    """The domain of a range. Ray's upper bound of whole numbers is exclusive, unless in steps."""
     low, high, step = asked.low, asked.high, asked.step
     if asked.is_whole:
         low, high = math.ceil(low), math.floor(high)
@@ -57,7 +57,7 @@ def _of_choices(domain: Any, choices: list[Any]) -> Domain:
     is_grid = isinstance(domain, Mapping)
     exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(map(repr, choices))}"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that Params refuse as well
+        warnings.simplefilter("ignore")  # of values that Params refuses too
         distribution = CategoricalDistribution(choices)
     return Domain("grid_search" if is_grid else "finite", exactly, domain, distribution)
 
@@ -72,8 +72,12 @@ def _of_numbers(domain: Any) -> Domain:
         return Domain("normal", f"normal {vars(sampler)}{by}", domain, step=step)
     if domain.lower > domain.upper:
         raise ValueError(f"bounds reversed: {domain.lower:g} to {domain.upper:g}")
-    low, high = _ends(domain, step)
-    is_log = "Log" in type(sampler).__name__
+    low, high, is_log = domain.lower, domain.upper, "Log" in type(sampler).__name__
+    if is_whole and step == 1:
+        high -= 1  # exclusive, unless in larger steps
+    elif step is not None:
+        low = clean(math.ceil(low / step - 1e-9) * step, step)
+        high = clean(math.floor(high / step + 1e-9) * step, step)
     if low > high:
         raise ValueError(f"empty: no value from {domain.lower:g} to {domain.upper:g}")
     if is_log and low <= 0:
@@ -85,14 +89,3 @@ def _of_numbers(domain: Any) -> Domain:
         distribution = FloatDistribution(float(low), float(high), log=is_log, step=None if is_log else step)
     exactly = f"{low} to {high}{by}{', log scale' if is_log else ''}"
     return Domain("continuous" if step is None else "finite", exactly, domain, distribution, step)
-
-
-def _ends(domain: Any, step: float | None) -> tuple[float, float]:
-    """First and last value. Ray's upper bound of whole numbers is open, unless in steps above 1."""
-    low, high = domain.lower, domain.upper
-    if isinstance(domain, Integer) and step == 1:
-        return low, high - 1
-    if step is None:
-        return low, high
-    first, last = math.ceil(low / step - 1e-9) * step, math.floor(high / step + 1e-9) * step
-    return clean(first, step), clean(last, step)

@@ -19,7 +19,7 @@ from pathlib import Path
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.rungs import goes_on
+from sweeps.search.rungs import is_promoted
 from tests import ROOT
 
 MOST_RUN_S = 240
@@ -171,5 +171,7 @@ def check_whole(
         before: list[float] = []
         for number, score in record.scores_at(rung).items():
             went_on = len(record.trials[number].epochs) > rung
-            assert went_on == goes_on(score, before, 3, record.objective), f"trial {number} at rung {rung}"
+            assert went_on == is_promoted(score, before, 3, record.objective), (
+                f"trial {number} at rung {rung}"
+            )
             before.append(score)

@@ -32,8 +32,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.record.reruns import seeds
 from sweeps.record.trials import Status, TrialRow
-from sweeps.search import brackets, rerun_searcher
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search import brackets
+from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.space.flat import check
 from sweeps.storage import retention
 from sweeps.storage.folder import Folder
@@ -219,9 +219,9 @@ def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> Non
             rerun(record, number, 11, 9.0)
         added = [add(record, score).number for score in (0.2, 0.9, 0.8, 0.1, 0.1)]
         assert added[0] == 5 + seen
-        decided.append([brackets.verdict(config, record, number, 1) for number in added])
+        decided.append([brackets.decision(config, record, number, 1) for number in added])
     assert decided[0] == decided[1]
-    assert "ends" in decided[0]
+    assert "STOP" in decided[0]
 
 
 def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(t
     rerun(record, 1, first, 0.5, "unfinished")
     assert record.reruns_to_come() == [(1, second), (2, second)]
     nothing: Any = None  # the space: reruns are of points that there are
-    handing = rerun_searcher.RerunSearcher(SweepConfig(), nothing, record)
+    handing = RerunSearcher(SweepConfig(), nothing, record)
     handing.slots = 2
     goes_on, new = handing.suggest("a"), handing.suggest("b")
     assert (goes_on["number"], new["seed"], new["params"]) == (4, second, {"slope": 0.11})

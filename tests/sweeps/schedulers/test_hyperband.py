@@ -240,8 +240,8 @@ def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -
     assert hyperband.waits_at(config, record, 0, 3)
     assert not hyperband.waits_at(config, record, 9, 3)
     record.report(8, 3, 0.5, {}, 1.0)
-    verdicts = {number: brackets.verdict(config, record, number, 3) for number in range(9)}
-    assert verdicts == dict.fromkeys(range(9), "ends") | dict.fromkeys((6, 7, 5), "goes on")
+    decisions = {number: brackets.decision(config, record, number, 3) for number in range(9)}
+    assert decisions == dict.fromkeys(range(9), "STOP") | dict.fromkeys((6, 7, 5), "CONTINUE")
 
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(9), 1)])
@@ -282,8 +282,8 @@ def test_a_space_without_more_points_closes_its_last_bracket(runs: list[int], tm
     assert hyperband.waits_at(config, record, 3, 3)
     record.propose_no_more()
     assert record.planned_trials == [4]
-    assert [brackets.verdict(config, record, number, 3) for number in range(4)] == [
-        *("ends", "ends"),
-        *("goes on", "goes on"),
+    assert [brackets.decision(config, record, number, 3) for number in range(4)] == [
+        *("STOP", "STOP"),
+        *("CONTINUE", "CONTINUE"),
     ]
     assert Record.read(tmp_path).planned_trials == [4]

@@ -87,7 +87,7 @@ def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
 def test_asha_says_which_epochs_it_judges_at() -> None:
     said = asha.describe(SweepConfig())
     assert "3, 9, 27 (the end)" in said
-    assert "among the best 1/3 of those that have reached the epoch so far" in said
+    assert "among the best 1/3 of the trials that have reached the rung so far" in said
     assert "nothing is pruned" in asha.describe(SweepConfig.of(max_epochs=3))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sweeps.common.objective import Objective
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.search.rungs import goes_on, rungs
+from sweeps.search.rungs import is_promoted, rungs
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_rungs_are_exact_for_every_power() -> None:
 
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_the_first_at_a_rung_goes_on(mode: str) -> None:
-    assert goes_on(0.0, [], 3, Objective("m", mode))
+    assert is_promoted(0.0, [], 3, Objective("m", mode))
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,17 @@ def test_one_that_equals_the_quantile_goes_on_and_a_worse_one_does_not(
     score: float, mode: str, expected: bool
 ) -> None:
     # 1, 2, 3, 4 by thirds: the best third begins at 3 (max) or at 2 (min).
-    assert goes_on(score, [1.0, 2.0, 3.0, 4.0], 3, Objective("m", mode)) is expected
+    assert is_promoted(score, [1.0, 2.0, 3.0, 4.0], 3, Objective("m", mode)) is expected
 
 
 def test_about_one_in_factor_goes_on() -> None:
     others = [float(value) for value in range(300)]
-    assert sum(goes_on(value, others, 3, Objective("m", "max")) for value in others) == 100
+    assert sum(is_promoted(value, others, 3, Objective("m", "max")) for value in others) == 100
 
 
 def test_small_is_good_in_mode_min_as_large_is_in_mode_max() -> None:
     others = [0.3, 0.1, 0.8, 0.5]
     for score in (0.0, 0.1, 0.2, 0.4, 0.6, 0.9):
-        assert goes_on(score, others, 2, Objective("m", "min")) == goes_on(
+        assert is_promoted(score, others, 2, Objective("m", "min")) == is_promoted(
             -score, [-other for other in others], 2, Objective("m", "max")
         )

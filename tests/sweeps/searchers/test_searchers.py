@@ -27,7 +27,7 @@ from sweeps.search import candidates
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import tpe
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.point import optuna_point as words_of
+from sweeps.space.optuna_point import optuna_point
 from sweeps.space.tune_domains import converted
 from tests.conftest import propose
 
@@ -353,7 +353,7 @@ SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, 
 def told(status: Status, scores: dict[int, float], fidelity: int) -> Any:
     trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status=status)
     trial.epochs = {epoch: EpochRow(score, {}, 1.0, 0.0) for epoch, score in scores.items()}
-    return tpe.as_told(trial, fidelity, words_of(SPACE, trial.point))
+    return tpe.frozen_trial(trial, fidelity, optuna_point(SPACE, trial.point))
 
 
 @pytest.mark.parametrize("status", ["finished", "pruned", "failed", "unfinished"])

@@ -23,9 +23,10 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import candidates
-from sweeps.search.candidates import draws
+from sweeps.search.candidates import random_points
 from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.space.point import InvalidPoint, Point, Space, optuna_point
+from sweeps.space.optuna_point import optuna_point
+from sweeps.space.point import InvalidPoint, Point, Space
 from tests.conftest import propose
 
 TAKING = [
@@ -293,7 +294,7 @@ def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("sweeps.space.conditional.SAMPLES", 5)
     space = checked(rarely_raises)
     number = next(number for number in range(SAMPLES) if _refuses(space, (0, number, 0)))
-    found = itertools.islice(draws(space, 0, number), 2)
+    found = itertools.islice(random_points(space, 0, number), 2)
     assert [point.key for point in found] == [space.draw((0, number, attempt)).key for attempt in (1, 2)]
 
 
@@ -329,7 +330,7 @@ def test_choices_that_change_after_the_samples_are_no_point(monkeypatch: pytest.
     drawn = [(0, number, 0) for number in range(SAMPLES)]
     refused = [seeds for seeds in drawn if _refuses(space, seeds)]
     assert 0 < len(refused) < SAMPLES / 10
-    with pytest.raises(InvalidPoint, match="kind: asked for in another way than in the samples"):
+    with pytest.raises(InvalidPoint, match="kind: its kind or its choices differ from the samples"):
         space.draw(refused[0])
 
 

@@ -15,7 +15,7 @@ from ray.tune.search.sample import Float
 from sweeps.common.errors import UserError
 from sweeps.space.domain import Form
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.point import optuna_point
+from sweeps.space.optuna_point import optuna_point
 
 ALL_FORMS: frozenset[Form] = frozenset({"grid_search", "sample_from", "normal", "finite", "continuous"})
 
@@ -172,12 +172,12 @@ def _log_from_zero() -> Float:
     [
         ("widht", tune.randint(1, 9),
          "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
-        ("lr", 0.1, "lr: 0.1 is no ray.tune domain; a fixed hyperparameter is given as --params lr=0.1"),
+        ("lr", 0.1, "lr: 0.1 is not a ray.tune domain; a fixed hyperparameter is given as --params lr=0.1"),
         ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
-        ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is no ray.tune domain; a fixed hyperparameter"),
-        ("lr", tune.choice([0.1, 0.1]), "lr: a value stands twice among [0.1, 0.1]"),
+        ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is not a ray.tune domain; a fixed hyperparameter"),
+        ("lr", tune.choice([0.1, 0.1]), "lr: a value occurs twice in [0.1, 0.1]"),
         ("lr", tune.uniform(1.0, 0.0), "lr: bounds reversed: 1 to 0"),
         ("width", tune.randint(5, 2), "width: bounds reversed: 5 to 2"),
         ("width", tune.randint(3, 3), "width: empty: no value from 3 to 3"),

@@ -154,7 +154,7 @@ def test_a_range_made_of_a_domain_becomes_the_same_domain_again(kind: str) -> No
 
 @pytest.mark.parametrize("value", [0.1, None, "lr", {"grid_search": 3}, {"choice": [1]}])
 def test_what_is_no_domain_of_ray_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no ray\.tune domain"):
+    with pytest.raises(TypeError, match=r"is not a ray\.tune domain"):
         converted(value)
 
 
