@@ -1,8 +1,8 @@
-"""What to try: one file per space.
+"""Search spaces: one file each.
 
-The contract: either `SPACE = {hyperparameter: domain}` of plain `ray.tune` domains, or, where
-hyperparameters depend on one another, a function `suggest(trial)` that asks an `optuna.Trial` for each
-(suggest_float, suggest_int, suggest_categorical), depends on its answers alone, and returns nothing.
+A file defines `SPACE = {hyperparameter: domain}` with `ray.tune` domains or, where hyperparameters depend on
+one another, a function `suggest(trial)`. It calls `suggest_float`, `suggest_int` and `suggest_categorical` of
+an `optuna.Trial`, depends on their values alone, and returns nothing.
 
-A space with the name of a trainable is its default. Every key is a field of the trainable's Params.
+A space with the name of a trainable is its default; its hyperparameters are fields of the trainable's Params.
 """

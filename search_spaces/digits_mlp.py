@@ -1,4 +1,4 @@
-"""Three hyperparameters that matter for a small MLP."""
+"""Step size, momentum and width of a small MLP."""
 
 from ray import tune
 

@@ -1,4 +1,4 @@
-"""Step size and its decay, then how large the network is, then how hard its images are made."""
+"""Step size, weight decay, width of the network and strength of the augmentation."""
 
 from ray import tune
 

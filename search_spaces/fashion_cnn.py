@@ -1,4 +1,4 @@
-"""Step size first: it decides most; then what regularizes, then size."""
+"""Step size, which matters most, then regularization and size."""
 
 from ray import tune
 

@@ -1,4 +1,4 @@
-"""A coarse look over the wide range: 12 points for `--searcher grid`."""
+"""A coarse grid over a wide range: 12 points for `--searcher grid`."""
 
 from ray import tune
 

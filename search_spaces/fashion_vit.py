@@ -1,4 +1,4 @@
-"""Step size first, then what the transformer is made of; every choice of heads divides every width."""
+"""Step size, regularization and size of the transformer; every choice of heads divides every width."""
 
 from ray import tune
 

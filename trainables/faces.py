@@ -34,13 +34,13 @@ class Params:
     width: int = 16
     """Channels of the first convolution, > 0; 16 is a MobileNet of half width."""
     augmentation: float = 1.0
-    """How strongly light, colours, compression and noise of an image are changed, from 0 to 2."""
+    """Strength of the changes of light, colours, compression and noise, from 0 to 2."""
     batch_size: int = 32
     """Rows of a batch, > 0."""
     loader_workers: int = 0
     """Processes that blend and augment ahead; 0 = in the training process, at 0.6 ms an image."""
     detector: str = "mtcnn"
-    """Who finds the faces when data is prepared: mtcnn, or blazeface, ten times as fast, for large faces."""
+    """Face detector of the preparation: mtcnn, or blazeface, ten times as fast, for large faces."""
     crop_pixels: int = 96
     """Side of the stored crop, from 96."""
     frames_per_s: float = 15.0
@@ -59,7 +59,7 @@ class Params:
             raise ValueError(f"detector {self.detector}: must be one of {', '.join(WEIGHTS)}")
         if self.crop_pixels < 96:
             raise ValueError(
-                f"crop_pixels {self.crop_pixels}: at least 96, a face that is smaller shows no edge"
+                f"crop_pixels {self.crop_pixels}: at least 96: smaller crops lose the edges of blended faces"
             )
 
 

@@ -1,4 +1,4 @@
-"""A small vision transformer on Fashion-MNIST: patches, pre-norm blocks, one layer that reads them all.
+"""A small vision transformer on Fashion-MNIST: patches, pre-norm blocks, one linear layer over all patches.
 
 Dosovitskiy et al., 2021, https://arxiv.org/abs/2010.11929. Neither class token nor mean: on 6,000 rows a
 head that reads each patch at its place scores 5 points more after 9 epochs (0.85 against 0.81).
@@ -23,7 +23,7 @@ class Params:
     """Hyperparameters of the transformer and of its data."""
 
     lr: float = 1e-3
-    """AdamW step size once warm, > 0."""
+    """AdamW step size after the warmup, > 0."""
     weight_decay: float = 0.05
     """Decoupled decay of AdamW, >= 0."""
     warmup_steps: int = 50
@@ -31,15 +31,15 @@ class Params:
     patch: int = 7
     """Side of a patch in pixels, a divisor of 28."""
     width: int = 32
-    """Numbers that describe a patch, > 0."""
+    """Size of the embedding of a patch, > 0."""
     depth: int = 2
     """Transformer blocks, > 0."""
     heads: int = 2
     """Attention heads of a block, a divisor of width."""
     dropout: float = 0.0
-    """Share dropped of what each block adds, from 0 to below 1."""
+    """Dropout of each block, from 0 to below 1."""
     attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
-    """Kernel of the attention; auto: PyTorch's choice. efficient and cudnn are of GPUs."""
+    """Kernel of the attention; auto: PyTorch's choice. efficient and cudnn need a GPU."""
     batch_size: int = 64
     """Rows of a batch, > 0."""
     rows: int = 6_000

@@ -1,11 +1,11 @@
-"""The plan: all that a sweep will do, checked and printed before any resource is taken."""
+"""The plan of a sweep: its settings, checked before any resource is taken."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -17,8 +17,7 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.plan import models as plan_models
-from sweeps.plan import parents as plan_parents
-from sweeps.plan.models import Model
+from sweeps.plan import parents
 from sweeps.plan.plan import Plan
 from sweeps.space.point import Space
 from sweeps.storage import setting as storage_setting
@@ -30,7 +29,7 @@ def make_plan(config: SweepConfig) -> Plan:
     """Find the plug-ins, check that they fit together, settle the defaults.
 
     Raises:
-        UserError: what does not fit, with the choices that do.
+        UserError: what does not fit, with the valid choices.
     """
     searcher = plugins.find("searcher", config.searcher)
     scheduler = plugins.find("scheduler", config.scheduler)
@@ -39,13 +38,12 @@ def make_plan(config: SweepConfig) -> Plan:
         plugins.find("logger", name)
     if not config.parents or config.resume is not None:
         return _plan(config, searcher, scheduler)
-    from sweeps.plan import refine  # SciPy and scikit-learn, which other sweeps do without
+    from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save
 
-    parents = plan_parents.look(config)
-    narrowed = refine.narrowed(config, parents, searcher)
-    plan = _plan(narrowed.config, searcher, scheduler)
-    taken = plan_parents.of(plan, parents, narrowed.ignored, narrowed.lines)
-    return dataclasses.replace(plan, lineage=taken)
+    earlier = parents.read(config)
+    config, ranges, ignored = refine.narrowed(config, earlier, searcher)
+    plan = _plan(config, searcher, scheduler)
+    return dataclasses.replace(plan, lineage=parents.lineage(plan, earlier, ignored, ranges))
 
 
 def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> Plan:
@@ -54,8 +52,9 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     if hasattr(searcher, "check"):
         searcher.check(space)
     objective = plan_models.objective(config, found)
+    names = "-".join(model.name.split(".")[-1] for model in found)
     config = config.changed(
-        name=config.name or _name(found),
+        name=config.name or f"{names[:80]}-{time.strftime('%Y%m%d-%H%M%S')}",
         search_space=one_or_several([model.space_name for model in found]),
         metric=objective.metric,
         mode=objective.mode,
@@ -68,19 +67,15 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         raise UserError(f"--name {config.name}: {folder} exists already; give another name")
     if config.address is None:
         placement.slots(config, [session.this_pc()])
-        _check_precision(config)
+        if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
+            raise UserError(
+                "--precision 16-mixed: fp16 needs a GPU, and a trial has none here; use 32 or bf16-mixed"
+            )
     return Plan(config, found, searcher, scheduler, space, folder)
 
 
-def _check_precision(config: SweepConfig) -> None:
-    if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
-        raise UserError(
-            "--precision 16-mixed: fp16 is of GPUs, and a trial has none here; a CPU takes 32, bf16-mixed"
-        )
-
-
 def _check_place(config: SweepConfig, folder: Path) -> None:
-    """The results folder need not exist, but must be one that can be made."""
+    """Refuse a results folder that can't be made, or whose disk is full."""
     if fault := atomic_io.place_fault(folder):
         raise UserError(f"--results-dir {config.results_dir}: {fault}")
     there = next(parent for parent in folder.parents if parent.exists())
@@ -105,15 +100,7 @@ def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
 
 
 def _num_trials(config: SweepConfig, space: Space) -> int:
-    size = space.size()
     if config.resume is not None and config.num_trials is not None:
-        return config.num_trials  # the searcher says when a space has no more
-    if config.num_trials is not None:
-        return int(min(config.num_trials, size))
-    return int(size) if config.searcher == "grid" else int(min(DEFAULT_TRIALS, size))
-
-
-def _name(found: Sequence[Model]) -> str:
-    """A sweep without one is called after its models and the time of day."""
-    named = "-".join(model.name.split(".")[-1] for model in found)
-    return f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return config.num_trials  # the searcher finds out when a space has no more points
+    default = math.inf if config.searcher == "grid" else DEFAULT_TRIALS
+    return int(min(default if config.num_trials is None else config.num_trials, space.size()))

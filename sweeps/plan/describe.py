@@ -1,6 +1,8 @@
-"""The plan as the user reads it before anything starts."""
+"""The plan as text, printed before anything starts."""
 
 from __future__ import annotations
+
+import textwrap
 
 from sweeps.cluster import placement, session
 from sweeps.common.formatting import count, place
@@ -12,18 +14,18 @@ from sweeps.storage import datasets
 
 
 def describe(plan: Plan) -> str:
-    """The plan in lines of words and numbers with units."""
-    config, judged = plan.config, plan.config.objective
+    """The plan in two columns, a title and its text."""
+    config, objective = plan.config, plan.config.objective
     names = ", ".join(config.trainables)
     lines = [
-        ("sweep", f"{config.name}: {names}, {judged.metric} ({judged.mode}), seed {config.seed}"),
+        ("sweep", f"{config.name}: {names}, {objective.metric} ({objective.mode}), seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         ("searcher", config.searcher),
-        ("scheduler", plan.scheduler.describe(config)),
+        *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
         ("epochs", _epochs(plan)),
-        *([("confirm", confirmation.describe(config))] if config.confirm else []),
+        *(_wrapped("confirm", confirmation.describe(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", place(plan.folder)),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
@@ -31,32 +33,31 @@ def describe(plan: Plan) -> str:
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
 
 
+def _wrapped(title: str, text: str) -> list[tuple[str, str]]:
+    parts = textwrap.wrap(text, 69, break_on_hyphens=False)  # 80 columns with the title
+    return [("" if number else title, part) for number, part in enumerate(parts)]
+
+
 def _epochs(plan: Plan) -> str:
-    """Of all trials together: what pruning saves depends on scores that nobody knows yet."""
+    """Epochs of all trials together; what pruning saves depends on the scores, hence an estimate."""
     most, expected = (plan.config.num_trials or 0) * plan.config.max_epochs, plan.expected_epochs
-    return (
-        f"{most:,}" if expected >= most else f"at most {most:,}; with pruning about {expected:,} (estimate)"
-    )
+    if expected >= most:
+        return f"{most:,}"
+    return f"at most {most:,}; with pruning about {expected:,} (estimate)"
 
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
-    """What is trained and tried of a model."""
+    """A model with its data and its space."""
     size, hyperparameters = model.space.size(), model.space.describe()
     points = "" if size == float("inf") else f", {int(size):,} points"
+    data = [model.data, datasets.describe(model.prepared) if model.prepared else ""]
     return [
         *([] if alone else [("model", model.name)]),
-        *_data(model),
+        *zip(("data", ""), filter(None, data), strict=False),
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[("", f"  {name:<14} {words}") for name, words in hyperparameters.items()],
         ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
     ]
-
-
-def _data(model: Model) -> list[tuple[str, str]]:
-    lines = [
-        line for line in (model.data, datasets.describe(model.prepared) if model.prepared else "") if line
-    ]
-    return list(zip(["data", ""], lines, strict=False))
 
 
 def _resources(config: SweepConfig) -> str:
@@ -64,7 +65,7 @@ def _resources(config: SweepConfig) -> str:
     of_workers = "" if workers == 1 else f"{workers} workers of "
     later = ""
     if config.trials_per_gpu == "auto":
-        later = "; later as many on each GPU as fit, by the memory that the first trials took"
+        later = "; later as many trials on each GPU as fit, by the memory of the first ones"
     if config.address is not None:
         gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
         return f"{of_workers}{cpus}{gpus} per trial, on the Ray cluster at {config.address}{later}"

@@ -1,9 +1,9 @@
-"""What the results of a sweep depend on, kept in its record, so that a resume sees what has changed."""
+"""What the results of a sweep depend on; its record keeps it, so that a resume finds what has changed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.cluster import package_versions
@@ -17,7 +17,7 @@ from sweeps.record.sweep_info import Identity
 from sweeps.storage import datasets
 
 DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps/space/")
-"""Of this program, what a proposal or a decision depends on: a plug-in imports all the rest, too."""
+"""The parts of this program that a proposal or a decision depends on; a plug-in imports others too."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -27,16 +27,16 @@ WITHOUT_EFFECT = frozenset(
         *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),
     }
 )
-"""Where a sweep runs, what it needs and keeps there, what its ranges and earlier trials were made of, and
-what comes after the search: its results do not depend on it."""
+"""Settings that results do not depend on: the place of a sweep, its resources, its logs and checkpoints, the
+source of its ranges, and what follows the search."""
 SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
-"""Settings that decide what a trial scores at an epoch; a learning rate may depend on the last one."""
+"""Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
 NOT_SCORING = ("ray", "optuna")
-"""Packages that no score depends on, of those whose versions are noted."""
+"""Packages in the record that no score depends on."""
 
 
 def identity(plan: Plan) -> Identity:
-    """What `plan` would train with, here and now."""
+    """What the results of `plan` depend on, as of now."""
     return {
         "settings": settings(plan.config),
         "data": {
@@ -60,24 +60,22 @@ def _of(plan: Plan, model: Model) -> str:
 
 def settings(config: SweepConfig) -> dict[str, Any]:
     """The settings that results depend on."""
-    # Records of older versions do not have it, and were made by one.
+    # Records of older versions do not have it; their trials had one worker.
     alone = {"workers_per_trial"} if config.workers_per_trial == 1 else set()
     without = OF_ONE_RUN | WITHOUT_EFFECT | alone
     return {name: value for name, value in config.flat().items() if name not in without}
 
 
 def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) -> list[str]:
-    """What differs, a line each; settings in `but` may."""
-    lines = []
-    for part, titled in (
-        ("settings", flag),
-        ("data", str),
-        ("space", "hyperparameter {}".format),
-        ("versions", str),
-    ):
-        for name, old, new in _differing(before[part], now[part]):
-            if not (part == "settings" and name in but):
-                lines.append(f"{titled(name)}: {_shown(old)} -> {_shown(new)}")
+    """What differs, a line each, except the settings in `but`."""
+    titles: dict[str, Callable[[str], str]] = {"settings": flag, "data": str, "versions": str}
+    titles["space"] = "hyperparameter {}".format
+    lines = [
+        f"{title(name)}: {_shown(old)} -> {_shown(new)}"
+        for part, title in titles.items()
+        for name, old, new in _differing(before[part], now[part])
+        if part != "settings" or name not in but
+    ]
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
     for name, _, _ in _differing(before["code"], now["code"]):
         if not (other_searcher and name.startswith("sweeps/searchers/")):
@@ -86,7 +84,7 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
 
 
 def score_changes(before: Identity, plan: Plan) -> list[str]:
-    """What differs, a line each, of all that the score of a trial depends on beside its params and seed."""
+    """What differs, a line each, of what a score depends on beside the params and the seed of its trial."""
     now = identity(plan)
     training = {name for model in plan.models for name in source_files.files(model.module)}
     training |= set(source_files.files_of_training())
@@ -113,8 +111,8 @@ def _shown(value: Any) -> str:
 
 
 def _code(plan: Plan) -> dict[str, str]:
-    """File to checksum: what trains, proposes and prunes, and what the user's plug-ins import of their
-    project."""
+    """File to checksum: the code that trains, proposes and prunes, and the project files that the user's
+    plug-ins import."""
     files = source_files.files_of_training()
     for module in (plan.searcher, plan.scheduler):
         is_ours = module.__name__.startswith("sweeps.")
@@ -124,8 +122,4 @@ def _code(plan: Plan) -> dict[str, str]:
         files |= source_files.files(model.module)
         if model.space.has_code:
             files |= source_files.files(plugins.find("search_space", model.space_name))
-    return {name: _checksum(path.read_bytes()) for name, path in files.items()}
-
-
-def _checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}

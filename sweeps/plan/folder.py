@@ -1,4 +1,4 @@
-"""The sweep's folder: `results/NAME/`, which is all there is of a sweep."""
+"""The sweep's folder, `results/NAME/`, which holds the whole sweep."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from sweeps.record.trials import NO_EARLIER
 
 @contextlib.contextmanager
 def opened(plan: Plan) -> Iterator[Record]:
-    """The record to write into, of a new folder or of the one to go on with; this process alone has it.
+    """The record of a new or a resumed sweep, locked for this process.
 
-    A new folder in which nothing was tried is removed when the user's mistake ends the sweep.
+    A new folder without trials is removed when a mistake of the user ends the sweep.
 
     Raises:
         UserError: the folder can't be written or read, or another process runs the sweep.
@@ -55,10 +55,9 @@ def opened(plan: Plan) -> Iterator[Record]:
 
 
 def _create(plan: Plan) -> None:
-    """The whole folder appears at once, under its name."""
     config = plan.config
     with atomic_write(plan.folder) as part:
-        part.mkdir(parents=True)
+        part.mkdir(parents=True)  # it gets its name when it is complete
         about: dict[str, Any] = {
             "sweep": config.name,
             "trainable": config.trainable,

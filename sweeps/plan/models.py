@@ -21,22 +21,22 @@ from sweeps.training.data.dataset import DataSet, describe_data
 
 @dataclass(frozen=True)
 class Model:
-    """One of the models of a sweep, and what is tried of it."""
+    """One of the models of a sweep, with its space and its data."""
 
     name: str
-    """As it was named to the sweep."""
+    """As it was given to the sweep."""
     module: ModuleType
     """The trainable."""
     space_name: str
     space: OneSpace
     data: str
-    """What it says of its data; "" where it says nothing."""
+    """A line about its data; "" where there is none."""
     prepared: tuple[DataSet, ...] = ()
-    """The data sets that its points need, of a trainable whose data is prepared."""
+    """The prepared data sets that its points need."""
 
 
 def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
-    """The models that are asked for, their spaces checked, their data found.
+    """The models of a sweep, with checked spaces and their data.
 
     Raises:
         UserError: what does not fit, of all models at once.
@@ -62,14 +62,14 @@ def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
 
 
 def whole(models: Sequence[Model]) -> Space:
-    """What is tried of all of them."""
+    """The space of all models together."""
     if len(models) == 1:
         return models[0].space
     return SeveralSpaces({model.name: model.space for model in models})
 
 
 def sampled(models: Sequence[Model]) -> dict[str, dict[str, str]]:
-    """What the samples had of the spaces that are functions, as the plan shows it: by model."""
+    """The sampled ranges of spaces that are functions, as in the plan, by model."""
     return {
         model.name: model.space.describe()
         for model in models
@@ -78,61 +78,52 @@ def sampled(models: Sequence[Model]) -> dict[str, dict[str, str]]:
 
 
 def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
-    """What all models are judged by.
+    """The objective of all models.
 
     Raises:
-        UserError: they do not agree, or only one of the two was given.
+        UserError: METRIC or MODE differs between models, or --metric was given without --mode.
     """
     metric = config.fit.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
     if config.fit.mode is not None:
         return Objective(metric, config.fit.mode)
     if any(metric != model.module.METRIC for model in models):
-        raise UserError(f"--metric {metric}: give --mode too: is a small (min) or a large (max) one good?")
+        raise UserError(f"--metric {metric}: give --mode too: min if small values are good, max if large")
     return Objective(metric, "min" if _agreed(models, "MODE", "--mode") == "min" else "max")
 
 
 def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
-    said = {model.name: str(getattr(model.module, what)) for model in models}
-    if len(set(said.values())) > 1:
-        each = ", ".join(f"{value} of {name}" for name, value in said.items())
+    values = {model.name: str(getattr(model.module, what)) for model in models}
+    if len(set(values.values())) > 1:
+        each = ", ".join(f"{value} of {name}" for name, value in values.items())
         raise UserError(f"--trainable: {what} differs: {each}. Give {remedy}.")
-    return next(iter(said.values()))
+    return next(iter(values.values()))
 
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
     trainable = plugins.find("trainable", name)
-    if config.search_spaces:
-        file = plugins.find("search_space", space_name)
-    else:
-        file = plugins.space_of(name, trainable)
-    checked = _space(config, name, trainable, file, searcher)
-    prepared = datasets.wanted(name, trainable, checked)
-    about_data = describe_data(name, trainable, trainable.Params(**checked.fixed))
-    return Model(name, trainable, space_name, checked, about_data, prepared)
-
-
-def _space(
-    config: SweepConfig, name: str, trainable: ModuleType, file: ModuleType, searcher: ModuleType
-) -> OneSpace:
-    fixed, ranges = own(config.params, name), own(config.ranges, name)
-    rest = (trainable.Params, fixed, searcher.TAKES, config.searcher, name)
+    is_given = bool(config.search_spaces)
+    file = plugins.find("search_space", space_name) if is_given else plugins.space_of(name, trainable)
+    ranges = own(config.ranges, name)
+    rest = (trainable.Params, own(config.params, name), searcher.TAKES, config.searcher, name)
+    space: OneSpace
     if not hasattr(file, "suggest"):
-        return flat.check(file.SPACE, *rest, ranges)
-    if ranges:
+        space = flat.check(file.SPACE, *rest, ranges)
+    elif ranges:
         raise UserError(
             f"--ranges {' '.join(ranges)}: {file.__name__} is a function suggest(trial), whose ranges "
             "are its own; change them there"
         )
-    return conditional.check(file.suggest, *rest)
+    else:
+        space = conditional.check(file.suggest, *rest)
+    prepared = datasets.wanted(name, trainable, space)
+    about_data = describe_data(name, trainable, trainable.Params(**space.fixed))
+    return Model(name, trainable, space_name, space, about_data, prepared)
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Of --params or --ranges, what goes to a model: names alone, then those with its name before."""
-    for_all = {name: value for name, value in given.items() if "." not in name}
-    named = {
-        name.rpartition(".")[2]: value for name, value in given.items() if name.rpartition(".")[0] == model
-    }
-    return {**for_all, **named}
+    """The part of --params or --ranges for a model: names without a model, then those of this model."""
+    split = [(*name.rpartition(".")[::2], value) for name, value in given.items()]
+    return {name: value for of in ("", model) for prefix, name, value in split if prefix == of}
 
 
 def _faults_of_params(config: SweepConfig) -> list[str]:

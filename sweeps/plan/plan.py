@@ -20,13 +20,13 @@ from sweeps.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class Lineage:
-    """Of a sweep that refines others."""
+    """What a sweep takes over from the sweeps that it refines."""
 
     parents: Sequence[Mapping[str, Any]]
     """Name, folder and start of each."""
     earlier: Earlier
     lines: Sequence[tuple[str, str]]
-    """What the plan says of it, in two columns."""
+    """For the plan, in two columns."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Plan:
     """A checked sweep."""
 
     config: SweepConfig
-    """Every setting in place: nothing that follows looks up a default."""
+    """With every default settled."""
     models: tuple[Model, ...]
     searcher: ModuleType
     scheduler: ModuleType
     space: Space
-    """All that is tried, of all models."""
+    """Of all models."""
     folder: Path
     lineage: Lineage | None = None
-    """Of a new sweep that refines others: what it takes over from them."""
+    """Of a new sweep that refines others."""
 
     @cached_property
     def storage(self) -> Storage:
@@ -51,20 +51,19 @@ class Plan:
 
     @property
     def expected_epochs(self) -> int:
-        """That all trials train together, as far as the scheduler can tell."""
+        """Epochs of all trials together, as estimated by the scheduler."""
         if hasattr(self.scheduler, "expected_epochs"):
             return int(self.scheduler.expected_epochs(self.config))
         return (self.config.num_trials or 0) * self.config.max_epochs
 
     def waits(self, record: Record) -> Waits | None:
-        """Which trials are paused now; None with a scheduler that pauses none."""
-        if not hasattr(self.scheduler, "waits_at"):
+        """Whether a trial is paused now; None with a scheduler that pauses none."""
+        waits_at = getattr(self.scheduler, "waits_at", None)
+        if waits_at is None:
             return None
 
         def waits(trial: TrialRow) -> bool:
             last = max(trial.epochs, default=0)
-            return trial.confirms is None and bool(
-                self.scheduler.waits_at(self.config, record, trial.number, last)
-            )
+            return trial.confirms is None and bool(waits_at(self.config, record, trial.number, last))
 
         return waits

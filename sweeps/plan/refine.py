@@ -17,35 +17,30 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import models
-from sweeps.plan.parents import Parent
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.space.domain import Domain, Form
 from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, Side, range_of_grid
 from sweeps.space.overrides import applied, text_of
 
 NARROWER = 0.9
-"""Of a range, on its scale: a new one that is not narrower than this is left as it was."""
+"""A new range wider than this share of the old one, on its scale, is not taken."""
 NEVER_GOOD = 4
-"""Trials that a choice must have had, and none of them good, before it is dropped."""
+"""Trials of a choice, none of them good, before it is dropped."""
 
 
-@dataclass(frozen=True)
-class Narrowed:
-    """A config with new ranges, and what is said of them."""
+def narrowed(
+    config: SweepConfig, parents: Sequence[Record], searcher: ModuleType
+) -> tuple[SweepConfig, list[str], frozenset[str]]:
+    """The config with ranges by what the parents showed; its own --ranges stay.
 
-    config: SweepConfig
-    lines: Sequence[str]
-    """Per hyperparameter the old range and the new one, for the plan."""
-    ignored: frozenset[str]
-    """Hyperparameters, by Optuna's names, that showed no influence: with any value, a trial scores the
-    same."""
-
-
-def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleType) -> Narrowed:
-    """The config with ranges by what the parents showed; a range that it has already stands.
+    Returns:
+        The config; per hyperparameter a line for the plan with the old range and the new one; and the
+        hyperparameters, by Optuna's names, without influence: a trial scores the same with any value.
 
     Raises:
-        UserError: a range that is given does not fit the space.
+        UserError: a given range does not fit the space.
     """
     lines: list[str] = []
     ranges: dict[str, Any] = {}
@@ -58,147 +53,119 @@ def narrowed(config: SweepConfig, parents: Sequence[Parent], searcher: ModuleTyp
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
         learnt = _learn(parents, name, prefix, config.refine_keep)
-        ignored |= learnt.without_influence.keys()
+        ignored |= {prefix + hyperparameter for hyperparameter in learnt.importances}
         if not learnt.best:
-            whose = f"those of {name} " if prefix else ""
-            lines.append(f"{whose}left as they were: fewer than {FEW} trials with scores that differ")
-        for step in _steps(config, name, file.SPACE, parents, learnt, searcher.TAKES):
-            lines.append(f"{prefix}{step.line}")
-            if step.new is not None:
-                ranges[prefix + step.hyperparameter] = step.new
-    config = dataclasses.replace(config, ranges={**ranges, **config.ranges})
-    return Narrowed(config, lines, frozenset(ignored))
-
-
-@dataclass(frozen=True)
-class _Step:
-    hyperparameter: str
-    new: Any
-    """As --ranges takes it; None where the space's own stands."""
-    line: str
+            of_model = f"{name}: " if prefix else ""
+            lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")
+        for hyperparameter, new, line in _new_ranges(
+            config, name, file.SPACE, parents, learnt, searcher.TAKES
+        ):
+            lines.append(f"{prefix}{hyperparameter}: {line}")
+            if new is not None:
+                ranges[prefix + hyperparameter] = new
+    return dataclasses.replace(config, ranges={**ranges, **config.ranges}), lines, frozenset(ignored)
 
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What all parents together show of one trainable; hyperparameters by Optuna's names."""
+    """What all parents together show of one trainable."""
 
     seen: Sequence[Ranked]
-    prefix: str
+    best: Sequence[TrialRow]
+    """Of each parent with enough trials to judge a range by, the best first."""
     edges: Mapping[tuple[str, Side], Edge]
-    dead: Sequence[DeadRegion]
-    without_influence: Mapping[str, float]
-
-    @property
-    def best(self) -> list[Any]:
-        """Of each parent that has enough trials to judge a range by, the best first."""
-        return [trial for part in self.seen if _can_judge(part) for trial in part.best]
+    """By hyperparameter and side."""
+    dead: Sequence[tuple[str, DeadRegion]]
+    """With their hyperparameters."""
+    importances: Mapping[str, float]
+    """Of the hyperparameters without influence."""
 
     def dead_of(self, hyperparameter: str) -> list[DeadRegion]:
-        return [region for region in self.dead if region.hyperparameter == self.prefix + hyperparameter]
+        return [region for name, region in self.dead if name == hyperparameter]
 
 
-def _can_judge(part: Ranked) -> bool:
-    return len(part.order) >= FEW and len(set(part.values)) > 1
-
-
-def _learn(parents: Sequence[Parent], name: str, prefix: str, keep: float) -> _Learnt:
-    seen = [ranked(parent.record, name, keep) for parent in parents]
+def _learn(parents: Sequence[Record], name: str, prefix: str, keep: float) -> _Learnt:
+    """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
+    seen = [ranked(parent, name, keep) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
     words = words_of(trials)
     good = [trial for part in seen for trial in part.good]
-    best = [trial for part in seen if _can_judge(part) for trial in part.best]
-    found = [each for parent in parents if (each := influence(parent.record, name)) is not None]
-    nowhere = {
-        hyperparameter
-        for each in found
-        for hyperparameter in each.without
-        if all(hyperparameter in one.without for one in found)
-    }
+    can_judge = [part for part in seen if len(part.order) >= FEW and len(set(part.values)) > 1]
+    best = [trial for part in can_judge for trial in part.best]
+    at_edges = edges(best, trials, words) if best else []
+    found = [each for parent in parents if (each := influence(parent, name)) is not None]
+    without = set.intersection(*(set(each.without) for each in found)) if found else set()
     return _Learnt(
         seen,
-        prefix,
-        {(edge.hyperparameter, edge.side): edge for edge in (edges(best, trials, words) if best else [])},
-        dead_regions(trials, good, words),
-        {
-            hyperparameter: max(each.at.importances[hyperparameter] for each in found)
-            for hyperparameter in nowhere
-        },
+        best,
+        {(edge.hyperparameter.removeprefix(prefix), edge.side): edge for edge in at_edges},
+        [(each.hyperparameter.removeprefix(prefix), each) for each in dead_regions(trials, good, words)],
+        {each.removeprefix(prefix): max(one.at.importances[each] for one in found) for each in without},
     )
 
 
-def _steps(
+def _new_ranges(
     config: SweepConfig,
     name: str,
     space: Mapping[str, Any],
-    parents: Sequence[Parent],
+    parents: Sequence[Record],
     learnt: _Learnt,
     takes: frozenset[Form],
-) -> Iterator[_Step]:
-    """What becomes of each hyperparameter of a space, but for those whose range or value is given."""
+) -> Iterator[tuple[str, Any, str]]:
+    """Each hyperparameter without a given range or value, its new value of --ranges (None: as in the space),
+    and the words for the plan."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
     trainable = plugins.find("trainable", name)
-    domains = check(space, trainable.Params, fixed, takes | {"grid_search"}, config.searcher, name).domains
-    is_same = config.search_space == parents[0].settings.get("search_space")
-    of_parent = models.own(parents[0].settings.get("ranges", {}), name) if is_same else {}
-    before = {
-        hyperparameter: of_parent[hyperparameter]
-        for hyperparameter in of_parent
-        if hyperparameter in space and hyperparameter not in given
-    }
-    base, _ = applied(domains, before, takes | {"grid_search"})
-    for hyperparameter in domains:
+    takes_grid: frozenset[Form] = takes | {"grid_search"}
+    domains = check(space, trainable.Params, fixed, takes_grid, config.searcher, name).domains
+    before: dict[str, Any] = {}
+    if config.search_space == parents[0].info.settings.get("search_space"):
+        of_parent = models.own(parents[0].info.settings.get("ranges", {}), name)
+        before = {key: value for key, value in of_parent.items() if key in space and key not in given}
+    base, _ = applied(domains, before, takes_grid)
+    for hyperparameter, domain in domains.items():
         if hyperparameter in given or hyperparameter in fixed:
             continue
-        if hyperparameter not in base:  # the parent held it still
-            yield _Step(
-                hyperparameter,
-                before[hyperparameter],
-                f"{hyperparameter}: stays {short(before[hyperparameter])}",
-            )
+        own = before.get(hyperparameter)
+        if hyperparameter not in base:  # fixed in the parent
+            yield hyperparameter, own, f"stays {short(own)}"
             continue
-        # Data is prepared for each value of some hyperparameters: these keep theirs.
-        can_be_ranges = (
-            takes - {"continuous"} if hyperparameter in getattr(trainable, "PREPARE_PARAMS", ()) else takes
-        )
-        new, why = _new(hyperparameter, base[hyperparameter], learnt, can_be_ranges)
+        # Data is prepared for each value of some hyperparameters: these get no continuous range.
+        is_prepared = hyperparameter in getattr(trainable, "PREPARE_PARAMS", ())
+        old = base[hyperparameter]
+        new, why = _new(hyperparameter, old, learnt, takes - {"continuous"} if is_prepared else takes)
         if isinstance(new, Range):
-            new = text_of(_accepted(new, base[hyperparameter], hyperparameter, trainable.Params, fixed))
-        new = before.get(hyperparameter) if new is None else new
-        old = str(base[hyperparameter])
-        if new is None:
-            yield _Step(hyperparameter, None, f"{hyperparameter}: {old}, as it was")
-            continue
-        own = domains[hyperparameter]
-        refined, fixed_values = applied({hyperparameter: own, "": own}, {hyperparameter: new}, takes)
-        words = str(refined.get(hyperparameter, ""))
-        if hyperparameter in fixed_values:
-            words = f"fixed at {short(fixed_values[hyperparameter])}"
-        arrow = f"{old}, as it was" if words == old else f"{old} -> {words}"
-        yield _Step(hyperparameter, new, f"{hyperparameter}: {arrow}{f' ({why})' if why else ''}")
+            new = text_of(_accepted(new, old, hyperparameter, trainable.Params, fixed))
+        new = own if new is None else new
+        yield hyperparameter, new, _in_words(old, domain, new, why, takes)
+
+
+def _in_words(old: Domain, own: Domain, new: Any, why: str, takes: frozenset[Form]) -> str:
+    """The old range and the new one, with the reason."""
+    words = str(old)
+    if new is not None:
+        # The second entry: a space must keep at least one hyperparameter.
+        domains, fixed = applied({"new": own, "": own}, {"new": new}, takes)
+        words = f"fixed at {short(fixed['new'])}" if fixed else str(domains["new"])
+    change = f"{old}, as it was" if words == str(old) else f"{old} -> {words}"
+    return f"{change} ({why})" if why else change
 
 
 def _new(hyperparameter: str, domain: Domain, learnt: _Learnt, takes: frozenset[Form]) -> tuple[Any, str]:
-    """What a hyperparameter has in place of its domain, as --ranges takes it or as a Range, and why; None
-    where nothing is known that would change it."""
-    told, best = learnt.prefix + hyperparameter, learnt.best
-    values = [trial.params[hyperparameter] for trial in best if hyperparameter in trial.params]
-    matters = bool(learnt.dead_of(hyperparameter)) or any((told, side) in learnt.edges for side in SIDES)
+    """The new value of --ranges or a Range, and why; None where nothing is known that would change it."""
     if domain.distribution is None:
         return None, ""
-    if told in learnt.without_influence and values and not matters:
-        return values[
-            0
-        ], f"it decided {100 * learnt.without_influence[told]:.1f} %; a small effect can't be ruled out"
-    old = domain.range
-    if old is not None:
+    values = [trial.params[hyperparameter] for trial in learnt.best if hyperparameter in trial.params]
+    matters = learnt.dead_of(hyperparameter) or any((hyperparameter, side) in learnt.edges for side in SIDES)
+    importance = learnt.importances.get(hyperparameter)
+    if importance is not None and values and not matters:
+        return values[0], f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
+    if (old := domain.range) is not None:
         return _new_range(old, values, hyperparameter, learnt)
     choices = domain.choices or []
-    if (
-        (grid := range_of_grid(choices)) is not None
-        and domain.form == "grid_search"
-        and "continuous" in takes
-    ):
-        return _beside(grid, sorted(choices), values, told, learnt)
+    grid = range_of_grid(choices) if domain.form == "grid_search" and "continuous" in takes else None
+    if grid is not None:
+        return _beside(grid, sorted(choices), values, hyperparameter, learnt)
     return _fewer(choices, values, hyperparameter, learnt)
 
 
@@ -217,9 +184,9 @@ def _new_range(
         if cut != new and all(cut.low <= value <= cut.high for value in inside):
             new = cut
             why = region.cause or "failed or diverged"
-            whys.append(f"{region.bad} of {region.all_bad} that {why} lie behind it")
+            whys.append(f"without the end where {region.bad} of {region.all_bad} trials that {why} lie")
     for side in SIDES:
-        edge = learnt.edges.get((learnt.prefix + hyperparameter, side))
+        edge = learnt.edges.get((hyperparameter, side))
         if edge is not None and edge.old is not None:
             wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
             new = dataclasses.replace(new, **{side: getattr(wider, side)})
@@ -229,27 +196,26 @@ def _new_range(
 
 
 def _beside(
-    grid: Range, choices: Sequence[float], values: Sequence[Any], told: str, learnt: _Learnt
+    grid: Range, choices: Sequence[float], values: Sequence[Any], hyperparameter: str, learnt: _Learnt
 ) -> tuple[Range, str]:
-    """From the neighbour below the best points of a grid to the one above them; behind its end, where the
-    best one lies there, by as much as its last gap."""
+    """From the neighbour below the best points of a grid to the neighbour above them; beyond an end of the
+    grid, where the best one lies there, by its last gap."""
     inside = [choices.index(value) for value in values if value in choices]
     if not inside:
         return grid, "a range in place of its points"
-    first, last = min(inside), max(inside)
-    low, high = choices[max(0, first - 1)], choices[min(len(choices) - 1, last + 1)]
-    gap = 1 / (len(choices) - 1)
-    if (told, "high") in learnt.edges or inside[0] == len(choices) - 1:
+    last, gap = len(choices) - 1, 1 / (len(choices) - 1)
+    low, high = choices[max(0, min(inside) - 1)], choices[min(last, max(inside) + 1)]
+    if (hyperparameter, "high") in learnt.edges or inside[0] == last:
         high = grid.beyond(1 + gap)
-    if (told, "low") in learnt.edges or inside[0] == 0:
+    if (hyperparameter, "low") in learnt.edges or inside[0] == 0:
         low = grid.beyond(-gap)
-    return dataclasses.replace(grid, low=low, high=high), f"beside the {len(inside)} best of its points"
+    return dataclasses.replace(grid, low=low, high=high), f"around the {len(inside)} best of its points"
 
 
 def _fewer(
     choices: Sequence[Any], values: Sequence[Any], hyperparameter: str, learnt: _Learnt
 ) -> tuple[list[Any], str]:
-    """Choices without those that never were good. Those of a grid become choices, if no grid is searched."""
+    """Choices without those that were never good; choices of a grid too, where no grid is searched."""
     dead = {region.limit for region in learnt.dead_of(hyperparameter) if region.side is None}
     tried = [t.params.get(hyperparameter) for part in learnt.seen for t in part.trials]
     good = {t.params.get(hyperparameter) for part in learnt.seen for t in part.good}
@@ -260,8 +226,8 @@ def _fewer(
     dropped = [short(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
-        # Where they are choices of another space, there may be one behind the end of those that were tried.
-        if (learnt.prefix + hyperparameter, side) in learnt.edges and outermost(choices) in values:
+        # The choices may be those of another space than the trials had, with more beyond the end.
+        if (hyperparameter, side) in learnt.edges and outermost(choices) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 
@@ -269,13 +235,12 @@ def _fewer(
 def _accepted(
     new: Range, domain: Domain, hyperparameter: str, params_class: Any, fixed: Mapping[str, ParamValue]
 ) -> Range:
-    """The range, but an end that Params refuses stays where it was."""
+    """The range, with the old end in place of one that Params refuses."""
     old = domain.range or range_of_grid(domain.choices or [])
     hint = hints_of(params_class).get(hyperparameter)
     for side in SIDES:
-        end = getattr(new, side)
         try:
-            params_class(**{**fixed, hyperparameter: cast(end, hint)})
+            params_class(**{**fixed, hyperparameter: cast(getattr(new, side), hint)})
         except (ValueError, TypeError):
             new = dataclasses.replace(new, **{side: getattr(old, side)})
     return new

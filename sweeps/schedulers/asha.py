@@ -87,11 +87,6 @@ def _quantile(in_order: list[float], share: float) -> float:
 class Asha(FifoScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
-    def __init__(self, config: SweepConfig, record: Record) -> None:
-        super().__init__()
-        self._config = config
-        self._record = record
-
     def judge(self, number: int, epoch: int, score: float) -> str:
         continues = _continues(self._config, self._record, number, epoch, score)
         return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)

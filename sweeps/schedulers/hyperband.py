@@ -59,11 +59,6 @@ expected_epochs = brackets.expected_epochs
 class Hyperband(FifoScheduler):
     """Pauses a trial at a rung until its whole bracket has reached it, then continues the best ones."""
 
-    def __init__(self, config: SweepConfig, record: Record) -> None:
-        super().__init__()
-        self._config = config
-        self._record = record
-
     def judge(self, number: int, epoch: int, score: float) -> str:
         return brackets.decision(self._config, self._record, number, epoch, score)
 

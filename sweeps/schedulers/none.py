@@ -12,7 +12,7 @@ from sweeps.search.fifo_scheduler import FifoScheduler
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
     """First in, first out."""
-    return FifoScheduler()
+    return FifoScheduler(config, record)
 
 
 def describe(config: SweepConfig) -> str:

@@ -8,13 +8,18 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
+
 
 class FifoScheduler(FIFOScheduler):
     """Tune's first-in, first-out scheduler. It looks only at trials that have not ended: Tune's own looks at
     all trials in each turn of its loop, which takes most of its time with 10,000."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: SweepConfig, record: Record) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._config = config
+        self._record = record
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""

@@ -1,1 +1,1 @@
-"""What several of these trainables use."""
+"""Parts that several of these trainables use."""

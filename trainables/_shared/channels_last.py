@@ -1,4 +1,4 @@
-"""A convolution that computes with the channels of a pixel beside one another."""
+"""A convolution in the channels-last memory format."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import nn
 
 
 class Conv2d(nn.Conv2d):
-    """nn.Conv2d, whose answer lies channels last, as do those of the layers that follow.
+    """nn.Conv2d with a channels-last output, which the following layers keep.
 
-    With the pooling behind it that takes a quarter off fashion_cnn's epoch on a CPU
-    (benchmarks/inner_loop.py), and it is what tensor cores ask for. The weights themselves stay as they are:
+    With the pooling behind it, that saves a quarter of fashion_cnn's epoch on a CPU
+    (benchmarks/inner_loop.py), and tensor cores need it. The weights themselves stay as they are:
     FSDP and ZeRO shard no others ("Only torch.contiguous_format memory_format is currently supported").
     """
 

@@ -1,4 +1,4 @@
-"""What the classifiers here share: loss, accuracy, and SGD where it is used."""
+"""Loss and accuracy of the classifiers here, and SGD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainables._shared.epoch_mean import MeanLogger
 class Classifier(MeanLogger):
     """A network trained on cross-entropy; a subclass says by which optimizer.
 
-    Logs train_loss, val_loss and val_acc (share of right answers) each epoch, test_acc when tested.
+    Logs train_loss, val_loss and val_acc (share of correct answers) each epoch, test_acc when tested.
     """
 
     def __init__(self, net: nn.Module) -> None:

@@ -200,5 +200,5 @@ def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
 
 
 def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UserError, match="--precision 16-mixed: fp16 is of GPUs, and a trial has none here"):
+    with pytest.raises(UserError, match="--precision 16-mixed: fp16 needs a GPU, and a trial has none here"):
         build.make_plan(SweepConfig.of(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))

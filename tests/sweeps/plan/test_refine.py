@@ -103,7 +103,7 @@ def coarse_grid(place: Path, score: Any, name: str = "grid") -> None:
 def test_one_trial_that_lies_in_the_new_ranges_is_one(place: Path) -> None:
     coarse_grid(place, peak(0.03))
     said = describe(refined("results/grid", "--ranges", "lr=0.009..0.011", "hidden=16"))
-    assert "1 lies in the new ranges: the searcher knows it, and does not repeat it" in said
+    assert "1 trial lies in the new ranges: it counts here and is not repeated" in said
 
 
 def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
     assert (config.trainable, config.num_trials, config.max_epochs) == ("digits_mlp", 12, 9)
     said = describe(plan)
     assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> 0.001 to 0.1, log scale" in said
-    assert "9 lie in the new ranges" in said
+    assert "9 trials lie in the new ranges" in said
 
 
 @pytest.mark.parametrize("searcher", ["random", "tpe"])
@@ -365,14 +365,14 @@ def test_an_anchor_that_another_parent_has_run_again_is_known(place: Path) -> No
     plan = refined("results/wide", "results/wide-refined", *batch, "--refine-keep", "1")
     assert plan.lineage is not None
     assert plan.lineage.earlier.anchors == []
-    assert f"ran again already, in a sweep that is comparable: {', '.join(origins)}" in describe(plan)
+    assert f"run again already, in a comparable sweep: {', '.join(origins)}" in describe(plan)
 
 
 def test_what_a_parent_took_over_is_named_in_the_plan(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=20)
     carried_out(refined("results/wide", "--num-trials", "8"), peak(0.03))
     alone, both = refined("results/wide-refined"), refined("results/wide-refined", "results/wide")
-    said = "it refined wide, whose trials count only if that is named here too"
+    said = "it refined wide, whose trials count only if --refine names wide too"
     assert said in describe(alone)
     assert said not in describe(both)
 
@@ -418,7 +418,7 @@ def test_several_trainables_are_each_refined_by_their_own_trials(place: Path) ->
 def test_few_trials_narrow_nothing_and_are_known(place: Path) -> None:
     searched(place, "few", peak(0.03), num_trials=4)
     plan = refined("results/few")
-    assert "left as they were: fewer than 8 trials" in describe(plan)
+    assert "unchanged: fewer than 8 trials" in describe(plan)
     assert ranges_of(plan)["lr"] == (0.001, 1.0)
     assert plan.lineage is not None
     assert len(plan.lineage.earlier.trials) == 4
@@ -443,14 +443,17 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
         (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
         (
             ["--refine", "results/wide", "--trainable", "fashion_cnn"],
-            "it trained digits_mlp, this sweep fashion_cnn",
+            "it trained digits_mlp, this sweep trains fashion_cnn",
         ),
-        (["--refine", "results/wide", "--mode", "min"], "it was judged by mode max, this sweep by min"),
+        (["--refine", "results/wide", "--mode", "min"], "its mode is max, that of this sweep is min"),
         (
             ["--refine", "results/wide", "results/loss"],
-            "it was judged by metric val_loss, this sweep by val_acc",
+            "its metric is val_loss, that of this sweep is val_acc",
         ),
-        (["--refine", "results/dead"], "4 trials ended, none of them well: there is nothing to learn from"),
+        (
+            ["--refine", "results/dead"],
+            "4 trials ended, and none is finished or pruned: there is nothing to learn from",
+        ),
         (
             ["--refine", "results/wide", "--resume", "results/wide"],
             "--refine: not with --resume: it starts a new sweep",

@@ -218,7 +218,7 @@ def test_a_changed_setting_is_refused_and_named_unless_forced(
     changes: dict[str, Any], line: str, sweep: Sweep
 ) -> None:
     sweep.trial(0.1)
-    refused = "this changed since the sweep began, so that trials before and after could not be compared"
+    refused = "this changed since the sweep began, so trials before and after are not comparable"
     sweep.refuses(rf"--resume .*: {refused}:\n  {line}\nUndo the changes, .* --force \(the record", **changes)
     standing = sweep.look(**changes, force=True)
     assert not standing.is_finished
@@ -310,9 +310,7 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
     force: bool, tmp_path: Path, package: str
 ) -> None:
     sweep = Sweep(tmp_path, scheduler=f"{package}.pruner")
-    sweep.refuses(
-        rf"{package}\.pruner defines no `ends_at`, so what it decided can't be rebuilt", force=force
-    )
+    sweep.refuses(rf"{package}\.pruner defines no `ends_at`, so its decisions can't be rebuilt", force=force)
 
 
 def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
