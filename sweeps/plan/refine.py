@@ -20,7 +20,7 @@ from sweeps.plan import models
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.domain import Domain, Form
-from sweeps.space.flat import check
+from sweeps.space.flat import check, refusal
 from sweeps.space.numeric_range import Range, Side, range_of_grid
 from sweeps.space.overrides import applied, text_of
 
@@ -239,8 +239,6 @@ def _accepted(
     old = domain.range or range_of_grid(domain.choices or [])
     hint = hints_of(params_class).get(hyperparameter)
     for side in SIDES:
-        try:
-            params_class(**{**fixed, hyperparameter: cast(getattr(new, side), hint)})
-        except (ValueError, TypeError):
+        if refusal(params_class, {**fixed, hyperparameter: cast(getattr(new, side), hint)}):
             new = dataclasses.replace(new, **{side: getattr(old, side)})
     return new

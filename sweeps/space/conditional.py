@@ -24,7 +24,7 @@ from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space.domain import Form
-from sweeps.space.flat import SWEPT_AND_FIXED
+from sweeps.space.flat import SWEPT_AND_FIXED, refusal
 from sweeps.space.numeric_range import range_of
 from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
 
@@ -150,11 +150,9 @@ class ConditionalSpace:
             raise InvalidPoint(faults)
         params = {name: cast(value, hints[name]) for name, value in values.items()}
         fixed = {name: value for name, value in self.fixed.items() if name not in params}
-        try:
-            self.params_class(**fixed, **params)
-        except (ValueError, TypeError) as error:
+        if fault := refusal(self.params_class, {**fixed, **params}):
             shown = ", ".join(f"{name}={value}" for name, value in params.items())
-            raise InvalidPoint({"Params": f"suggest gave {shown}: {error}"}) from None
+            raise InvalidPoint({"Params": f"suggest gave {shown}: {fault}"})
         return Point(self.trainable, params, fixed)
 
 
@@ -218,10 +216,8 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
         if fault := _fault_of_change(distributions):
             faults.setdefault(name, f"{name}: {fault}")
     if not found and not faults:
-        faults["nothing"] = (
-            "suggest asks the trial for nothing; it must ask for at least one hyperparameter, such as "
-            "trial.suggest_float('lr', 1e-3, 0.1)"
-        )
+        call = "trial.suggest_float('lr', 1e-3, 0.1)"
+        faults["nothing"] = f"suggest: it must suggest at least one hyperparameter, such as {call}"
     if faults:
         raise UserError("\n".join(faults.values()))
     return {name: Seen(tuple(each), len(each) / SAMPLES) for name, each in found.items()}, dimensions
@@ -239,10 +235,7 @@ def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial)
         first, again = dict(asked.distributions), dict(replay.distributions)
     if again == first:
         return ""
-    return (
-        f"suggest: the same values gave {first}, then {again}; "
-        "it may depend on what the trial suggests and on nothing else"
-    )
+    return f"suggest: the same values gave {first}, then {again}; it must depend on the trial's values alone"
 
 
 def _fault_of_change(distributions: Sequence[BaseDistribution]) -> str:

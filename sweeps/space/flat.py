@@ -17,8 +17,8 @@ from ray.tune.search.variant_generator import generate_variants
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
-from sweeps.space import overrides, tune_domains
-from sweeps.space.domain import Domain, Form
+from sweeps.space import overrides
+from sweeps.space.domain import Domain, Form, converted
 from sweeps.space.numeric_range import clean
 from sweeps.space.point import Point, Suggests
 
@@ -147,7 +147,7 @@ def _converted(
             faults[name] = [unknown(str(name), hints)]
             continue
         try:
-            domains[name] = tune_domains.converted(domain)
+            domains[name] = converted(domain)
         except TypeError as error:
             faults[name] = [f"{error}; a fixed hyperparameter is given as --params {name}={domain}"]
         except ValueError as error:
@@ -196,20 +196,24 @@ def _faults_of_values(
     params_class: Any, domains: Mapping[str, Domain], fixed: Mapping[str, ParamValue]
 ) -> list[str]:
     """What Params refuses in `__post_init__`, of the choices and of the ends of every range."""
-    try:
-        params_class(**fixed)
-    except (ValueError, TypeError) as error:
-        return [f"--params: {error}"]
+    if fault := refusal(params_class, fixed):
+        return [f"--params: {fault}"]
     faults = []
     for name, domain in domains.items():
         ends = [] if domain.range is None else [domain.range.low, domain.range.high]
-        for value in domain.choices or ends:
-            try:
-                params_class(**fixed, **{name: value})
-            except (ValueError, TypeError) as error:
-                faults.append(f"{name}: {error}")
-                break
+        refused = (refusal(params_class, {**fixed, name: value}) for value in domain.choices or ends)
+        if fault := next(filter(None, refused), ""):
+            faults.append(f"{name}: {fault}")
     return faults
+
+
+def refusal(params_class: Any, values: Mapping[str, ParamValue]) -> str:
+    """Why Params refuses these values; "" when it accepts them."""
+    try:
+        params_class(**values)
+    except (ValueError, TypeError) as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 @contextlib.contextmanager

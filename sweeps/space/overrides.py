@@ -13,9 +13,8 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
-from sweeps.space.domain import Domain, Form
+from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
-from sweeps.space.tune_domains import of_choices, of_range
 
 BETWEEN = ".."
 

@@ -17,8 +17,8 @@ from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan.plan import Plan
+from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
-from sweeps.space.tune_domains import converted
 from tests.conftest import ROOT
 
 MODEL = """

@@ -26,11 +26,11 @@ from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
+from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.optuna_point import optuna_point
 from sweeps.space.point import Point
-from sweeps.space.tune_domains import converted
 from sweeps.storage.disk_guard import Disk
 from tests.support.drivers import ALONE
 

@@ -22,8 +22,8 @@ from sweeps.record import record as record_module
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import asha
+from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
-from sweeps.space.tune_domains import converted
 from sweeps.training import checkpoint_store
 from tests.conftest import propose
 

@@ -21,8 +21,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Translation, model, results_at
+from sweeps.space.domain import converted
 from sweeps.space.flat import check, seeded_globals
-from sweeps.space.tune_domains import converted
 from tests.conftest import propose as suggest_trial
 
 EPOCHS = 9

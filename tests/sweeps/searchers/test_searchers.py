@@ -26,9 +26,9 @@ from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.search import candidates
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import tpe
+from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace, check
 from sweeps.space.optuna_point import optuna_point
-from sweeps.space.tune_domains import converted
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")

@@ -228,7 +228,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "kind: None: a hyperparameter's value is a number, a string, true or false, not NoneType",
     ),
     (refused_by_params, "suggest gave width_2=13: width_2 13: brings bad luck"),
-    (of_nothing, "suggest asks the trial for nothing"),
+    (of_nothing, "suggest: it must suggest at least one hyperparameter"),
     (with_changing_choices, "kind: its choices change from point to point: ['relu'"),
     (of_a_changing_kind, "lr: its kind changes from point to point: float"),
     (by_chance, "suggest: the same values gave {"),
@@ -310,7 +310,7 @@ def that_exits(trial: Any) -> None:
 def test_a_range_that_is_no_function_of_the_values_is_refused_before_the_start() -> None:
     (fault,) = faults(of_a_random_range)
     assert "layers" in fault
-    assert "it may depend on what the trial suggests and on nothing else" in fault
+    assert "it must depend on the trial's values alone" in fault
 
 
 def test_a_suggest_that_exits_is_told_as_any_that_raises() -> None:

@@ -10,8 +10,7 @@ from ray import tune
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import overrides
-from sweeps.space.domain import Domain, Form
-from sweeps.space.tune_domains import converted
+from sweeps.space.domain import Domain, Form, converted
 
 ALL: frozenset[Form] = frozenset({"grid_search", "finite", "continuous"})
 CONTINUOUS: frozenset[Form] = frozenset({"finite", "continuous"})

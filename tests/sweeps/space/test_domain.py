@@ -10,9 +10,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from ray import tune
 
-from sweeps.space.domain import Domain
+from sweeps.space.domain import Domain, converted, of_range
 from sweeps.space.numeric_range import clean
-from sweeps.space.tune_domains import converted, of_range
 
 FINITE: dict[str, tuple[Any, list[Any]]] = {
     "choice": (tune.choice(["a", "b"]), ["a", "b"]),
