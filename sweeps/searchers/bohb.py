@@ -100,20 +100,15 @@ class Translation:
 
     def space(self, seed: int) -> ConfigurationSpace:
         """A new ConfigSpace, for one proposal: it holds the state of its random generator."""
-        from ConfigSpace import (
-            CategoricalHyperparameter,
-            ConfigurationSpace,
-            UniformFloatHyperparameter,
-            UniformIntegerHyperparameter,
-        )
+        import ConfigSpace as cs
 
-        space = ConfigurationSpace(seed=seed)
+        space = cs.ConfigurationSpace(seed=seed)
         for name in self.varying:
             choices, found = self.domains[name].choices, self.domains[name].range
             if found is None:
-                space.add(CategoricalHyperparameter(name, list(range(len(choices or [])))))
+                space.add(cs.CategoricalHyperparameter(name, list(range(len(choices or [])))))
                 continue
-            kind = UniformIntegerHyperparameter if found.is_whole else UniformFloatHyperparameter
+            kind = cs.UniformIntegerHyperparameter if found.is_whole else cs.UniformFloatHyperparameter
             space.add(kind(name, found.low, found.high, log=found.is_log))
         return space
 
