@@ -77,7 +77,8 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
         if part != "settings" or name not in but
     ]
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
-    for name, _, _ in _differing(before["code"], now["code"]):
+    code = _differing(before["code"], now["code"])
+    for name, _, _ in sorted(code, key=lambda change: change[0].startswith("sweeps/")):  # the user's first
         if not (other_searcher and name.startswith("sweeps/searchers/")):
             lines.append(f"{name}: its code")
     return lines
@@ -95,7 +96,7 @@ def score_changes(before: Identity, plan: Plan) -> list[str]:
         "code": training,
     }
     old, new = (
-        {part: {name: found[part].get(name) for name in names} for part, names in kept.items()}
+        {part: {name: found[part].get(name) for name in sorted(names)} for part, names in kept.items()}
         for found in (before, now)
     )
     return changes({**old, "space": {}}, {**new, "space": {}})

@@ -129,7 +129,7 @@ def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
 def _faults_of_params(config: SweepConfig) -> list[str]:
     names = config.trainables
     return [
-        f"{flag} {name}: no such trainable here.{nearest(model, names)} Choices: {', '.join(names)}"
+        f"{flag} {name}: no such trainable in this sweep.{nearest(model, names)} Choices: {', '.join(names)}"
         for flag, given in (("--params", config.params), ("--ranges", config.ranges))
         for name in given
         if (model := name.rpartition(".")[0]) and model not in names

@@ -30,6 +30,8 @@ from sweeps.space.point import Point
 
 ANCHORS = 3
 """Trials that run again, of sweeps whose scores are not comparable."""
+MOST_REASONS = 5
+"""Lines of the plan about what makes the scores of a sweep not comparable."""
 
 
 def read(config: SweepConfig) -> list[Record]:
@@ -93,7 +95,9 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
         if changed or not known:
             retried.append(fit)
             why = changed or ["the fixed hyperparameters differ" if fit else "none lies in the new ranges"]
-            lines += [("", f"  its scores are not comparable: {reason}") for reason in why]
+            lines += [("", f"  its scores are not comparable: {reason}") for reason in why[:MOST_REASONS]]
+            if (rest := len(why) - MOST_REASONS) > 0:
+                lines.append(("", f"  and {count(rest, 'more change')}"))
             continue
         trials += known
         text = "lie in the new ranges: they count here and are not repeated"

@@ -73,7 +73,7 @@ class Seen:
     """Share of the samples that had it."""
 
     def __str__(self) -> str:
-        share = "" if self.share == 1 else f", in {max(1, round(100 * self.share))} %"
+        share = "" if self.share == 1 else f", in {max(1, round(100 * self.share))} % of points"
         if isinstance(first := self.distributions[0], CategoricalDistribution):
             return f"one of {', '.join(map(str, first.choices))}{share}"
         return f"{range_of(self.distributions)}{share}"

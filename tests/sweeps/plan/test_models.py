@@ -107,7 +107,7 @@ def test_a_hyperparameter_that_stands_still_goes_to_all_models_or_to_one(tmp_pat
          f"{STEPS}: --params slope: no such hyperparameter. Did you mean 'speed'?"),
         ({"params": {f"{STEPS}.sped": 1.0}},
          f"{STEPS}: --params sped: no such hyperparameter. Did you mean 'speed'?"),
-        ({"params": {"tests.faulty.step.speed": 1}}, "step.speed: no such trainable here. Did you mean"),
+        ({"params": {"tests.faulty.step.speed": 1}}, "step.speed: no such trainable in this sweep. Did"),
         ({"trainable": [TOY, "digits_mlp"], "search_space": ["tests.faulty.slopes", "digits_mlp"]},
          f"METRIC differs: score of {TOY}, val_acc of digits_mlp. Give --metric (each must"),
         ({"search_space": ["tests.faulty.speeds", "tests.faulty.slopes"]},
