@@ -1,4 +1,4 @@
-"""The contract of every searcher, in a sweep played without Ray; what TPE is told, and that it learns."""
+"""The contract of every searcher, in a sweep played without Ray; what TPE models, and that it learns."""
 
 from __future__ import annotations
 
@@ -345,12 +345,12 @@ def test_random_search_takes_a_sample_from_that_reads_another_hyperparameter(tmp
         assert params["lr"] == float(params["width"]) / 100
 
 
-# What TPE is told.
+# What TPE models.
 
 SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, "tpe")
 
 
-def told(status: Status, scores: dict[int, float], fidelity: int) -> Any:
+def frozen(status: Status, scores: dict[int, float], fidelity: int) -> Any:
     trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status=status)
     trial.epochs = {epoch: EpochRow(score, {}, 1.0, 0.0) for epoch, score in scores.items()}
     return tpe.frozen_trial(trial, fidelity, optuna_point(SPACE, trial.point))
@@ -358,39 +358,41 @@ def told(status: Status, scores: dict[int, float], fidelity: int) -> Any:
 
 @pytest.mark.parametrize("status", ["finished", "pruned", "failed", "unfinished"])
 @pytest.mark.parametrize(("fidelity", "value"), [(3, 0.9), (9, 0.5)])
-def test_a_trial_that_reached_the_fidelity_is_told_with_its_score_there_and_no_other(
+def test_a_trial_that_reached_the_fidelity_is_modelled_with_its_score_there_and_no_other(
     status: Status, fidelity: int, value: float
 ) -> None:
-    trial = told(status, {3: 0.9, 9: 0.5, 27: 0.7}, fidelity)
+    trial = frozen(status, {3: 0.9, 9: 0.5, 27: 0.7}, fidelity)
     assert (trial.state, trial.value, trial.intermediate_values) == (TrialState.COMPLETE, value, {})
 
 
-def test_a_pruned_trial_is_told_as_pruned_at_the_epoch_where_it_stopped() -> None:
-    trial = told("pruned", {1: 0.1, 3: 0.2}, 9)
+def test_a_pruned_trial_is_modelled_as_pruned_at_the_epoch_where_it_stopped() -> None:
+    trial = frozen("pruned", {1: 0.1, 3: 0.2}, 9)
     assert (trial.state, trial.value, trial.last_step) == (TrialState.PRUNED, None, 3)
     assert trial.intermediate_values == {1: 0.1, 3: 0.2}
 
 
-def test_a_failed_trial_is_told_as_a_failure() -> None:
-    trial = told("failed", {1: 0.1}, 3)
+def test_a_failed_trial_is_modelled_as_a_failure() -> None:
+    trial = frozen("failed", {1: 0.1}, 3)
     assert (trial.state, trial.value, trial.last_step) == (TrialState.FAIL, None, None)
 
 
 @pytest.mark.parametrize("scores", [{}, {1: math.nan}, {1: 0.5, 3: math.nan}, {3: 0.5, 4: math.inf}])
-def test_a_diverged_trial_is_told_as_the_worst_whatever_it_scored_before(scores: dict[int, float]) -> None:
-    trial = told("diverged", scores, 3)
+def test_a_diverged_trial_is_the_worst_in_the_model_whatever_it_scored_before(
+    scores: dict[int, float],
+) -> None:
+    trial = frozen("diverged", scores, 3)
     assert (trial.state, trial.value, trial.last_step) == (TrialState.PRUNED, None, None)
 
 
 @pytest.mark.parametrize("scores", [{}, {1: 0.9}])
-def test_a_trial_that_still_trains_is_told_as_running(scores: dict[int, float]) -> None:
-    trial = told("unfinished", scores, 3)
+def test_a_trial_that_still_trains_is_modelled_as_running(scores: dict[int, float]) -> None:
+    trial = frozen("unfinished", scores, 3)
     assert (trial.state, trial.value) == (TrialState.RUNNING, None)
 
 
-def test_a_score_that_is_not_finite_is_never_told(tmp_path: Path) -> None:
+def test_a_score_that_is_not_finite_is_never_modelled(tmp_path: Path) -> None:
     # The sweep was interrupted between the report and the end of a trial that diverged.
-    trial = told("unfinished", {1: 0.5, 3: math.nan}, 3)
+    trial = frozen("unfinished", {1: 0.5, 3: math.nan}, 3)
     assert trial.state == TrialState.RUNNING
 
 
