@@ -94,7 +94,10 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
             lines.append(("", text))
         if changed or not known:
             retried.append(fit)
-            why = changed or ["the fixed hyperparameters differ" if fit else "none lies in the new ranges"]
+            if not fit and not changed:
+                lines.append(("", "  none of its trials lies in the new ranges"))
+                continue
+            why = changed or ["the fixed hyperparameters differ"]
             lines += [("", f"  its scores are not comparable: {reason}") for reason in why[:MOST_REASONS]]
             if (rest := len(why) - MOST_REASONS) > 0:
                 lines.append(("", f"  and {count(rest, 'more change')}"))
