@@ -151,8 +151,8 @@ def driver_costs(trials: int) -> dict[str, Any]:
 
 def _fill(record: Any, trials: int, space: Any) -> float:
     """Trials as a sweep records them; ms of each."""
-    from sweeps.space.optuna_point import optuna_point
     from sweeps.space.point import Point
+    from sweeps.space.replay import optuna_point
 
     began = time.perf_counter()
     for number in range(trials):

@@ -30,8 +30,8 @@ from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed,
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Form
-from sweeps.space.optuna_point import optuna_point
 from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space
+from sweeps.space.replay import optuna_point
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("asha", "hyperband", "none")

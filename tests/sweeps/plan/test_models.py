@@ -29,8 +29,8 @@ from sweeps.record.record import Record
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
-from sweeps.space.optuna_point import optuna_point
 from sweeps.space.point import Point
+from sweeps.space.replay import optuna_point
 from sweeps.storage.disk_guard import Disk
 from tests.support.drivers import ALONE
 

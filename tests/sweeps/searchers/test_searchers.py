@@ -28,7 +28,7 @@ from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import tpe
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.optuna_point import optuna_point
+from sweeps.space.replay import optuna_point
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")

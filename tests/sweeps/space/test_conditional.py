@@ -25,8 +25,8 @@ from sweeps.record.record import Record
 from sweeps.search import candidates
 from sweeps.search.candidates import random_points
 from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.space.optuna_point import optuna_point
 from sweeps.space.point import InvalidPoint, Point, Space
+from sweeps.space.replay import optuna_point
 from tests.conftest import propose
 
 TAKING = [
