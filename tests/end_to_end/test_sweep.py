@@ -43,7 +43,8 @@ def test_says_what_it_will_do_what_it_found_and_where_it_is(
 ) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     plan, outcome = done.stdout.split("Starting Ray")
-    assert "judged at epochs 3, 9 (the end); a trial goes on if it is among the best 1/3" in plan
+    said = " ".join(plan.split())
+    assert "rungs at epochs 3, 9 (the end); a trial continues if it is among the best 1/3" in said
     assert "digits, inside the scikit-learn package: 1,200 rows" in plan
     assert "ray pages  http://127.0.0.1:" in outcome
     assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome
