@@ -1,4 +1,4 @@
-"""Look at a sweep in the browser, while it runs or after: `sweeps dashboard results/NAME`
+"""Show a sweep in the browser, while it runs or after: `sweeps dashboard results/NAME`
 
 optuna-dashboard over the record, which it can't write. Exit status: 2, a mistake in what was asked; 130,
 Ctrl-C, which is how it ends.
@@ -10,14 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.analysis.dashboard import PORT, THIS_PC, _listening, _serve, _url
+from sweeps.analysis.dashboard import PORT, THIS_PC, listen
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import place
 from sweeps.config.sweep_folder import no_sweep
-
-COMMAND = "sweeps dashboard"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,15 +31,14 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
-        prog=COMMAND,
+        prog="sweeps dashboard",
         usage="%(prog)s results/NAME [--port N] [--host HOST]",
         description="Show the trials of a sweep in the browser, while it runs or after.",
     )
     parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
-    cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; where that is taken, any).", None)
-    cli_parser.add(
-        parser, "host", str, "Name or address to listen at; whoever reaches it can look.", THIS_PC[0], "HOST"
-    )
+    cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; any other if that is in use).", None)
+    reach = "Name or address to listen at. Everyone who can reach it can see the dashboard."
+    cli_parser.add(parser, "host", str, reach, THIS_PC[0], "HOST")
     values = parser.values_of(tokens, "; give one sweep, as results/NAME")
     if values.folder is None:
         raise UserError("give the folder of a sweep, as results/NAME")
@@ -59,7 +56,7 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
     Raises:
         UserError: the record can't be read, or the port not be had.
     """
-    print(f"Reading {place(folder)} ...", flush=True)
+    print(f"Reading {place(folder)}", flush=True)
     from sweeps.record.journal import RecordUnreadable
     from sweeps.record.record import Record
 
@@ -67,13 +64,13 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
         Record.read(folder)
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
-    with _listening(host, port) as server:
+    with listen(host, port) as server:
         if port is None and server.server_port != PORT:
-            print(f"Port {PORT} is taken: another one, then (--port N for a certain one)", flush=True)
+            print(f"Port {PORT} is in use; another one serves (--port N chooses one)", flush=True)
         if host not in THIS_PC:
-            print(f"Whoever reaches {host} can look: there is no password", flush=True)
-        print(f"{_url(server)}  shows {place(folder)}; Ctrl-C ends it", flush=True)
-        _serve(server, folder)
+            print(f"Everyone who can reach {host} can see the dashboard: there is no password", flush=True)
+        print(f"{server.url}  shows {place(folder)}; press Ctrl-C to end it", flush=True)
+        server.serve(folder)
     return 0
 
 

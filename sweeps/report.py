@@ -9,42 +9,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sweeps.analysis.report.page import FILE, write
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, place, size
-
-if TYPE_CHECKING:
-    pass
+from sweeps.common.formatting import command
+from sweeps.config.sweep_folder import REPORT_FILE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: _report(arguments))
-
-
-def _report(arguments: Sequence[str] | None) -> int:
-    folder, output = parse(arguments)
-    from sweeps.analysis import sweep as analysis_sweep
-    from sweeps.record.journal import RecordUnreadable
-
-    try:
-        sweep = analysis_sweep.load(folder)
-    except (OSError, RecordUnreadable) as error:
-        raise UserError(str(error)) from None
-    try:
-        written = write(sweep, output)
-    except OSError as error:
-        raise UserError(f"{output or folder / FILE}: {error.strerror or error}") from None
-    print(f"Report     {place(written)} ({size(written.stat().st_size)})")
-    return 0
+    return status_of(lambda: _report(*parse(arguments)))
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
-    """The sweep's folder, and where the page goes when that was said.
+    """The sweep's folder, and the file to write, if one was given.
 
     Raises:
         UserError: there is no such flag, or no folder was given.
@@ -57,13 +36,20 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help="Folder of the sweep, as results/NAME.")
-    said = f"File to write (default: {FILE} in that folder)."
-    cli_parser.add(parser, "output", str | None, said, None, metavar="FILE")
+    help_ = f"File to write (default: {REPORT_FILE} in that folder)."
+    cli_parser.add(parser, "output", str | None, help_, None, metavar="FILE")
     values = parser.values_of(tokens, "; a report is of one sweep")
     if values.folder is None:
         raise UserError(f"give the folder of a sweep first: {command('report')} results/NAME")
     output = None if values.output is None else Path(values.output).expanduser()
     return Path(values.folder).expanduser(), output
+
+
+def _report(folder: Path, output: Path | None) -> int:
+    from sweeps.analysis.report import page
+
+    print(f"Report     {page.write_of_folder(folder, output)}")
+    return 0
 
 
 if __name__ == "__main__":

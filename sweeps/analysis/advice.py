@@ -1,102 +1,219 @@
-"""What the record of a sweep says to try next: ranges, hyperparameters, pruning, and what it may bring.
+"""What to try after a sweep: ranges, hyperparameters, pruning, and what it may gain.
 
-from sweeps.analysis import advice, results
-for line in advice.advise(results.load("results/NAME")).lines:
-    print(line)
+from sweeps import results
+from sweeps.analysis import advice
+print(*advice.advise(results.load("results/NAME")).lines, sep="\n")
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sweeps.analysis import advice_text
-from sweeps.analysis.failure_regions import DeadRegion, dead_regions_of
-from sweeps.analysis.fidelity import Influence, influence, trainables
-from sweeps.analysis.forecast import RungCheck, gain, rung_checks
-from sweeps.analysis.recommendation import Advice
+from sweeps.analysis.failure_regions import DeadRegion
+from sweeps.analysis.findings import Findings, findings
+from sweeps.analysis.influence import LEAST_TO_FIX
+from sweeps.analysis.range_edges import Edge
 from sweeps.analysis.sweep import Sweep
-from sweeps.analysis.top_trials import FEW, Edge, Ranked, edges, ranked, words_of
-from sweeps.common.formatting import command, place
+from sweeps.analysis.top_trials import FEW, Ranked, distributions_of, trainables
+from sweeps.common.formatting import command, count, place, short
 from sweeps.record import status
 from sweeps.record.record import Record
 
 
+@dataclass(frozen=True, kw_only=True)
+class Advice(Findings):
+    """Findings, in sentences, with the command that follows from them."""
+
+    lines: tuple[str, ...]
+    """A sentence or more each, the most important first."""
+    command: str
+    """What to type next: to resume a sweep that was stopped, else to refine it; "" where there is nothing to
+    learn from."""
+
+
 def advise(sweep: Sweep) -> Advice:
-    """What the sweep says to try next, however few of its trials ended."""
-    record = sweep.record
-    seen = ranked(record)
-    parts = {name: ranked(record, name) for name in trainables(record)}
-    widen: list[Edge] = []
-    found: list[Influence] = []
-    for name, part in parts.items():
-        if len(part.order) >= FEW and not advice_text.is_constant(part):
-            widen += edges(part.best, part.trials, words_of(part.trials))
-        if (of_part := influence(record, name)) is not None:
-            found.append(of_part)
-    cut = dead_regions_of(record)
-    matter = {edge.hyperparameter for edge in widen} | {region.hyperparameter for region in cut}
-    checks = rung_checks(record, seen)
-    advice = Advice(
-        epoch=seen.epoch,
-        judged=len(seen.order),
-        widen=tuple(widen),
-        fix=tuple(
-            (hyperparameter, each)
-            for each in found
-            for hyperparameter in each.without
-            if hyperparameter not in matter
-        ),
-        cut=tuple(_first_per_hyperparameter(cut)),
-        rungs=tuple(checks),
-        grace_epochs=_grace_epochs(record, checks),
-        gain=None if advice_text.is_constant(seen) else gain(seen),
-        goes_on=None,
-        lines=(),
-        command="",
-    )
-    said = _command(record, list(parts.values()), advice)
-    advice = dataclasses.replace(advice, goes_on=_goes_on(advice, seen), command=said)
-    return dataclasses.replace(advice, lines=tuple(advice_text.lines(advice, record, seen, found)))
+    """What to try after a sweep, however few of its trials ended."""
+    found = findings(sweep.record)
+    next_command = _command(sweep.record, found)
+    lines = tuple(_lines(sweep.record, found, next_command))
+    return Advice(**vars(found), lines=lines, command=next_command)
 
 
-def _first_per_hyperparameter(regions: Sequence[DeadRegion]) -> list[DeadRegion]:
-    """Of two regions that explain the same bad trials, the larger one: it comes first."""
-    taken: dict[str, DeadRegion] = {}
-    for region in regions:
-        taken.setdefault(region.hyperparameter, region)
-    return list(taken.values())
-
-
-def _grace_epochs(record: Record, checks: Sequence[RungCheck]) -> int | None:
-    """The next rung, where the first one said little of the end, and trials were pruned there."""
-    if not checks or not checks[0].is_weak or not any(t.status == "pruned" for t in record.searched):
-        return None
-    return checks[1].epoch if len(checks) > 1 else checks[0].end
-
-
-def _goes_on(advice: Advice, seen: Ranked) -> bool | None:
-    """Not where the best lie at an edge that can be moved, nor where all the trials of a second half brought
-    next to nothing beside what lies between the good ones."""
-    if advice.gain is None:
-        return None
-    spread = seen.values[0] - seen.values[len(seen.values) // 2]
-    return not advice_text.is_cut_short(advice) and advice.gain.score > 0.05 * spread
-
-
-def _command(record: Record, parts: Sequence[Ranked], advice: Advice) -> str:
-    """To go on with the sweep, where it can; else to refine it, where that changes a range; else more trials,
-    where a judgement takes more of them."""
+def _command(record: Record, found: Findings) -> str:
+    """To resume the sweep, where it was stopped; else to refine it, where that changes a range; else to add
+    trials, where a judgement needs more of them."""
     if status.can_go_on(record):
         return status.go_on(record)
     folder = place(record.folder.resolve())
-    if not any(t.status in ("finished", "pruned") for t in record.searched):
+    if not any(trial.status in ("finished", "pruned") for trial in record.searched):
         return ""
-    if advice.cut or any(len(part.order) >= FEW and not advice_text.is_constant(part) for part in parts):
-        grace = advice.grace_epochs
-        more = [] if grace is None else ["--grace-epochs", str(grace)]
-        return command("run", "--refine", folder, *more)
+    if found.cut or any(part.can_judge_ranges for part in found.parts):
+        later = [] if found.grace_epochs is None else ["--grace-epochs", str(found.grace_epochs)]
+        return command("run", "--refine", folder, *later)
     is_grid = record.info.settings.get("searcher") == "grid"
-    if is_grid or not record.info.has_identity or not any(0 < len(part.order) < FEW for part in parts):
+    if is_grid or not record.info.has_identity or not any(0 < len(part.order) < FEW for part in found.parts):
         return ""
     return command("run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
+
+
+def _lines(record: Record, found: Findings, next_command: str) -> Iterator[str]:
+    seen = found.seen
+    if status.can_go_on(record):
+        basis = "the search, which has ended" if status.is_in_confirmation(record) else "the trials so far"
+        how = f"{status.status(record)}{status.how_far(record)}"
+        yield f"The sweep is {how}: resume it first, with the command below. This advice is based on {basis}."
+    if not seen.trials:
+        yield "No trial was started: there is nothing to learn from."
+        return
+    yield _on_comparison(record, seen)
+    yield from (_on_edge(edge, _in_file(edge.hyperparameter, record)) for edge in found.widen)
+    yield from (_on_region(region, record) for region in found.cut)
+    yield from _on_influence(record, found)
+    yield from _on_pruning(found)
+    yield from _on_more_trials(record, found)
+    if "--refine" in next_command:
+        yield from _on_functions(record)
+    elif "--num-trials" in next_command:
+        yield "Add trials to this sweep first, with the command below."
+
+
+def _on_comparison(record: Record, seen: Ranked) -> str:
+    """At which epoch trials are compared, or why they are not."""
+    scored, metric = len(seen.order), record.info.metric
+    if not scored and not seen.bad:
+        return f"{count(len(seen.trials), 'trial')} started; none has a score."
+    if not scored:
+        reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
+        return (
+            f"No trial ended well: {len(seen.bad)} of {len(seen.trials)} failed or diverged. The most common "
+            f"reason is: {reason or 'none was recorded'} ({count(times, 'time')}). Fix that before another "
+            "sweep."
+        )
+    if scored == 1:
+        return f"Only one trial has a score. To judge ranges and hyperparameters, {FEW} trials are needed."
+    if seen.is_constant:
+        score = short(record.scores_at(seen.epoch)[seen.order[0].number])
+        return (
+            f"{metric} is {score} in all {scored} trials that reached epoch {seen.epoch}: no range or "
+            "hyperparameter can be judged. Use another --metric, or tune other hyperparameters."
+        )
+    if scored < FEW:
+        few = f"Only {scored} trials have a score at epoch {seen.epoch}"
+        return f"{few}. To judge ranges, {FEW} trials are needed."
+    return (
+        f"Trials are compared at epoch {seen.epoch}, which {scored} of {count(len(seen.trials), 'trial')} "
+        f"reached. The best {len(seen.best)} of these count as the best trials."
+    )
+
+
+def _in_file(hyperparameter: str, record: Record) -> str:
+    """`, in FILE` of a hyperparameter whose range a function there has, which --refine can't change; else
+    ""."""
+    names = trainables(record)
+    of = [name for name in names if len(names) == 1 or hyperparameter.startswith(f"{name}.")]
+    file = status.function_of(record, of[0]) if of else ""
+    return f", in {file}" if file else ""
+
+
+def _on_functions(record: Record) -> Iterator[str]:
+    """What --refine can't do."""
+    for file in dict.fromkeys(status.function_of(record, name) for name in trainables(record)):
+        if file:
+            yield (
+                f"{file} is a function suggest(trial), whose ranges --refine does not change. Edit them "
+                "there first; --refine then gives the searcher those of the trials so far that fit."
+            )
+
+
+def _on_edge(edge: Edge, in_file: str) -> str:
+    trainable = edge.hyperparameter.rpartition(".")[0]
+    of = f" of {trainable}" if trainable else ""
+    best = f"{edge.hyperparameter}: {edge.at} of the {edge.of} best trials{of}, including the best one,"
+    if edge.old is None:
+        last, size = (-1, "larg") if edge.side == "high" else (0, "small")
+        return f"{best} have {short(edge.values[last])}, the {size}est choice: try a {size}er one{in_file}."
+    where = f"{best} lie at the {'upper' if edge.side == 'high' else 'lower'} end of {edge.old}"
+    if not edge.can_widen:
+        return f"{where}, which can't be widened further."
+    return f"{where}: widen it to {edge.new}{in_file}."
+
+
+def _on_region(region: DeadRegion, record: Record) -> str:
+    statuses = {trial.status for trial in record.searched} & {"failed", "diverged"}
+    kind = str(region.cause or " or ".join(sorted(statuses)))
+    others = region.trials - region.bad
+    there = "no other trial lies there" if not others else f"no good trial is among the {others} others there"
+    in_file = _in_file(region.hyperparameter, record)
+    return f"{region.bad} of {region.all_bad} trials that {kind} have {region}; {there}: exclude it{in_file}."
+
+
+def _on_influence(record: Record, found: Findings) -> Iterator[str]:
+    seen = found.seen
+    last = max((epoch for trial in seen.trials for epoch in trial.epochs), default=0)
+    for name, each in found.fix:
+        at, early = each.at, each.early
+        also = "" if early.epoch == at.epoch else f"; {early.percent(name)} by {early.words}"
+        later = " Its effect on trials that train longer is not known." if last > at.epoch else ""
+        yield (
+            f"{name} decided {at.percent(name)} of which trials are among the best {100 * at.top:.0f} % "
+            f"(PED-ANOVA: {at.words}{also}), and scores do not differ by its value more than by chance: fix "
+            f"it{_in_file(name, record)}. A small effect can't be ruled out.{later}"
+        )
+    if not found.influences and not seen.is_constant and len(distributions_of(seen.trials)) > 1:
+        yield (
+            "Hyperparameters without influence can't be found with so few trials: that needs "
+            f"{LEAST_TO_FIX} trials of one trainable with a score at the same epoch."
+        )
+
+
+def _on_pruning(found: Findings) -> Iterator[str]:
+    for check in (each for each in found.rungs if each.of > 1):
+        epochs = f"epochs {check.epoch} and {check.end}"
+        if check.tied is not None:
+            yield (
+                f"All {check.trials} trials that reached {epochs} have the same score at epoch {check.tied}: "
+                "the correlation of their ranks can't be computed."
+            )
+            continue
+        ranked = (
+            f"The best trial at epoch {check.end} ranked {check.rank} of {check.of} at epoch {check.epoch}."
+        )
+        if check.correlation is None:
+            both = f"only {count(check.trials, 'trial')} reached both"
+            yield f"{ranked} The correlation of ranks at {epochs} can't be computed: {both}."
+            continue
+        survivors = " They survived pruning, and ranks of survivors agree less than ranks of all trials."
+        yield (
+            f"{ranked} Ranks at {epochs} have a correlation of {check.correlation:+.2f} (Spearman, "
+            f"{check.trials} trials that reached both).{survivors if check.trials < check.of else ''}"
+        )
+    if found.grace_epochs is not None:
+        yield (
+            f"Pruning may be too early: ranks at epoch {found.rungs[0].epoch} hardly predict the end. "
+            f"Try --grace-epochs {found.grace_epochs}. How the pruned trials would have ended is not known."
+        )
+
+
+def _on_more_trials(record: Record, found: Findings) -> Iterator[str]:
+    seen, gained = found.seen, found.gain
+    if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
+        later = len(record.searched) - record.nth(best.number) - 1
+        after = count(later, "trial") if later else "no trial"
+        yield f"The best score is {status.best(record)}; {after} came after it."
+    if gained is None:
+        if seen.order:
+            yield "The gain from more trials can't be estimated."
+        return
+    if found.more_trials_help:
+        yield "More trials in the same space may help, and so may a narrower space."
+    elif found.is_cut_short:
+        yield "More trials in the same space would not find what lies beyond its edge: widen it first."
+    else:
+        yield "More trials in the same space would hardly help: narrow it, change it, or stop."
+    yield (
+        f"Another {gained.trials} trials in the same space may improve {record.info.metric} at epoch "
+        f"{gained.epoch} by about {short(gained.score)} at most. That is what the second half of the trials "
+        "gained, averaged over their orders. The gain from another space is not known."
+    )

@@ -18,6 +18,7 @@ from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import ParamValue, load_yaml
 from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
+from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
 from sweeps.storage import retention
 from sweeps.storage import setting as storage_setting
@@ -27,10 +28,6 @@ from sweeps.training import checkpoint_store
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
 
-    from sweeps.record.record import Record
-    from sweeps.record.reruns import Confirmed
-    from sweeps.record.trials import TrialRow
-
 
 @dataclass(frozen=True)
 class Best:
@@ -39,7 +36,7 @@ class Best:
     number: int
     trainable: str
     params: Mapping[str, ParamValue]
-    """All hyperparameters that it trains with, those that stood still too."""
+    """All hyperparameters that it trains with, fixed ones too."""
     run: int
     """Whose weights `model()` has: the trial itself, or, where it was confirmed, the best of its reruns with
     new seeds, by its number. Score, epoch and seed are of this run."""
@@ -64,7 +61,7 @@ class Best:
         project.use_noted(self.folder, [self.trainable], place(self.folder))
         module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
         model: LightningModule = module.build_model(self._params_of(module))
-        import torch  # here, not above: who looks at the record alone does without
+        import torch  # seconds that reading a record does not need
 
         try:
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
@@ -78,9 +75,9 @@ class Best:
         return model.eval()
 
     def _weights(self) -> Path:
-        crowned = self.folder / FOLDER
-        if run_in(crowned) == self.run and (crowned / WEIGHTS_FILE).is_file():
-            return crowned / WEIGHTS_FILE
+        best = self.folder / FOLDER
+        if run_in(best) == self.run and (best / WEIGHTS_FILE).is_file():
+            return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.progress import track
+from rich.text import Text
 
-from sweeps.common.formatting import short
+from sweeps.common import screen
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, short
+from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import status as record_status
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
 from sweeps.record.trials import Status
 
-if TYPE_CHECKING:
-    from sweeps.record.record import Record
-
+_PARENT = pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])
 _SCHEMA = pa.schema(
     [
         ("name", pa.string()),
@@ -35,23 +47,46 @@ _SCHEMA = pa.schema(
         ("epochs", pa.int64()),
         ("trained_hours", pa.float64()),
         ("elapsed_hours", pa.float64()),
-        (
-            "parents",
-            pa.list_(pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])),
-        ),
+        ("parents", pa.list_(_PARENT)),
     ]
 )
+
+
+def show(folders: Sequence[Path], as_json: bool) -> int:
+    """Print all sweeps, oldest first, and a line for each folder that is none; the exit status.
+
+    Raises:
+        UserError: no folder holds a sweep.
+    """
+    rows = table(_read(folders))
+    if not rows.num_rows:
+        raise UserError(f"no sweep in {count(len(folders), 'place')}")
+    rows = rows.take(pc.sort_indices(rows["date"]))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(json.dumps(rows.to_pylist(), default=str, indent=1) if as_json else printed(rows, width))
+    return 0
+
+
+def _read(folders: Sequence[Path]) -> Iterator[Record]:
+    """The records there are, one in memory at a time."""
+    terminal = Console(stderr=True)
+    shown = track(folders, "Reading", console=terminal, transient=True, disable=not terminal.is_terminal)
+    for folder in shown:
+        try:
+            yield Record.read(folder)
+        except (OSError, RecordUnreadable) as error:
+            terminal.print(no_sweep(folder) or error, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(records: Iterable[Record]) -> pa.Table:
     """A row per sweep, in the order given.
 
-    Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time,
-    interrupted), trials (those searched: reruns are none), how many of them are finished, pruned,
-    failed, diverged and unfinished, metric, mode, best_trial and best_score (of the trials that ended well),
+    Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time or
+    interrupted), trials (of the search, without reruns), how many of them are finished, pruned, failed,
+    diverged and unfinished, metric, mode, best_trial and best_score (of the trials that ended well),
     confirmed_score (of that trial, the mean over its reruns with new seeds), test_score (the same metric on
     the test rows), epochs (trained, reruns' too), trained_hours (of all trials and reruns together),
-    elapsed_hours (of the sweep, all its runs together), parents (sweeps that it stands on: name, folder,
+    elapsed_hours (of the sweep, all its runs together), parents (sweeps that it refines: name, folder,
     started). What is not known is null.
     """
     return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
@@ -91,46 +126,39 @@ def printed(sweeps: pa.Table, width: int | None) -> str:
         width: characters of the screen; None: a file, which has room for all.
     """
     rows = [_cells(row) for row in sweeps.to_pylist()]
-    rows = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *rows]
-    used = [name for name in _COLUMNS if any(row[name] for row in rows[1:])]
+    used = [name for name in rows[0] if any(row[name] for row in rows)]
     lines = _aligned(rows, used)
     if width is None or max(map(len, lines)) <= width:
         return "\n".join(lines)
-    rest = _aligned(rows, [name for name in used if name not in ("name", "parent")])
     names = [row["name"] + (row["parent"] and f" (from {row['parent']})") for row in rows]
-    return "\n".join(f"{name}\n  {line}" for name, line in zip(["name", *names[1:]], rest, strict=True))
-
-
-_COLUMNS = ("name", "date", "trainable", "status", "trials", "best", "hours", "parent")
-_NUMBERS = ("trials", "hours")
+    rest = _aligned(rows, [name for name in used if name not in ("name", "parent")])
+    return "\n".join(f"{name}\n  {line}" for name, line in zip(["name", *names], rest, strict=True))
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    cells = (
-        row["name"],
-        row["date"].astimezone().strftime("%Y-%m-%d %H:%M") if row["date"] else "",
-        row["trainable"] or "",
-        row["status"],
-        str(row["trials"]),
-        _best(row),
-        f"{row['elapsed_hours']:.2f}",
-        ", ".join(parent["name"] for parent in row["parents"]),
-    )
-    return dict(zip(_COLUMNS, cells, strict=True))
-
-
-def _best(row: Mapping[str, Any]) -> str:
+    best = "none" if row["best_score"] is None else f"{row['metric']} {short(row['best_score'])}"
     if row["confirmed_score"] is not None:
-        return f"{row['metric']} {short(row['confirmed_score'])} (mean)"
-    return "none" if row["best_score"] is None else f"{row['metric']} {short(row['best_score'])}"
+        best = f"{row['metric']} {short(row['confirmed_score'])} (mean)"
+    return {
+        "name": row["name"],
+        "date": row["date"].astimezone().strftime("%Y-%m-%d %H:%M") if row["date"] else "",
+        "trainable": row["trainable"] or "",
+        "status": row["status"],
+        "trials": str(row["trials"]),
+        "best": best,
+        "hours": f"{row['elapsed_hours']:.2f}",
+        "parent": ", ".join(parent["name"] for parent in row["parents"]),
+    }
 
 
 def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
-    widths = {name: max(len(row[name]) for row in rows) for name in names}
-    return [
-        "  ".join(
-            row[name].rjust(widths[name]) if name in _NUMBERS else row[name].ljust(widths[name])
-            for name in names
-        ).rstrip()
-        for row in rows
-    ]
+    """The header and a line per row, however long: nothing is cut."""
+    aligned = screen.plain_table(*names)
+    for column in aligned.columns:
+        column.justify = "right" if column.header in ("trials", "hours") else "left"
+    for row in rows:
+        aligned.add_row(*(Text(row[name]) for name in names))
+    page = Console(file=io.StringIO(), width=10**6, color_system=None)
+    with page.capture() as capture:
+        page.print(aligned)
+    return [line.rstrip() for line in capture.get().splitlines()]

@@ -19,42 +19,38 @@ from sweeps.common.errors import UserError
 from sweeps.config.sweep_folder import JOURNAL
 
 PORT = 8080
-"""That one knows where to look; with none asked for, any other will do where it is taken."""
-
-
+"""The usual one; unless it was asked for, any other serves where it is taken."""
 THIS_PC = ("127.0.0.1", "localhost")
-
-
 Reply = Iterable[bytes]
 
 
 @contextlib.contextmanager
 def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
-    """Serve from a process of its own while the sweep of a folder runs; that it can't costs a line."""
+    """Serve from a process of its own while the sweep of a folder runs; a failure costs a line."""
     with contextlib.ExitStack() as stack:
         if is_wanted:
             try:
-                with _listening(THIS_PC[0], None) as server:
+                with listen(THIS_PC[0], None) as server:
                     child = stack.enter_context(_child(folder, server.socket))
-                    print(f"dashboard  {_url(server)}", flush=True)
+                    print(f"dashboard  {server.url}", flush=True)
             except (OSError, UserError) as error:
-                print(f"No dashboard: {error}", flush=True)
+                print(f"The dashboard could not start: {error}", flush=True)
             else:
                 stack.callback(child.kill)  # it has nothing to lose
         yield
 
 
 def serve_beside() -> None:
-    """What the process of `beside` does: serve at a socket that it inherits, until nobody holds its stdin."""
+    """What the process of `beside` does: serve at a socket that it inherits, until its stdin is closed."""
     folder, descriptor = Path(sys.argv[1]), int(sys.argv[2])
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
     with socket.socket(fileno=descriptor) as listening:
-        server = _Server(listening.getsockname(), _Handler, bind_and_activate=False)
+        server = Server(listening.getsockname(), _Handler, bind_and_activate=False)
         server.socket.close()
         server.socket = listening
         server.server_name, server.server_port = listening.getsockname()
         server.setup_environ()
-        _serve(server, folder)
+        server.serve(folder)
 
 
 @contextlib.contextmanager
@@ -71,11 +67,25 @@ def _child(folder: Path, listening: socket.socket) -> Iterator[subprocess.Popen[
         yield child
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A browser asks for many things at once."""
+class Server(ThreadingMixIn, WSGIServer):
+    """A thread per request: a browser sends many at once."""
 
     daemon_threads = True
     request_queue_size = 64  # those that come before all is imported wait
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_port}"
+
+    def serve(self, folder: Path) -> None:
+        """Show the sweep of a folder until the process ends.
+
+        Raises:
+            UserError: the record can't be read.
+        """
+        is_of_this_pc = self.server_address[0] == THIS_PC[0]
+        self.set_app(ReadOnly(folder / JOURNAL, THIS_PC if is_of_this_pc else ()))
+        self.serve_forever()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that has gone is no error."""
@@ -84,13 +94,13 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Says nothing of each request."""
+    """Logs no request."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
-def _listening(host: str, port: int | None) -> _Server:
+def listen(host: str, port: int | None) -> Server:
     """A server that has its port: the one that was asked for, else the usual one, else any.
 
     Raises:
@@ -98,7 +108,7 @@ def _listening(host: str, port: int | None) -> _Server:
     """
     for number in (port,) if port is not None else (PORT, 0):
         try:
-            return _Server((host, number), _Handler)
+            return Server((host, number), _Handler)
         except OSError as error:
             if port is not None or number == 0 or isinstance(error, socket.gaierror):
                 asked = f"--host {host}" if port is None else f"--port {port} of {host}"
@@ -106,18 +116,8 @@ def _listening(host: str, port: int | None) -> _Server:
     raise AssertionError
 
 
-def _url(server: _Server) -> str:
-    return f"http://{server.server_address[0]!s}:{server.server_port}"
-
-
-def _serve(server: _Server, folder: Path) -> None:
-    is_of_this_pc = server.server_address[0] == THIS_PC[0]
-    server.set_app(ReadOnly(folder / JOURNAL, THIS_PC if is_of_this_pc else ()))
-    server.serve_forever()
-
-
 class ReadOnly:
-    """optuna-dashboard as a WSGI application that answers whoever wants to change something with a no.
+    """optuna-dashboard as a WSGI application that refuses each request to change something.
 
     Args:
         path: of the record.
@@ -131,31 +131,31 @@ class ReadOnly:
     def __init__(self, path: Path, names: Sequence[str] = ()) -> None:
         self._path = path
         self._names = names
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._open()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Reply:
         """Answer a request."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            reason = "this page is for looking: the record is written by its sweep alone"
-            return _no("405 Method Not Allowed", reason, start_response)
+            reason = "this page is read-only: only the sweep writes its record"
+            return _refuse("405 Method Not Allowed", reason, start_response)
         name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
         if self._names and name and name not in self._names:
-            reason = f"asked for as {name}: it answers to {' and '.join(self._names)} alone"
-            return _no("403 Forbidden", reason, start_response)
+            reason = f"{name}: this page answers to {' and '.join(self._names)} only"
+            return _refuse("403 Forbidden", reason, start_response)
         if environ["PATH_INFO"] in ("", "/", "/dashboard"):
             start_response("302 Found", [("Location", "/dashboard/studies/0")])
             return []
         try:
-            with self._turn:
-                if not self._journal.goes_on():
+            with self._lock:
+                if not self._journal.is_intact():
                     self._open()
         except OSError as error:
-            return _no("404 Not Found", f"{self._path}: {error.strerror}", start_response)
+            return _refuse("404 Not Found", f"{self._path}: {error.strerror}", start_response)
         return self._dashboard(environ, start_response)
 
     def _open(self) -> None:
-        from optuna_dashboard import wsgi
+        from optuna_dashboard import wsgi  # with Optuna, heavy: `beside` is imported by every sweep
 
         from sweeps.record.journal_reader import DashboardStorage, ReadOnlyJournal
 
@@ -163,7 +163,7 @@ class ReadOnly:
         self._dashboard: Callable[..., Reply] = wsgi(DashboardStorage(self._journal))
 
 
-def _no(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:
+def _refuse(status: str, reason: str, start_response: Callable[..., Any]) -> Reply:
     """As optuna-dashboard answers, so that its pages show the reason."""
     start_response(status, [("Content-Type", "application/json")])
     return [json.dumps({"reason": reason}).encode()]

@@ -1,4 +1,4 @@
-"""Where in the space trials fail or diverge: ends of ranges, and choices, that are to be cut off."""
+"""Where in the space trials fail or diverge: ends of ranges, and choices, that are to be excluded."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import dataclasses
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from optuna.distributions import BaseDistribution
+from scipy.stats import hypergeom
 
-from sweeps.analysis.fidelity import trainables
-from sweeps.analysis.top_trials import BY_CHANCE, LEAST_BEST, SIDES, is_bad, ranked, words_of
+from sweeps.analysis.top_trials import (
+    BY_CHANCE,
+    LEAST_BEST,
+    SIDES,
+    distributions_of,
+    is_bad,
+    ranked,
+    trainables,
+)
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, choices_of, range_of
 
 
 class Cause(NamedTuple):
-    """Why trials went wrong alike."""
+    """Why trials failed or diverged alike."""
 
     status: str
     """failed or diverged."""
@@ -48,7 +57,7 @@ class DeadRegion:
     trials: int
     """In it, bad ones and others."""
     cause: Cause | None = None
-    """Why the trials went wrong that made it; None where all that did are looked at together."""
+    """Why the trials failed that made it; None where all failures are taken together."""
 
     def __str__(self) -> str:
         sign = {"high": ">", "low": "<", None: "="}[self.side]
@@ -69,30 +78,32 @@ def dead_regions_of(record: Record) -> list[DeadRegion]:
     """Those of each trainable of a record."""
     parts = [ranked(record, name) for name in trainables(record)]
     return [
-        region for part in parts for region in dead_regions(part.trials, part.good, words_of(part.trials))
+        region
+        for part in parts
+        for region in dead_regions(part.trials, part.good, distributions_of(part.trials))
     ]
 
 
 def dead_regions(
     trials: Sequence[TrialRow],
     good: Collection[TrialRow],
-    words: Mapping[str, Sequence[BaseDistribution]],
+    distributions: Mapping[str, Sequence[BaseDistribution]],
 ) -> list[DeadRegion]:
     """Ends of ranges, and choices, where most trials failed or diverged, more than chance would put there,
     and none is good. Those that hold the most bad trials come first.
 
-    Where trials went wrong for several reasons, each is also looked at by itself, without those that went
-    wrong for another: a reason that is common everywhere hides where a rarer one begins.
+    Where trials failed for several reasons, each reason is also tested by itself, without trials that
+    failed for another one: a reason that is common everywhere hides where a rarer one begins.
     """
     causes = by_cause(trials)
     looks: list[Cause | None] = [None, *(causes if len(causes) > 1 else ())]
-    numbers = {id(trial) for trial in good}
-    regions = sum(len(choices_of(of_hyperparameter)) or len(SIDES) for of_hyperparameter in words.values())
-    sure = BY_CHANCE / max(1, regions * len(looks))  # Bonferroni: of many regions, one is dead by chance
+    good_ids = {id(trial) for trial in good}
+    regions = sum(len(choices_of(drawn_from)) or len(SIDES) for drawn_from in distributions.values())
+    level = BY_CHANCE / max(1, regions * len(looks))  # Bonferroni: so many regions are tested
     found: dict[tuple[str, Side | Any], DeadRegion] = {}
     for cause in looks:
         seen = trials if cause is None else [t for t in trials if not is_bad(t) or cause_of(t) == cause]
-        for region in _dead_of(seen, numbers, words, sure):
+        for region in _dead_among(seen, good_ids, distributions, level):
             held = sum(map(region.holds, trials))
             whole = dataclasses.replace(region, cause=cause, trials=held)
             known = found.setdefault((region.hyperparameter, region.side or region.limit), whole)
@@ -102,7 +113,7 @@ def dead_regions(
 
 
 def by_cause(trials: Iterable[TrialRow]) -> dict[Cause, list[TrialRow]]:
-    """Trials that failed or diverged, those that went wrong alike together."""
+    """Trials that failed or diverged, grouped by cause."""
     found: dict[Cause, list[TrialRow]] = defaultdict(list)
     for trial in filter(is_bad, trials):
         found[cause_of(trial)].append(trial)
@@ -110,79 +121,71 @@ def by_cause(trials: Iterable[TrialRow]) -> dict[Cause, list[TrialRow]]:
 
 
 def cause_of(trial: TrialRow) -> Cause:
-    """Why a trial went wrong."""
+    """Why a trial failed or diverged."""
     return Cause(trial.status, re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason))
 
 
-def _dead_of(
+class _Row(NamedTuple):
+    """A trial with a hyperparameter."""
+
+    value: Any
+    is_bad: bool
+    is_good: bool
+
+
+_Candidate = tuple[Side | None, Any, Sequence[_Row]]
+"""Side, limit and rows of what may be a dead region."""
+
+
+def _dead_among(
     trials: Sequence[TrialRow],
-    good: Collection[int],
-    words: Mapping[str, Sequence[BaseDistribution]],
-    sure: float,
-) -> list[DeadRegion]:
-    """Of these trials; `good`: the ids of those that are."""
-    found = []
-    for hyperparameter, of_hyperparameter in words.items():
+    good_ids: Collection[int],
+    distributions: Mapping[str, Sequence[BaseDistribution]],
+    level: float,
+) -> Iterator[DeadRegion]:
+    for hyperparameter, drawn_from in distributions.items():
         having = [trial for trial in trials if hyperparameter in trial.optuna.params]
-        rows = [(trial.optuna.params[hyperparameter], is_bad(trial), id(trial) in good) for trial in having]
-        old = range_of(of_hyperparameter)
-        if old is not None:
-            found += _dead_ends(hyperparameter, old, rows, sure)
-        else:
-            found += _dead_choices(hyperparameter, choices_of(of_hyperparameter), rows, sure)
-    return found
+        rows = [
+            _Row(trial.optuna.params[hyperparameter], is_bad(trial), id(trial) in good_ids)
+            for trial in having
+        ]
+        all_bad, old = sum(row.is_bad for row in rows), range_of(drawn_from)
+        for side, limit, inside in (
+            _choices(choices_of(drawn_from), rows) if old is None else _ends(old, rows)
+        ):
+            bad = sum(row.is_bad for row in inside)
+            if bad < max(LEAST_BEST, 0.6 * len(inside)):
+                continue
+            if hypergeom.sf(bad - 1, len(rows), all_bad, len(inside)) <= level:
+                yield DeadRegion(hyperparameter, side, limit, bad, all_bad, len(inside))
 
 
-Row = tuple[Any, bool, bool]
-"""A trial's value of a hyperparameter, whether it failed or diverged, whether it is good."""
-
-
-def _dead_ends(hyperparameter: str, old: Range, rows: Sequence[Row], sure: float) -> list[DeadRegion]:
-    found = []
+def _ends(old: Range, rows: Sequence[_Row]) -> Iterator[_Candidate]:
+    """On each side, the end up to the first good trial in which the most more trials are bad than not."""
     for side in SIDES:
-        inward = sorted(rows, key=lambda row: row[0], reverse=side == "high")
-        first_good = next((place for place, row in enumerate(inward) if row[2]), len(inward))
-        lead, best_lead, taken = 0, 0, 0
+        inward = sorted(rows, key=lambda row: row.value, reverse=side == "high")
+        first_good = next((place for place, row in enumerate(inward) if row.is_good), len(inward))
+        lead = np.cumsum([1 if row.is_bad else -1 for row in inward[:first_good]])
         for place in range(first_good):
-            lead += 1 if inward[place][1] else -1
-            is_last = place + 1 == len(inward) or inward[place + 1][0] != inward[place][0]
-            if lead > best_lead and is_last:
-                best_lead, taken = lead, place + 1
-        bad = sum(row[1] for row in inward[:taken])
-        if taken < len(inward) and _is_dead(bad, taken, rows, sure):
-            inside, outside = float(inward[taken - 1][0]), float(inward[taken][0])
-            limit = _between(inside, old.at((old.share(inside) + old.share(outside)) / 2), outside)
-            found.append(DeadRegion(hyperparameter, side, limit, bad, sum(row[1] for row in rows), taken))
-    return found
+            if place + 1 < len(inward) and inward[place + 1].value == inward[place].value:
+                lead[place] = 0  # a limit lies between two values
+        taken = int(lead.argmax()) + 1 if lead.max(initial=0) > 0 else 0
+        if 0 < taken < len(inward):
+            inside, outside = float(inward[taken - 1].value), float(inward[taken].value)
+            middle = old.at((old.share(inside) + old.share(outside)) / 2)
+            yield side, _between(inside, middle, outside), inward[:taken]
 
 
 def _between(inside: float, middle: float, outside: float) -> float:
-    """A number between two, of as few digits as tell them apart."""
+    """A number between two, with as few digits as possible."""
     low, high = min(inside, outside), max(inside, outside)
     few = (float(f"{middle:.{digits}g}") for digits in range(1, 18))
     return next((limit for limit in few if low < limit < high), middle)
 
 
-def _dead_choices(
-    hyperparameter: str, choices: Sequence[Any], rows: Sequence[Row], sure: float
-) -> list[DeadRegion]:
-    found = []
+def _choices(choices: Sequence[Any], rows: Sequence[_Row]) -> Iterator[_Candidate]:
+    """Each choice that is not the only one, and with which no trial is good."""
     for choice in choices:
-        there = [row for row in rows if row[0] == choice]
-        bad = sum(row[1] for row in there)
-        if len(there) == len(rows) or any(row[2] for row in there):
-            continue
-        if _is_dead(bad, len(there), rows, sure):
-            found.append(
-                DeadRegion(hyperparameter, None, choice, bad, sum(row[1] for row in rows), len(there))
-            )
-    return found
-
-
-def _is_dead(bad: int, trials: int, rows: Sequence[Row], sure: float) -> bool:
-    from scipy.stats import hypergeom
-
-    if bad < LEAST_BEST or bad < 0.6 * trials:
-        return False
-    all_bad = sum(row[1] for row in rows)
-    return bool(hypergeom.sf(bad - 1, len(rows), all_bad, trials) <= sure)
+        inside = [row for row in rows if row.value == choice]
+        if len(inside) < len(rows) and not any(row.is_good for row in inside):
+            yield None, choice, inside

@@ -1,4 +1,4 @@
-"""Whether a sweep pruned too eagerly, and what more trials might bring: from its record alone."""
+"""Whether a sweep pruned too early, and what more trials might gain: from its record alone."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.stats import hypergeom, spearmanr
+
 from sweeps.analysis.top_trials import FEW, Ranked
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.rungs import rungs
 
 WEAK = 0.4
-"""A rank correlation below which a rung says little of the end."""
+"""A rank correlation below which the ranks at a rung hardly predict those at the end."""
 SURE_Z = 1.645
 """Of a normal distribution: 95 % lie below."""
 
 
 @dataclass(frozen=True)
 class RungCheck:
-    """How well the ranks at a rung foretold those at the end."""
+    """How well the ranks at a rung predicted those at the end."""
 
     epoch: int
     end: int
@@ -37,7 +40,7 @@ class RungCheck:
 
     @property
     def is_weak(self) -> bool:
-        """Whether the correlation is lower than WEAK beyond doubt. The few survivors of a rung that foretells
+        """Whether the correlation is lower than WEAK beyond doubt. The few survivors of a rung that predicts
         the end well are alike, and mostly show a low one by chance.
 
         Fisher's interval, with the variance that ranks have (Fieller, Hartley, Pearson, 1957).
@@ -49,46 +52,41 @@ class RungCheck:
 
 
 def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
-    """Of each rung below the end, the trials that reached both; none where nobody reached the end."""
-    settings = record.info.settings
-    asked = {
-        name: settings[name]
-        for name in ("max_epochs", "grace_epochs", "reduction_factor")
-        if name in settings
-    }
+    """Of each rung below the end, the trials that reached both; none where no trial reached the end."""
+    names = ("max_epochs", "grace_epochs", "reduction_factor")
+    asked = {name: value for name, value in record.info.settings.items() if name in names}
     config = SweepConfig.of(**asked)
-    end = config.max_epochs
     numbers = {trial.number for trial in seen.trials}
-    at_end = {number: score for number, score in record.scores_at(end).items() if number in numbers}
+    at_end = _scores_at(record, config.max_epochs, numbers)
     if not at_end or not asked:
         return []
-    sign = record.objective.sign
-    winner = max(at_end, key=lambda number: sign * at_end[number])
+    winner = max(at_end, key=lambda number: at_end[number])
     found = []
     for epoch in rungs(config):
-        there = {n: sign * score for n, score in record.scores_at(epoch).items() if n in numbers}
-        both = [number for number in at_end if number in there]
+        there = _scores_at(record, epoch, numbers)
         if winner not in there:
             continue
-        scores = {epoch: [there[n] for n in both], end: [sign * at_end[n] for n in both]}
-        tied = [at for at, values in scores.items() if len(both) >= FEW and len(set(values)) < 2]
-        correlation = _spearman(scores[epoch], scores[end])
+        both = [number for number in at_end if number in there]
+        first, last = [there[number] for number in both], [at_end[number] for number in both]
+        correlation, tied = None, None
+        if len(both) >= FEW:
+            scores = {epoch: first, config.max_epochs: last}
+            tied = max((at for at, values in scores.items() if len(set(values)) < 2), default=None)
+            correlation = None if tied else float(spearmanr(first, last).statistic)
         rank = 1 + sum(score > there[winner] for score in there.values())
-        found.append(RungCheck(epoch, end, len(both), correlation, rank, len(there), max(tied, default=None)))
+        found.append(RungCheck(epoch, config.max_epochs, len(both), correlation, rank, len(there), tied))
     return found
 
 
-def _spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    from scipy.stats import spearmanr
-
-    if len(first) < FEW or len(set(first)) < 2 or len(set(second)) < 2:
-        return None
-    return float(spearmanr(first, second).statistic)
+def _scores_at(record: Record, epoch: int, numbers: set[int]) -> dict[int, float]:
+    """Trial number to score, larger is better."""
+    sign = record.objective.sign
+    return {n: sign * score for n, score in record.scores_at(epoch).items() if n in numbers}
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What more trials in the same space might bring."""
+    """What more trials in the same space might gain."""
 
     score: float
     """By which the best score at `epoch` may be expected to become better, at most about."""
@@ -98,26 +96,20 @@ class Gain:
 
 
 def gain(seen: Ranked) -> Gain | None:
-    """By as much as the second half of the trials brought, whichever order they came in: the mean best of
-    all minus that of random halves. Of independent draws whose scores have an upper end, as many again bring
-    less than that. None with too few trials."""
-    total = len(seen.values)
-    if total < FEW:
+    """As much as the second half of the trials gained, averaged over their orders: the best of all minus the
+    mean best of random halves. Of independent draws whose scores have an upper end, as many again gain less
+    than that. None with too few trials."""
+    if len(seen.values) < FEW:
         return None
-    half = _expected_best(sorted(seen.values), total // 2)
-    return Gain(max(0.0, max(seen.values) - half), seen.epoch, total)
-
-
-def _expected_best(ascending: Sequence[float], draws: int) -> float:
-    """Mean of the best of so many draws without replacement."""
-    total = len(ascending)
-    of_all = _log_choose(total, draws)
-    return math.fsum(
-        score * math.exp(_log_choose(place, draws - 1) - of_all)
-        for place, score in enumerate(ascending)
-        if place >= draws - 1
+    return Gain(
+        max(0.0, max(seen.values) - _mean_best(seen.values, len(seen.values) // 2)),
+        seen.epoch,
+        len(seen.values),
     )
 
 
-def _log_choose(total: int, taken: int) -> float:
-    return math.lgamma(total + 1) - math.lgamma(taken + 1) - math.lgamma(total - taken + 1)
+def _mean_best(scores: Sequence[float], draws: int) -> float:
+    """Mean of the best of so many draws without replacement."""
+    # All draws are among the lowest k scores: the distribution function of their best.
+    below = hypergeom.pmf(draws, len(scores), np.arange(len(scores) + 1), draws)
+    return float(np.diff(below) @ np.sort(scores))

@@ -1,4 +1,4 @@
-"""A sweep that was recorded, loaded to be looked at."""
+"""A recorded sweep, loaded for analysis."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from sweeps.analysis import best_model, comparison, tables
 from sweeps.config.sweep_folder import no_sweep
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sweeps.analysis.best_model import Best
-    from sweeps.record.record import Record
+from sweeps.record.record import Record
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep to look at, as far as it had come when it was loaded."""
+    """A sweep, as far as it had come when it was loaded."""
 
     record: Record = field(repr=False)
-    """What all else is made of: trials with their epochs, as objects."""
+    """Trials with their epochs, as objects: all else is made of it."""
 
     @property
     def folder(self) -> Path:
@@ -38,22 +36,16 @@ class Sweep:
     @cached_property
     def trials(self) -> pa.Table:
         """A row per trial; see `tables.trials_table`."""
-        from sweeps.analysis import tables
-
         return tables.trials_table(self.record)
 
     @cached_property
     def epochs(self) -> pa.Table:
         """A row per reported epoch; see `tables.epochs_table`."""
-        from sweeps.analysis import tables
-
         return tables.epochs_table(self.record)
 
-    def best(self) -> Best | None:
+    def best(self) -> best_model.Best | None:
         """The best trial that ended well; while none has, the best one of those that train. None without a
         finite score."""
-        from sweeps.analysis import best_model
-
         return best_model.best_of(self.record)
 
 
@@ -66,8 +58,6 @@ def load(folder: str | Path) -> Sweep:
     """
     if (why := no_sweep(Path(folder))) is not None:
         raise FileNotFoundError(why)
-    from sweeps.record.record import Record
-
     return Sweep(Record.read(Path(folder)))
 
 
@@ -77,7 +67,5 @@ def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:
     Raises:
         FileNotFoundError, RecordUnreadable: as `load`.
     """
-    from sweeps.analysis import comparison
-
     loaded = (sweep if isinstance(sweep, Sweep) else load(sweep) for sweep in sweeps)
     return comparison.table(sweep.record for sweep in loaded)

@@ -11,6 +11,7 @@ from sweeps.common.project import SETTINGS_FILE
 from sweeps.common.yaml_values import closest
 
 RESULTS = "results"
+REPORT_FILE = "report.html"
 CONFIG_FILE = "sweep.yaml"
 """The settings of a sweep."""
 FOLDER = "best"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from sweeps.analysis.report import page
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
@@ -62,6 +61,8 @@ def _print(lines: Iterable[Line]) -> None:
 def _report(record: Record) -> str:
     """Write the report. The sweep is complete: a failure here costs a line."""
     try:
+        from sweeps.analysis.report import page  # plotly and scipy: seconds that no sweep needs to begin
+
         return place(page.write(Sweep(record)))
     except KeyboardInterrupt:
         return "not written: interrupted by Ctrl-C"

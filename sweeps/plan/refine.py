@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from sweeps.analysis.failure_regions import DeadRegion, dead_regions
-from sweeps.analysis.fidelity import influence
-from sweeps.analysis.top_trials import FEW, SIDES, Edge, Ranked, edges, ranked, words_of
+from sweeps.analysis.influence import influence
+from sweeps.analysis.range_edges import Edge, edges
+from sweeps.analysis.top_trials import FEW, SIDES, Ranked, distributions_of, ranked
 from sweeps.common.formatting import short
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import ParamValue
@@ -88,10 +89,9 @@ def _learn(parents: Sequence[Record], name: str, prefix: str, keep: float) -> _L
     """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
     seen = [ranked(parent, name, keep) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
-    words = words_of(trials)
+    words = distributions_of(trials)
     good = [trial for part in seen for trial in part.good]
-    can_judge = [part for part in seen if len(part.order) >= FEW and len(set(part.values)) > 1]
-    best = [trial for part in can_judge for trial in part.best]
+    best = [trial for part in seen if part.can_judge_ranges for trial in part.best]
     at_edges = edges(best, trials, words) if best else []
     found = [each for parent in parents if (each := influence(parent, name)) is not None]
     without = set.intersection(*(set(each.without) for each in found)) if found else set()

@@ -31,7 +31,7 @@ class ReadOnlyJournal(JournalFileBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         raise PermissionError(f"{self._path}: only its sweep writes it")
 
-    def goes_on(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the file still begins with the part that was read.
 
         A resume cuts off an incomplete end; a new sweep may have the name of a deleted one.

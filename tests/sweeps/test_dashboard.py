@@ -56,8 +56,8 @@ def sweep(folder: Path) -> Record:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The URL of a server in a thread of this process."""
-    server = analysis_dashboard._listening("127.0.0.1", 0)
-    thread = threading.Thread(target=analysis_dashboard._serve, args=(server, folder))
+    server = analysis_dashboard.listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve, args=(folder,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -180,7 +180,7 @@ def test_it_writes_nothing_and_says_so(
     before = (tmp_path / JOURNAL).read_bytes()
     with served(tmp_path) as url, pytest.raises(urllib.error.HTTPError, match="405") as refused:
         ask(f"{url}/api/{path}", method, **content)
-    assert json.load(refused.value)["reason"].startswith("this page is for looking")
+    assert json.load(refused.value)["reason"].startswith("this page is read-only")
     assert (tmp_path / JOURNAL).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [JOURNAL]
 
@@ -193,7 +193,7 @@ def test_a_name_that_a_page_of_the_web_gave_this_pc_reads_nothing(name: str, tmp
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             urllib.request.urlopen(rebound, timeout=30)
         assert ask(url.replace("127.0.0.1", "localhost") + "/api/studies/0")["name"] == "s"
-    assert "answers to 127.0.0.1 and localhost alone" in json.load(refused.value)["reason"]
+    assert "answers to 127.0.0.1 and localhost only" in json.load(refused.value)["reason"]
 
 
 def test_what_would_write_on_another_way_is_refused_by_the_file(tmp_path: Path) -> None:
@@ -237,9 +237,9 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
         other.listen()
         taken = other.getsockname()[1]
         with pytest.raises(UserError, match=f"--port {taken} of 127.0.0.1: can't be listened at: Address"):
-            analysis_dashboard._listening("127.0.0.1", taken)
+            analysis_dashboard.listen("127.0.0.1", taken)
         monkeypatch.setattr(analysis_dashboard, "PORT", taken)
-        with analysis_dashboard._listening("127.0.0.1", None) as server:
+        with analysis_dashboard.listen("127.0.0.1", None) as server:
             assert server.server_port not in (taken, 0)
 
 

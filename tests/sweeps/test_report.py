@@ -64,15 +64,15 @@ def test_each_kind_of_sweep_has_a_page_that_fetches_nothing(kind: str, folders: 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("empty", ["no trial has begun", "No trial has ended well.", "Nothing was trained."]),
-        ("single", ["is the best: acc", "One seed was seen of each trial", "1 trial with a score"]),
+        ("empty", ["no trial has started", "No trial has ended well.", "No epoch was trained."]),
+        ("single", ["is the best: acc", "Each trial was trained with one seed", "1 trial with a score"]),
         ("one_hyperparameter", ["Only one hyperparameter was varied"]),
-        ("constant", ["All 24 trials have the same score", "The next one has the same."]),
-        ("running", ["It is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
+        ("constant", ["All 24 trials have the same score", "The second best trial has the same score."]),
+        ("running", ["The sweep is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
         ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),
-        ("pruned", ["It is finished: 30 trials (26 pruned, 4 finished)", "Stopping early saved 196 epochs"]),
+        ("pruned", ["The sweep is finished: 30 trials (26 pruned, 4 finished)", "Pruning saved 196 epochs"]),
         ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
-        ("several", ["It trained cnn and mlp", "trial trainable status acc"]),
+        ("several", ["The sweep trained cnn and mlp to maximize acc", "trial trainable status acc"]),
         (
             "several",
             ["among the best of its trainable. mlp: the best 25 % (PED-ANOVA), by scores at epoch 3"],
@@ -123,7 +123,7 @@ def test_rows_that_were_scored_before_are_said_to_be(tmp_path: Path) -> None:
     assert "scored 2 times" not in words_of(page_of(tmp_path)), "a record of before has the last one alone"
     record.note("tests", [{"trial": 1, "test_acc": 0.8}, {"trial": 0, "test_acc": 0.8765}])
     said = words_of(page_of(tmp_path))
-    assert "it scored test_acc 0.8765. They were scored 2 times, since trial 1 was the best before." in said
+    assert "it scored test_acc 0.8765. They were scored 2 times, as trial 1 was the best before." in said
 
 
 def test_what_was_asked_is_said_as_on_the_screen_and_whose_data_is_whose(tmp_path: Path) -> None:
@@ -147,7 +147,10 @@ def test_that_figures_and_advice_look_at_different_epochs_is_said(tmp_path: Path
         add(record, drawn(number), 9 if number % 2 else 3, "finished" if number % 2 else "pruned")
     said = words_of(page_of(tmp_path))
     assert "The figures compare trials at epoch 3, which 30 reached." in said
-    assert "judged at epoch 9, which 15 reached: enough for the best values of a range, but not" in said
+    assert (
+        "The next steps compare them at epoch 9, which 15 reached: enough trials to judge the best values, "
+        "but too few for the figures." in said
+    )
 
 
 def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: Path) -> None:
@@ -156,8 +159,8 @@ def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: 
         add(record, drawn(number), 3 if number < 7 else 1, "finished" if number < 7 else "pruned")
     said = words_of(page_of(tmp_path))
     assert (
-        "The figures compare trials at epoch 3, which 7 reached. What to try next was judged at epoch 1, "
-        "which 10 reached: at epoch 3 there are enough for a picture, but too few to judge ranges by." in said
+        "The figures compare trials at epoch 3, which 7 reached. The next steps compare them at epoch 1, "
+        "which 10 reached: epoch 3 has enough trials for the figures, but too few to judge ranges." in said
     )
 
 
@@ -165,7 +168,7 @@ def test_a_winner_that_its_own_rerun_confirms_has_no_other_winner_before_it(tmp_
     record = confirmed(tmp_path, (0, 0.9), (0, 0.92))
     record.note("test", {"trial": 3, "test_acc": 0.8765})
     record.note("tests", [{"trial": 0, "test_acc": 0.86}, {"trial": 3, "test_acc": 0.8765}])
-    assert "They were scored 2 times, always for this trial." in words_of(page_of(tmp_path))
+    assert "They were scored 2 times, each time for this trial." in words_of(page_of(tmp_path))
 
 
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
@@ -188,9 +191,9 @@ def test_reruns_say_how_sure_the_first_place_is(tmp_path: Path) -> None:
     )
     seed = record.trials[5].seed
     assert f"it scored test_acc 0.8765 (the weights of trial 5, its rerun with seed {seed})" in said
-    assert "It leads trial 0 by 0.1 on average, more than twice the standard error" in said
-    assert "One seed was seen" not in said
-    assert "It is finished: 2 trials (2 finished) and 4 reruns." in said
+    assert "The best trial leads trial 0 by 0.1 on average, more than twice the standard error" in said
+    assert "trained with one seed" not in said
+    assert "The sweep is finished: 2 trials (2 finished) and 4 reruns." in said
 
 
 def test_a_trial_whose_rerun_failed_comes_behind_one_with_a_lower_mean(tmp_path: Path) -> None:
@@ -198,17 +201,17 @@ def test_a_trial_whose_rerun_failed_comes_behind_one_with_a_lower_mean(tmp_path:
     said = words_of(page_of(tmp_path))
     assert "Trial 1 is the best: acc 0.55 ± 0.071" in said
     assert (
-        "Trial 0 comes next: 0.9 (with 1 new seed; 1 more rerun failed or diverged). "
-        "One with fewer failures ranks first." in said
+        "Trial 0 is second: 0.9 (with 1 new seed; 1 more rerun failed or diverged). "
+        "Trials with fewer failed reruns rank first." in said
     )
-    assert "It leads" not in said
+    assert "leads" not in said
 
 
 def test_two_of_the_same_mean_lead_nobody(tmp_path: Path) -> None:
     confirmed(tmp_path, (0, 0.7), (0, 0.8), (1, 0.72), (1, 0.78))
     said = words_of(page_of(tmp_path))
-    assert "Trial 1 has the same mean: either may be the better one." in said
-    assert "It leads" not in said
+    assert "Trial 1 has the same mean: either trial may be the better one." in said
+    assert "leads" not in said
 
 
 def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
@@ -224,44 +227,42 @@ def test_while_reruns_are_to_come_the_search_has_the_first_place(tmp_path: Path)
     said = words_of(page_of(tmp_path))
     assert "Trial 0 is the best of the search: acc 0.9 in epoch 1 of 1." in said
     assert (
-        "That is not decided: 0 reruns unfinished, 1 to come. Those that ended scored, with new seeds: "
-        "trial 1 0.8 (with 1 new seed); trial 0 0.71 ± 0.014 (mean ± standard deviation over 2 new seeds). "
-        "How much of the lead is luck is not known. In the search it leads the next one by 0.01." in said
+        "Confidence: The reruns have not ended (0 reruns unfinished, 1 to come). Their scores so far: "
+        "trial 1: 0.8 (with 1 new seed); trial 0: 0.71 ± 0.014 (mean ± standard deviation over 2 new seeds). "
+        "It is not known how much of the lead is chance. "
+        "In the search the best trial leads the second best by 0.01." in said
     )
-    assert "One seed was seen" not in said
+    assert "trained with one seed" not in said
 
 
 def test_reruns_that_all_failed_are_no_seed_that_was_seen(tmp_path: Path) -> None:
     nan = math.nan
     confirmed(tmp_path, (0, nan), (0, nan), (1, nan), (1, nan))
     said = words_of(page_of(tmp_path))
-    assert (
-        "No rerun of the best ones with a new seed ended well: trial 0 nothing (2 reruns failed or diverged)"
-        in said
-    )
-    assert "One seed was seen" not in said
+    assert "No rerun of the best trials ended well (trial 0: no score (2 reruns failed or diverged)" in said
+    assert "trained with one seed" not in said
 
 
 def test_of_others_whose_reruns_failed_it_is_not_said_that_there_were_none(tmp_path: Path) -> None:
     confirmed(tmp_path, (0, 0.7), (0, 0.72), (1, math.nan), (1, math.nan))
     said = words_of(page_of(tmp_path))
-    assert "All reruns of trial 1 failed or diverged, and no other trial has been trained again" in said
+    assert "All reruns of trial 1 failed or diverged. No other trial was trained again" in said
 
 
 def test_reruns_that_are_to_come_are_not_said_to_be_trained(tmp_path: Path) -> None:
     record = confirmed(tmp_path)
     record.note("outcome", "interrupted")
     said = words_of(page_of(tmp_path))
-    assert "One seed was seen of each trial" in said
-    assert "is to show it: 0 reruns unfinished, 4 to come." in said
+    assert "Each trial was trained with one seed" in said
+    assert "are to measure that: 0 reruns unfinished, 4 to come." in said
     record.note("runs", [{"started": 1.0, "num_trials": 9}])
     said = words_of(page_of(tmp_path))
-    assert "When the search is through, the best are to be trained again with new seeds." in said
+    assert "When the search has ended, the best trials are trained again with new seeds." in said
 
 
 def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:
     said = words_of(page_of(folders["failed_only"]))
-    assert "No region stands out: none ended well beside them." in said
+    assert "No region separates the failures from other trials: no trial ended well." in said
     assert "No trial ended well: 4 of 4 failed or diverged" in said
     assert "yet" not in said.split()
     assert "so far." not in said
@@ -276,7 +277,7 @@ def test_a_figure_that_fails_costs_a_sentence(
     monkeypatch.setattr(analysis_figures, "FIGURES", {**analysis_figures.FIGURES, "history": broken})
     page = page_of(folders["pruned"])
     assert f"{report_page.NOT_DRAWN} (ZeroDivisionError: of &lt;this&gt;)." in page
-    assert 'id="learning_curves"' in page
+    assert 'id="figure-learning_curves"' in page
 
 
 def test_the_command_writes_into_the_folder_and_says_where(
@@ -285,7 +286,7 @@ def test_the_command_writes_into_the_folder_and_says_where(
     assert report.main([str(folders["pruned"])]) == 0
     written = folders["pruned"] / "report.html"
     assert f"{written} (" in capsys.readouterr().out
-    assert 'id="learning_curves"' in written.read_text()
+    assert 'id="figure-learning_curves"' in written.read_text()
     assert report.main([str(folders["empty"]), "--output", str(tmp_path / "page.html")]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]
     assert not (folders["empty"] / "report.html").exists()

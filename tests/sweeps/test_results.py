@@ -55,6 +55,13 @@ def test_a_loaded_sweep_has_its_tables_and_its_record(tmp_path: Path) -> None:
     assert sweep.trials is sweep.trials  # made once
 
 
+def test_the_command_has_the_functions_that_notebooks_use(tmp_path: Path) -> None:
+    make(tmp_path / "a", [[0.1, 0.2], [0.3]])
+    sweep = results.load(tmp_path / "a")
+    assert sweep.trials.num_rows == 2
+    assert results.compare([sweep, tmp_path / "a"])["name"].to_pylist() == ["a", "a"]
+
+
 def test_the_best_trial_is_the_one_that_the_record_names(tmp_path: Path) -> None:
     make(tmp_path / "a", [[0.1, 0.9, 0.5], [0.3]])
     best = analysis_sweep.load(tmp_path / "a").best()
@@ -177,7 +184,7 @@ def test_on_a_narrow_screen_each_sweep_has_two_lines(tmp_path: Path) -> None:
     assert header.index("parent") == line.index("wide-")
     narrow = comparison.printed(rows, 80).splitlines()
     assert narrow[2] == f"{name} (from wide-{name})"
-    assert narrow[3].split()[2:] == ["digits_mlp", "broken", "off", "1", "val_acc", "0.1235", "0.00"]
+    assert narrow[3].split()[2:] == ["digits_mlp", "interrupted", "1", "val_acc", "0.1235", "0.00"]
     assert max(map(len, narrow)) <= 80
 
 

@@ -1,9 +1,6 @@
 """Figures of a sweep, each a function from `results.load(folder)` to a plotly figure.
 
-from sweeps.analysis import figures as analysis, results
-analysis.learning_curves(results.load("results/NAME"))
-
-They need no network, and a sweep may be running, empty or broken off: where there is nothing to show, the
+They need no network, and a sweep may be running, empty or interrupted: where there is nothing to show, the
 figure says why (`why_blank`).
 """
 
@@ -40,19 +37,9 @@ __all__ = [
 FIGURES: Mapping[str, Callable[..., Any]] = {
     figure.__name__: figure
     for figure in (
-        learning_curves,
-        rung_survival,
-        history,
-        seeds,
-        importance,
-        slices,
-        contour,
-        parallel_coordinates,
-        time_spent,
-        utilization,
-        timeline,
-        failures,
-        lineage,
+        *(learning_curves, rung_survival, history, seeds),
+        *(importance, slices, contour, parallel_coordinates),
+        *(time_spent, utilization, timeline, failures, lineage),
     )
 }
 """All of them by name, in the order of the report."""

@@ -1,7 +1,8 @@
-"""What a sweep cost, in time and devices, and where that went."""
+"""What a sweep cost, in time and devices, and what that was spent on."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,30 +23,32 @@ MOST_BARS = 3000
 BINS = 120
 GAP_S = 5.0
 """Between two epochs of a trial, above which it did not train."""
+UNITS = (("seconds", 1, 120), ("minutes", 60, 7200), ("hours", 3600, math.inf))
+"""Of an axis of time: name, seconds, and seconds below which it is taken."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a sweep took."""
+    """Epochs, time and device time of a sweep."""
 
     epochs: int
     seconds: float
-    """That trials trained, added up."""
+    """Of training, the sum of all trials."""
     devices: str
     """GPU or CPU."""
     device_hours: float
     saved_epochs: int
-    """That pruned trials would have trained more, to the end."""
+    """That pruned trials would still have trained."""
     saved_hours: float
-    """Of devices, likewise: each epoch as long as the trial's own."""
+    """Of devices, likewise, by the mean epoch of each trial."""
     start_up_s: float
-    """From when a trial was proposed to when its first epoch began, added up."""
+    """From a trial's proposal to the start of its first epoch, the sum of all trials."""
     parts: Mapping[str, float]
-    """Part of the training to seconds, as far as the record says; `not measured` is the rest."""
+    """Part of the training to seconds, as far as it was measured, and `rest`."""
 
 
 def spent(sweep: Sweep) -> Spent:
-    """What a sweep took, and what pruning saved of training everything to the end."""
+    """What a sweep took, and what pruning saved."""
     trials = sweep.record.trials
     settings = sweep.record.info.settings
     on_gpu = any(trial.place.get("gpu") for trial in trials)
@@ -53,7 +56,7 @@ def spent(sweep: Sweep) -> Spent:
     share = float(asked or 1)
     end = sweep.record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
-    for trial in sweep.record.searched:  # a rerun ends early only where nobody asks for it any more
+    for trial in sweep.record.searched:  # a rerun is pruned only where it is no longer asked for
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
             saved_s += more * _seconds(trial) / len(trial.epochs)
@@ -71,14 +74,14 @@ def spent(sweep: Sweep) -> Spent:
 
 
 def time_spent(sweep: Sweep) -> go.Figure:
-    """Where the time of all trials went: parts of the training steps, start-up, and what was not measured."""
-    title, found = "Where the time went", spent(sweep)
+    """Time of all trials by activity: parts of the training steps, start-up, and what was not measured."""
+    title, found = "Time by activity", spent(sweep)
     if not found.seconds:
-        return style.blank(title, "No epoch has been reported.")
+        return style.blank(title, style.NO_EPOCH)
     parts = {"start-up": found.start_up_s, **found.parts}
     parts = {name: seconds for name, seconds in parts.items() if seconds > 0}
-    whole = sum(parts.values())
-    unit, unit_s = _unit(max(parts.values()))
+    whole, longest = sum(parts.values()), max(parts.values())
+    unit, unit_s = next((u, s) for u, s, most in UNITS if longest < most)
     figure = go.Figure(
         go.Bar(
             x=[seconds / unit_s for seconds in parts.values()],
@@ -90,20 +93,18 @@ def time_spent(sweep: Sweep) -> go.Figure:
             cliponaxis=False,
         )
     )
-    longest = 1.3 * max(parts.values()) / unit_s
-    figure.update_xaxes(title_text=f"{unit} of all trials together", range=[0, longest])
+    figure.update_xaxes(title_text=f"{unit}, sum of all trials", range=[0, 1.3 * longest / unit_s])
     figure.update_yaxes(autorange="reversed")
-    says = (
-        "Start-up: from when a trial was proposed to its first epoch. "
-        "Rest: validation, logging, what was not measured."
+    caption = (
+        "Start-up is the time from a trial's proposal to its first epoch. "
+        "Rest is validation, logging and what was not measured."
     )
-    figure = style.dress(figure, title, says, height=140 + 34 * len(parts))
-    return figure.update_layout(showlegend=False)
+    return style.finish(figure, title, caption, height=140 + 34 * len(parts), legend=False)
 
 
 def utilization(sweep: Sweep) -> go.Figure:
     """Per PC over time: how many trials trained, and how busy that kept its devices."""
-    title = "Use of the PCs over time"
+    title = "Utilization of the PCs"
     spans = [
         (row.time - row.seconds, row.time, str(trial.place.get("pc", "unknown")), row.costs)
         for trial in sweep.record.trials
@@ -111,7 +112,7 @@ def utilization(sweep: Sweep) -> go.Figure:
         if row.seconds > 0
     ]
     if not spans:
-        return style.blank(title, "No epoch has been reported.")
+        return style.blank(title, style.NO_EPOCH)
     on_gpu = any("gpu_util_pct" in costs for *_, costs in spans)
     busy = "gpu_util_pct" if on_gpu else "cpu_busy_pct"
     first, last = min(begin for begin, *_ in spans), max(end for _, end, *_ in spans)
@@ -129,58 +130,51 @@ def utilization(sweep: Sweep) -> go.Figure:
             "dash": style.DASHES[place % len(style.DASHES)],
             "shape": "hvh",
         }
-        figure.add_trace(
-            go.Scatter(x=moments, y=training, name=pc, legendgroup=pc, line=line, mode="lines"), row=1, col=1
-        )
-        if known:
-            rest = {"legendgroup": pc, "showlegend": False, "line": line, "mode": "lines"}
-            figure.add_trace(go.Scatter(x=moments, y=shares, name=pc, **rest), row=2, col=1)
+        for row, values in enumerate([training, *([shares] if known else [])], start=1):
+            common = {"name": pc, "legendgroup": pc, "line": line, "mode": "lines"}
+            trace = go.Scatter(x=moments, y=values, showlegend=row == 1, **common)
+            figure.add_trace(trace, row=row, col=1)
     figure.update_yaxes(title_text="trials training", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title_text=f"{'GPU' if on_gpu else 'CPU'} busy, %", range=[0, 105], row=2, col=1)
-    says = "Above, trials that train at a time. Below, how busy one keeps its devices, on average."
-    return style.dress(figure, title, says, height=520).update_layout(showlegend=True)
+    caption = "Top: trials that train at the same time. Bottom: mean utilization of the devices of a trial."
+    return style.finish(figure, title, caption, height=520, legend=True)
 
 
 def timeline(sweep: Sweep) -> go.Figure:
     """When each process trained which trial."""
-    title = "Timeline"
+    title = "Timeline of trials"
     bars = [(trial, begin, end) for trial in sweep.record.trials for begin, end in _stretches(trial)]
     if not bars:
-        return style.blank(title, "No epoch has been reported.")
+        return style.blank(title, style.NO_EPOCH)
     left_out = len(bars) - MOST_BARS
     bars = sorted(bars, key=lambda bar: bar[2] - bar[1])[-MOST_BARS:]
     lanes = sorted({_lane(trial) for trial, _, _ in bars})
     figure = go.Figure()
     for status, mark in style.MARKS.items():
-        of_status = [bar for bar in bars if bar[0].status == status]
-        if of_status:
-            figure.add_trace(
-                go.Bar(
-                    base=[_moment(begin) for _, begin, _ in of_status],
-                    x=[
-                        1000 * (end - begin) for _, begin, end in of_status
-                    ],  # milliseconds, on an axis of dates
-                    y=[_lane(trial) for trial, _, _ in of_status],
-                    orientation="h",
-                    name=status,
-                    text=[str(trial.number) for trial, _, _ in of_status],
-                    textposition="inside",
-                    insidetextanchor="middle",
-                    hovertemplate="trial %{text}<extra></extra>",
-                    marker={
-                        "color": mark.color,
-                        "pattern": style.pattern(mark),
-                        "line": {"color": "white", "width": 0.5},
-                    },
-                )
+        if not (of_status := [bar for bar in bars if bar[0].status == status]):
+            continue
+        line = {"color": "white", "width": 0.5}
+        figure.add_trace(
+            go.Bar(
+                base=[_moment(begin) for _, begin, _ in of_status],
+                x=[1000 * (end - begin) for _, begin, end in of_status],  # milliseconds, on an axis of dates
+                y=[_lane(trial) for trial, _, _ in of_status],
+                orientation="h",
+                name=status,
+                text=[str(trial.number) for trial, _, _ in of_status],
+                textposition="inside",
+                insidetextanchor="middle",
+                hovertemplate="trial %{text}<extra></extra>",
+                marker={"color": mark.color, "pattern": mark.filling, "line": line},
             )
+        )
     figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
     figure.update_xaxes(type="date")
     figure.update_yaxes(autorange="reversed", categoryorder="array", categoryarray=lanes)
-    says = "A row is a process that trained, a bar a trial in it, with its number; a gap is no training."
+    caption = "A row is a training process. A bar is a trial, with its number; in a gap nothing was trained."
     if left_out > 0:
-        says += f" The {left_out:,} shortest bars are left out."
-    return style.dress(figure, title, says, height=min(150 + 34 * len(lanes), 900))
+        caption += f" The {left_out:,} shortest bars are left out."
+    return style.finish(figure, title, caption, height=min(150 + 34 * len(lanes), 900))
 
 
 def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
@@ -198,7 +192,7 @@ def _seconds(trial: TrialRow) -> float:
 
 
 def _start_up(sweep: Sweep, trial: TrialRow) -> float:
-    """Seconds until its first epoch; 0 where the sweep stood still meanwhile."""
+    """Seconds from its proposal to its first epoch; 0 where the sweep was resumed meanwhile."""
     if not trial.epochs:
         return 0.0
     row = trial.epochs[min(trial.epochs)]
@@ -209,42 +203,22 @@ def _start_up(sweep: Sweep, trial: TrialRow) -> float:
 
 def _stretches(trial: TrialRow) -> Iterator[tuple[float, float]]:
     """When it trained, from and to, epochs that follow each other together."""
-    begin = end = math.nan
-    for row in sorted(trial.epochs.values(), key=lambda row: row.time):
-        if math.isnan(begin):
-            begin = row.time - row.seconds
-        elif row.time - row.seconds - end > GAP_S:
-            yield begin, end
-            begin = row.time - row.seconds
-        end = row.time
-    if not math.isnan(begin):
-        yield begin, end
+    spans = sorted((row.time, row.time - row.seconds) for row in trial.epochs.values())
+    begun = 0
+    for place, (end, _) in enumerate(spans, start=1):
+        if place == len(spans) or spans[place][1] - end > GAP_S:
+            yield spans[begun][1], end
+            begun = place
 
 
 def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> np.ndarray:
     """Mean of the weights of spans (from, to, weight) over each bin."""
-    if not spans:
-        return np.zeros(len(edges) - 1)
-    begins, ends, weights = np.array(spans).T
-    until = _ramp(begins, weights, edges) - _ramp(ends, weights, edges)
-    return np.asarray(np.diff(until) / np.diff(edges))
-
-
-def _ramp(starts: np.ndarray, weights: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Sum of weight x time since the start, of all that started before: of n starts in n log n."""
-    starts = starts - at[0]  # of small numbers: seconds since 1970 leave few digits to the sum
-    order = np.argsort(starts)
-    before = np.searchsorted(starts[order], at - at[0])
-    weight = np.concatenate([[0.0], np.cumsum(weights[order])])[before]
-    moment = np.concatenate([[0.0], np.cumsum((weights * starts)[order])])[before]
-    return np.asarray(weight * (at - at[0]) - moment)
-
-
-def _unit(seconds: float) -> tuple[str, float]:
-    """The unit in which a time is a number that one can read, and its seconds."""
-    if seconds < 120:
-        return "seconds", 1.0
-    return ("minutes", 60.0) if seconds < 7200 else ("hours", 3600.0)
+    begins, ends, weights = np.array(spans).reshape(-1, 3).T
+    overlaps = (
+        np.clip(np.minimum(ends, last) - np.maximum(begins, first), 0, None)
+        for first, last in itertools.pairwise(edges)
+    )
+    return np.array([overlap @ weights for overlap in overlaps]) / np.diff(edges)
 
 
 def _lane(trial: TrialRow) -> str:

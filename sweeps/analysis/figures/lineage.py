@@ -1,10 +1,11 @@
-"""The same again: trials rerun with other seeds, and the sweeps that this one came from."""
+"""Reruns of trials with other seeds, and the sweeps that this one was started from."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -15,7 +16,6 @@ from sweeps.common.formatting import count
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.reruns import Confirmed
 from sweeps.record.sweep_info import ParentInfo
 
 MOST_GENERATIONS = 8
@@ -25,89 +25,78 @@ def seeds(sweep: Sweep) -> go.Figure:
     """How much the score depends on the seed: trials that were rerun, a point per seed."""
     title, record = "Spread over seeds", sweep.record
     found = record.confirmed() or record.reruns.so_far()
-    shown = [one for one in found if one.scores]
+    shown = [trial for trial in found if trial.scores]
     if not shown:
-        why = "No trial was rerun with another seed."
-        return style.blank(title, "No rerun has ended well." if record.reruns.numbers else why)
-    figure = go.Figure(_scores(record, shown)).update_traces(mode="markers")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text=record.info.metric)
-    says = "Each run by its best epoch. The search's own score, chosen for being high, is not in the mean."
-    if failures := sum(one.failures for one in found):
-        says += f" {count(failures, 'rerun')} failed or diverged."
-    return style.dress(figure, title, says)
-
-
-def _scores(record: Record, shown: Sequence[Confirmed]) -> list[go.Scatter]:
-    """Of each trial: its reruns, their mean, and what it had in the search."""
-    names = [f"trial {one.number}" for one in shown]
-    reruns = [
-        (name, rerun)
-        for name, one in zip(names, shown, strict=True)
-        for rerun in record.reruns.of(one.number)
-        if rerun.status == "finished"
-    ]
+        why = "No rerun has ended well." if record.reruns.numbers else "No trial was rerun with another seed."
+        return style.blank(title, why)
+    names = {trial.number: f"trial {trial.number}" for trial in shown}
+    reruns = [rerun for number in names for rerun in record.reruns.of(number) if rerun.status == "finished"]
     ring = {"color": style.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     points = go.Scatter(
-        x=[name for name, _ in reruns],
-        y=[rerun.best_score(record.objective) for _, rerun in reruns],
-        text=[f"trial {rerun.number}" for _, rerun in reruns],
-        name="a rerun",
+        x=[names[rerun.confirms] for rerun in reruns if rerun.confirms is not None],
+        y=[rerun.best_score(record.objective) for rerun in reruns],
+        text=[f"trial {rerun.number}" for rerun in reruns],
+        name="rerun",
         marker=ring,
     )
     means = go.Scatter(
-        x=names,
-        y=[one.mean for one in shown],
-        error_y={"array": [one.std or 0.0 for one in shown]},
+        x=list(names.values()),
+        y=[trial.mean for trial in shown],
+        error_y={"array": [trial.std or 0.0 for trial in shown]},
         name="mean and standard deviation",
         marker={"color": style.BLACK, "symbol": "diamond", "size": 10},
     )
     search = go.Scatter(
-        x=names,
-        y=[record.trials[one.number].best_score(record.objective) for one in shown],
+        x=list(names.values()),
+        y=[record.trials[number].best_score(record.objective) for number in names],
         name="in the search",
         marker={"color": style.ORANGE, "symbol": "star", "size": 11},
     )
-    return [points, means, search]
+    figure = go.Figure([points, means, search]).update_traces(mode="markers")
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(title_text=record.info.metric)
+    caption = "Each point is the best epoch of a run. The mean leaves out the score of the search, which was "
+    caption += "selected for being high."
+    if failures := sum(trial.failures for trial in found):
+        caption += f" {count(failures, 'rerun')} failed or diverged."
+    return style.finish(figure, title, caption)
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A sweep that this one came from, or this one itself."""
+    """A sweep that this one was started from, or this one itself."""
 
     name: str
     generation: int
-    """0 is this sweep, 1 those that it came from."""
+    """0 is this sweep, 1 its parents."""
     child: str
-    """Which sweep came from it; "" for this one."""
+    """Which sweep was started from it; "" for this one."""
     best: str
     """Its best score with the name of its metric; "" where its folder is gone."""
 
 
 def ancestors(sweep: Sweep) -> list[Ancestor]:
-    """This sweep, those that it came from, those that they came from, as far as their folders are there."""
+    """This sweep, its parents, their parents, as far as their folders are there."""
     found = [Ancestor(sweep.record.name, 0, "", status.best(sweep.record))]
     seen = {sweep.folder.resolve()}
-    following = [(parent, sweep.record, 1) for parent in sweep.record.info.parents]
+    following = deque((parent, sweep.record, 1) for parent in sweep.record.info.parents)
     while following:
-        parent, child, generation = following.pop(0)
-        folder = _folder(parent, child.folder)
-        record = None if folder is None else _read(folder)
-        found.append(
-            Ancestor(parent.name, generation, child.name, "" if record is None else status.best(record))
-        )
-        if record is None or folder is None or generation == MOST_GENERATIONS or folder.resolve() in seen:
+        parent, child, generation = following.popleft()
+        record = _read(parent, child.folder)
+        best = "" if record is None else status.best(record)
+        found.append(Ancestor(parent.name, generation, child.name, best))
+        if record is None or generation == MOST_GENERATIONS or record.folder.resolve() in seen:
             continue
-        seen.add(folder.resolve())
+        seen.add(record.folder.resolve())
         following += [(one, record, generation + 1) for one in record.info.parents]
     return found
 
 
 def lineage(sweep: Sweep) -> go.Figure:
-    """Which sweeps this one came from, with the best of each."""
-    title, found = "Lineage", ancestors(sweep)
+    """Which sweeps this one was started from, with the best score of each."""
+    title, found = "Parent sweeps", ancestors(sweep)
     if len(found) == 1:
-        return style.blank(title, "This sweep was started from no other.")
+        return style.blank(title, "This sweep was not started from another one.")
     columns: dict[int, list[Ancestor]] = defaultdict(list)
     for one in found:
         columns[one.generation].append(one)
@@ -117,13 +106,13 @@ def lineage(sweep: Sweep) -> go.Figure:
         for place, one in enumerate(column)
     }
     figure = go.Figure([*_arrows(found, places), _names(found, places)])
-    oldest = max(columns)
-    most = max(map(len, columns.values()))
+    oldest, most = max(columns), max(map(len, columns.values()))
     figure.update_xaxes(visible=False, range=[-oldest - 0.5, 0.5])
     figure.update_yaxes(visible=False, range=[-most / 2 - 0.2, most / 2 + 0.5])
-    says = "An arrow leads from a sweep to the one that was started with its record; the star is this one."
-    figure = style.dress(figure, title, says, height=130 + 110 * most, min_width=220 * (oldest + 1))
-    return figure.update_layout(showlegend=False)
+    caption = "An arrow leads from a sweep to the one that refines it. The star is this sweep."
+    return style.finish(
+        figure, title, caption, height=130 + 110 * most, min_width=220 * (oldest + 1), legend=False
+    )
 
 
 _Places = Mapping[str, tuple[float, float]]
@@ -146,9 +135,7 @@ def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
     return go.Scatter(
         x=[places[one.name][0] for one in found],
         y=[places[one.name][1] for one in found],
-        text=[
-            f"<b>{_escaped(one.name)}</b><br>{_escaped(one.best or 'its folder is gone')}" for one in found
-        ],
+        text=[f"<b>{escape(one.name)}</b><br>{escape(one.best or 'its folder is missing')}" for one in found],
         mode="markers+text",
         textposition="top center",
         marker={
@@ -160,19 +147,11 @@ def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
     )
 
 
-def _folder(parent: ParentInfo, child: Path) -> Path | None:
-    """Where a parent is: as it was named then, or, where all were moved, beside its child."""
+def _read(parent: ParentInfo, child: Path) -> Record | None:
+    """The record of a parent: where it was then, or, where all were moved, beside its child."""
     named = [Path(parent.folder)] if parent.folder else []
-    return next((folder for folder in [*named, child.parent / parent.name] if folder.is_dir()), None)
-
-
-def _read(folder: Path) -> Record | None:
+    folder = next((folder for folder in [*named, child.parent / parent.name] if folder.is_dir()), None)
     try:
-        return Record.read(folder)
+        return None if folder is None else Record.read(folder)
     except (OSError, RecordUnreadable):
         return None
-
-
-def _escaped(text: str) -> str:
-    """Plotly's texts know some tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,24 +1,24 @@
-"""What the search found: the best over time, and which hyperparameters it hung on."""
+"""What the search found: the best score over time, and how it depends on the hyperparameters."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.fidelity import Fidelity, fidelity, trainables
+from sweeps.analysis.fidelity import Fidelity, fidelity
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.top_trials import is_bad, trainables
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
-NO_SCORE = "No epoch has been reported."
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
 MOST_HYPERPARAMETERS, MOST_PAIRED = 8, 3
@@ -32,71 +32,70 @@ HEIGHT = 220
 
 
 def history(sweep: Sweep) -> go.Figure:
-    """The best score so far, against trials that ended and against epochs spent."""
-    title = f"Best {sweep.record.info.metric} so far"
-    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
-    if not any(trial.best_score(sweep.record.objective) is not None for trial in sweep.record.searched):
-        return style.blank(title, NO_SCORE)
+    """The best score so far, by trials that ended and by epochs trained."""
+    metric, objective = sweep.record.info.metric, sweep.record.objective
+    title = f"Best {metric} so far"
+    if not any(trial.best_score(objective) is not None for trial in sweep.record.searched):
+        return style.blank(title, style.NO_EPOCH)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
-    _add_ended(figure, sweep, ended)
-    spent, scores = _by_epochs(sweep)
-    figure.add_trace(_steps("best of all epochs", spent, scores, "dash"), row=2, col=1)
+    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
+    _add_ended(figure, objective, ended)
+    figure.add_trace(_steps("best so far, of all epochs", *_by_epochs(sweep), "dash"), row=2, col=1)
     figure.update_xaxes(title_text="trials ended", row=1, col=1)
-    figure.update_xaxes(title_text="epochs trained, of all trials together", row=2, col=1)
-    figure.update_yaxes(title_text=sweep.record.info.metric)
-    says = "Above, each trial by the best of its epochs. Below, what that took."
-    says += style.cut(figure, (point for trace in figure.data for point in trace.y))
-    return style.dress(figure, title, says, height=640)
+    figure.update_xaxes(title_text="epochs trained, sum of all trials", row=2, col=1)
+    figure.update_yaxes(title_text=metric)
+    caption = "Top: the score of the best epoch of each trial. Bottom: the best score by epochs trained."
+    caption += style.cut(figure, (point for trace in figure.data for point in trace.y))
+    return style.finish(figure, title, caption, height=640)
 
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
     """A line per trial through its score and its hyperparameters."""
-    found, title = fidelity(sweep.record), "Parallel coordinates"
-    if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return style.blank(title, _why_not(found, trials=2, hyperparameters=1))
+    title, found = "Parallel coordinates", _with_enough(sweep, trials=2, hyperparameters=1)
+    if isinstance(found, str):
+        return style.blank(title, found)
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=sweep.record.info.metric)
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
     shown = _shown(found, MOST_LINES, "lines")
-    says = f"A line is a trial, coloured by its score, which is its first axis too: {found.words}{shown}."
+    caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{shown}."
     width = AXIS * (len(found.tried.ranges) + 1)
-    return style.dress(figure, title, says, height=460, min_width=min(width, 1400))
+    return style.finish(figure, title, caption, height=460, min_width=min(width, 1400))
 
 
 def slices(sweep: Sweep) -> go.Figure:
-    """The score against each hyperparameter by itself, the most important hyperparameters first."""
-    found, title = fidelity(sweep.record), "Each hyperparameter by itself"
-    if found is None or not found.tried.ranges or len(found.scores) < 2:
-        return style.blank(title, _why_not(found, trials=2, hyperparameters=1))
+    """The score by each hyperparameter, the most important hyperparameters first."""
+    title, found = "Score by hyperparameter", _with_enough(sweep, trials=2, hyperparameters=1)
+    if isinstance(found, str):
+        return style.blank(title, found)
     hyperparameters = _ranked(found)[:MOST_HYPERPARAMETERS]
     study = found.study(MOST_POINTS)
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
         row, column = place // 2 + 1, place % 2 + 1
-        _take_over(
-            figure, plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric), row, column
-        )
+        part = plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric)
+        _take_over(figure, part, row, column)
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
         trace.marker = {"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
     cut = style.cut(figure, found.scores.values())
-    left_out = len(found.tried.ranges) - len(hyperparameters)
-    weight = " of less weight" if found.importances and len(trainables(sweep.record)) == 1 else ""
-    more = f"; {count(left_out, 'hyperparameter')}{weight} left out" if left_out else ""
-    says = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
-    width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names stand side by side
-    figure = style.dress(figure, title, says, height=110 + HEIGHT * rows, min_width=width)
-    return figure.update_layout(showlegend=False)
+    more = ""
+    if left_out := len(found.tried.ranges) - len(hyperparameters):
+        less = " of less importance" if found.importances and len(trainables(sweep.record)) == 1 else ""
+        more = f"; {count(left_out, 'hyperparameter')}{less} left out"
+    caption = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
+    width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names are side by side
+    return style.finish(figure, title, caption, height=110 + HEIGHT * rows, min_width=width, legend=False)
 
 
 def contour(sweep: Sweep) -> go.Figure:
-    """The score over each two of the most important hyperparameters."""
-    found, title = fidelity(sweep.record), "Hyperparameters two by two"
-    if found is None or len(found.tried.ranges) < 2 or len(found.scores) < 5:
-        return style.blank(title, _why_not(found, trials=5, hyperparameters=2))
+    """The score by each pair of the most important hyperparameters."""
+    title, found = "Score by pairs of hyperparameters", _with_enough(sweep, trials=5, hyperparameters=2)
+    if isinstance(found, str):
+        return style.blank(title, found)
     study = found.study(MOST_CELLS)
     trials = study.get_trials(deepcopy=False)
     known = {name: {trial.params.get(name) for trial in trials} for name in _ranked(found)}
@@ -117,14 +116,11 @@ def contour(sweep: Sweep) -> go.Figure:
     finite = [value for value in shared if value is not None and math.isfinite(value)]
     if finite:
         figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
-    first = (
-        ""
-        if found.importances
-        else f"; the first {count(len(hyperparameters), 'hyperparameter')} of the space"
-    )
-    says = f"Between the points it is guessed: {found.words}{_shown(found, MOST_CELLS, 'points')}{first}."
-    figure = style.dress(figure, title, says, height=110 + (HEIGHT + 20) * len(pairs))
-    return figure.update_layout(showlegend=False)
+    which = count(len(hyperparameters), "hyperparameter")
+    first = "" if found.importances else f"; the first {which} of the space"
+    shown = _shown(found, MOST_CELLS, "points")
+    caption = f"A point is a trial: {found.words}{shown}{first}. Between points, scores are interpolated."
+    return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
 
 
 def importance(sweep: Sweep) -> go.Figure:
@@ -132,127 +128,97 @@ def importance(sweep: Sweep) -> go.Figure:
 
     Not by `plot_param_importances`, which would evaluate them once more.
     """
-    title, record = "Importance of the hyperparameters", sweep.record
-    names = trainables(record)
-    by_name = {name: fidelity(record, name) for name in names}
-    whys = {name: NO_SCORE if at is None else at.why_no_importance for name, at in by_name.items()}
-    found = {name: at for name, at in by_name.items() if at is not None and not whys[name]}
+    title = "Hyperparameter importance"
+    found: dict[str, Fidelity] = {}
+    whys: dict[str, str] = {}
+    for name in trainables(sweep.record):  # each is compared at an epoch of its own
+        at = fidelity(sweep.record, name)
+        if at is None or at.why_no_importance:
+            whys[name] = style.NO_EPOCH if at is None else at.why_no_importance
+        else:
+            found[name] = at
+    missing = " ".join(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items())
     if not found:
-        return style.blank(title, _of_each(whys) if len(whys) > 1 else next(iter(whys.values()), NO_SCORE))
-    shares = {
-        hyperparameter: share for at in found.values() for hyperparameter, share in at.importances.items()
-    }
-    shares = dict(reversed(shares.items()))
-    text = [at.percent(hyperparameter) for at in found.values() for hyperparameter in at.importances][::-1]
+        return style.blank(title, missing if len(whys) > 1 else next(iter(whys.values()), style.NO_EPOCH))
+    bars = [(at, name, share) for at in found.values() for name, share in at.importances.items()][::-1]
+    labels = [_with_trials(at, name) for at, name, _ in bars]
     bar = go.Bar(
-        x=[100 * share for share in shares.values()],
-        y=[_with_trials(hyperparameter, found) for hyperparameter in shares],
+        x=[100 * share for _, _, share in bars],
+        y=labels,
         orientation="h",
-        text=text,
+        text=[at.percent(name) for at, name, _ in bars],
         textposition="outside",
         cliponaxis=False,
         marker={"color": style.BLUE},
     )
     figure = go.Figure(bar)
-    most = 150 * max(shares.values())  # room for the words behind a bar, on a telephone too
-    figure.update_xaxes(title_text="share, %", range=[0, most])
+    most = 150 * max(share for _, _, share in bars)  # room for the words behind a bar, on a telephone too
+    figure.update_xaxes(title_text="importance, %", range=[0, most], tickvals=list(range(0, 101, 20)))
     figure.update_yaxes(type="category")
-    says = _on_importance(found, whys)
-    if list(shares) != list(bar.y):
-        says += " In brackets: how many of the trials had a hyperparameter that not all have."
-    figure = style.dress(figure, title, says, height=150 + 34 * len(shares))
-    return figure.update_layout(showlegend=False)
+    caption = _importance_caption(found, missing)
+    if labels != [name for _, name, _ in bars]:
+        caption += " In brackets: how many trials had a hyperparameter that not all have."
+    return style.finish(figure, title, caption, height=150 + 34 * len(bars), legend=False)
 
 
-def _on_importance(found: Mapping[str, Fidelity], whys: Mapping[str, str]) -> str:
-    """What the bars show, of each trainable; `whys` says of which they show nothing."""
-    says = "How much each hyperparameter decided, of what all do, whether a trial came among the best "
-    if len(whys) == 1:
-        return f"{says}{_best_share(*found.values())}."
-    shown = [f"{name}: the best {_best_share(at)}." for name, at in found.items()]
-    return " ".join([f"{says}of its trainable.", *shown, _of_each(whys)]).rstrip()
+def _importance_caption(found: Mapping[str, Fidelity], missing: str) -> str:
+    """What the bars show, of each trainable; `missing` says of which they show nothing."""
+    decided = "How much each hyperparameter decided whether a trial is among the best"
+    best = [f"{100 * at.top:.0f} % (PED-ANOVA), by {at.words}." for at in found.values()]
+    if len(best) == 1 and not missing:
+        return f"{decided} {best[0]}"
+    each = [f"{name}: the best {share}" for name, share in zip(found, best, strict=True)]
+    return " ".join([f"{decided} of its trainable.", *each, missing]).rstrip()
 
 
-def _with_trials(hyperparameter: str, found: Mapping[str, Fidelity]) -> str:
+def _with_trials(at: Fidelity, hyperparameter: str) -> str:
     """A hyperparameter, and of one that not all trials of its trainable had, how many had it: of few, its
-    share is next to nothing whatever it does."""
-    at = next(at for at in found.values() if hyperparameter in at.importances)
+    importance is next to nothing whatever it does."""
     had = sum(hyperparameter in at.tried.params[number] for number in at.scores)
     return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
 
 
-def _of_each(whys: Mapping[str, str]) -> str:
-    """Why a trainable shows nothing: each is compared at an epoch of its own."""
-    return " ".join(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items() if why)
-
-
-def _best_share(at: Fidelity) -> str:
-    return f"{100 * at.top:.0f} % (PED-ANOVA), by {at.words}"
-
-
 def _ranked(found: Fidelity) -> list[str]:
-    """Hyperparameters that trials at this fidelity have, by importance where that can be told; else as in
-    the space."""
+    """Hyperparameters that trials at this fidelity have, by importance where that is known; else as in the
+    space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
     hyperparameters = [name for name in there if name in found.tried.ranges]
     return sorted(hyperparameters, key=lambda name: -found.importances.get(name, 0.0))
 
 
-def _add_ended(figure: go.Figure, sweep: Sweep, ended: Sequence[TrialRow]) -> None:
-    objective = sweep.record.objective
-    scored = [(place, t, t.best_score(objective)) for place, t in enumerate(ended, start=1)]
+def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow]) -> None:
+    scored = [(place, trial, trial.best_score(objective)) for place, trial in enumerate(ended, start=1)]
     points = [(place, trial, score) for place, trial, score in scored if score is not None]
     for status, mark in style.MARKS.items():
-        of_status = [(place, trial, score) for place, trial, score in points if trial.status == status]
-        if of_status:
-            figure.add_trace(
-                go.Scatter(
-                    x=[place for place, _, _ in of_status],
-                    y=[score for _, _, score in of_status],
-                    text=[f"trial {trial.number}" for _, trial, _ in of_status],
-                    mode="markers",
-                    name=status,
-                    marker={
-                        "color": mark.color,
-                        "symbol": mark.symbol,
-                        "size": 8,
-                        "line": {"width": 1.5, "color": mark.color},
-                    },
-                ),
-                row=1,
-                col=1,
-            )
-    well = [(place, s) for place, t, s in points if t.status in ("finished", "pruned")]
+        if of_status := [point for point in points if point[1].status == status]:
+            places, trials, scores = zip(*of_status, strict=True)
+            hover = [f"trial {trial.number}" for trial in trials]
+            marks = {"mode": "markers", "name": status, "marker": mark.points(8)}
+            figure.add_trace(go.Scatter(x=places, y=scores, text=hover, **marks), row=1, col=1)
+    well = [(place, score) for place, trial, score in points if not is_bad(trial)]
     if well:
-        places, bests = [place for place, _ in well], _running([score for _, score in well], objective)
-        figure.add_trace(_steps("best that ended well", places, bests, "solid"), row=1, col=1)
+        best = itertools.accumulate((score for _, score in well), _better_of(objective))
+        figure.add_trace(
+            _steps("best so far", [place for place, _ in well], list(best), "solid"), row=1, col=1
+        )
 
 
 def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
-    """Epochs spent by all trials until the best score rose, and that score."""
+    """Epochs trained by all trials until the best score rose, and that score."""
     reports = sorted(
-        (row.time, row.score if trial.status not in ("failed", "diverged") else math.nan)
+        (row.time, math.nan if is_bad(trial) else row.score)
         for trial in sweep.record.searched
         for row in trial.epochs.values()
     )
-    objective = sweep.record.objective
-    spent, scores = [], []
-    best = math.nan
-    for epochs, (_, score) in enumerate(reports, start=1):
-        if objective.is_better(score, best):
-            best = score
-            spent.append(epochs)
-            scores.append(best)
-    return ([*spent, len(reports)], [*scores, best]) if spent else ([], [])
+    scores = (score for _, score in reports)
+    best = list(itertools.accumulate(scores, _better_of(sweep.record.objective), initial=math.nan))
+    rises = [n for n in range(1, len(best)) if math.isfinite(best[n]) and best[n] != best[n - 1]]
+    ends = [*rises, len(reports)] if rises else []
+    return ends, [best[n] for n in ends]
 
 
-def _running(scores: Sequence[float], objective: Objective) -> list[float]:
-    """The best score up to each one, in turn."""
-
-    def better(best: float, score: float) -> float:
-        return score if objective.is_better(score, best) else best
-
-    return list(itertools.accumulate(scores, better))
+def _better_of(objective: Objective) -> Callable[[float, float], float]:
+    return lambda best, score: score if objective.is_better(score, best) else best
 
 
 def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
@@ -261,18 +227,18 @@ def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.S
 
 
 def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
-    """Put a figure of Optuna's, which has one pair of axes, into a place of another."""
+    """Put a figure of Optuna's, which has one pair of axes, into a subplot."""
     for trace in part.data:
         figure.add_trace(trace, row=row, col=column)
     kept = ("title", "type", "range", "categoryorder", "categoryarray")
     for axis, update in (("xaxis", figure.update_xaxes), ("yaxis", figure.update_yaxes)):
-        said: dict[str, Any] = part.layout[axis].to_plotly_json()
-        update(row=row, col=column, **{name: said[name] for name in kept if name in said})
-        if said.get("type") == "log":
+        given: dict[str, Any] = part.layout[axis].to_plotly_json()
+        update(row=row, col=column, **{name: given[name] for name in kept if name in given})
+        if given.get("type") == "log":
             ends = [v for t in part.data for v in (t[axis[0]] if t[axis[0]] is not None else ()) if v]
             update(row=row, col=column, **style.log_ticks(ends))
-        elif said.get("type") == "category" and said.get("categoryarray"):
-            names = [str(name) for name in said["categoryarray"]]
+        elif given.get("type") == "category" and given.get("categoryarray"):
+            names = [str(name) for name in given["categoryarray"]]
             update(
                 row=row,
                 col=column,
@@ -283,16 +249,18 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
 
 
 def _shown(found: Fidelity, most: int, what: str) -> str:
-    """That not all are drawn."""
+    """`; 300 lines of 1,000 are drawn`, where not all are."""
     return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
 
 
-def _why_not(found: Fidelity | None, trials: int, hyperparameters: int) -> str:
+def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> Fidelity | str:
+    """The trials at one epoch, or why a figure that needs so many trials and hyperparameters is blank."""
+    found = fidelity(sweep.record)
     if found is None:
-        return NO_SCORE
+        return style.NO_EPOCH
     if len(found.scores) < trials:
         return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
-    varied = (
-        "No hyperparameter was varied" if not found.tried.ranges else "Only one hyperparameter was varied"
-    )
-    return f"{varied}; this needs {count(hyperparameters, 'hyperparameter')}."
+    if len(found.tried.ranges) < hyperparameters:
+        which = "Only one hyperparameter" if found.tried.ranges else "No hyperparameter"
+        return f"{which} was varied; this needs {count(hyperparameters, 'hyperparameter')}."
+    return found

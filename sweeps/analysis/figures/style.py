@@ -1,4 +1,4 @@
-"""How all figures look: one template, marks that need no colour to be told apart, words for an empty one."""
+"""The common look of figures: template, marks that differ by more than colour, blank figures, axes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,34 @@ from sweeps.record.trials import Status, TrialRow
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8A8A"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
-"""Told apart whatever colours one sees: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
+"""Colours for the colour-blind too: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
 LOG_TICKS = 3
 """At most, of an axis of a log scale that may be 100 pixels wide: more than that, and they overlap."""
+NO_EPOCH = "No epoch has been reported."
+"""Why most figures of a new sweep are blank."""
 FAR_OUT = 10
 """Times the size of what is usual: a score of 1e6 would leave no room for the others."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How what is of one kind is drawn."""
+    """The look of trials of one status."""
 
     color: str
     symbol: str
     dash: str
     pattern: str
+
+    def points(self, size: int) -> dict[str, object]:
+        """The marker of a scatter; its line is what shows of open symbols."""
+        line = {"width": 2, "color": self.color}
+        return {"color": self.color, "symbol": self.symbol, "size": size, "line": line}
+
+    @property
+    def filling(self) -> dict[str, object]:
+        """The pattern of a bar."""
+        return {"shape": self.pattern, "fgcolor": "white", "fillmode": "overlay", "size": 6}
 
 
 MARKS: dict[Status, Mark] = {
@@ -40,7 +51,7 @@ MARKS: dict[Status, Mark] = {
     "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
     "unfinished": Mark(GREEN, "circle-open", "longdash", "-"),
 }
-WENT_ON = Mark(GREY, "circle", "solid", "")
+CONTINUED = Mark(GREY, "circle", "solid", "")
 _AXIS = {
     "gridcolor": "#e6e6e6",
     "linecolor": "#777",
@@ -66,24 +77,33 @@ TEMPLATE = go.layout.Template(
 )
 
 
-def dress(figure: go.Figure, title: str, says: str = "", height: int = 420, min_width: int = 0) -> go.Figure:
-    """A figure in the common look.
+def finish(
+    figure: go.Figure,
+    title: str,
+    caption: str = "",
+    height: int = 420,
+    min_width: int = 0,
+    legend: bool | None = None,
+) -> go.Figure:
+    """Give a figure the common look, and return it.
 
     Args:
-        figure: to be dressed; it is changed.
+        figure: is changed.
         title: what it shows.
-        says: what one must know to read it right.
+        caption: what one must know to read it right.
         height: pixels.
         min_width: pixels below which it can't be read: a narrow page scrolls it.
+        legend: whether it has one; None where it has one for several traces.
     """
-    subtitle = {"text": says, "font": {"size": 12, "color": "#444"}}
+    subtitle = {"text": caption, "font": {"size": 12, "color": "#444"}}
     figure.update_layout(
         template=TEMPLATE,
         title={"text": title, "subtitle": subtitle, "y": None, "yanchor": None, "yref": None},
         height=height,
         width=None,
         autosize=True,
-        margin_t=110 if figure.layout.showlegend is not False and len(figure.data) > 1 else 70,
+        margin_t=110 if legend or (legend is None and len(figure.data) > 1) else 70,
+        showlegend=legend,
         meta={"min_width": min_width},
     )
     return figure
@@ -95,9 +115,7 @@ def blank(title: str, why: str) -> go.Figure:
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_annotation(text=why, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
-    dress(figure, title, height=160)
-    figure.update_layout(meta={"why": why})
-    return figure
+    return finish(figure, title, height=160).update_layout(meta={"why": why})
 
 
 def why_blank(figure: go.Figure) -> str:
@@ -106,8 +124,8 @@ def why_blank(figure: go.Figure) -> str:
 
 
 def log_ticks(values: Sequence[float]) -> dict[str, object]:
-    """Ticks of a log axis that is narrow: powers of ten alone, where values span enough of them; plotly would
-    write a 2 and a 5 between them, one over the other."""
+    """Ticks of a narrow log axis: powers of ten alone, where values span enough of them; plotly would write a
+    2 and a 5 between them, one over the other."""
     low, high = math.log10(min(values)), math.log10(max(values))
     margin = 0.05 * (high - low)  # plotly draws some more than the values span
     first, last = math.ceil(low - margin), math.floor(high + margin)
@@ -116,24 +134,19 @@ def log_ticks(values: Sequence[float]) -> dict[str, object]:
     return {"dtick": math.ceil((last - first + 1) / LOG_TICKS), "tick0": first}
 
 
-def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int] = ()) -> list[TrialRow]:
-    """At most so many trials: those numbered in `first`, and the others evenly."""
+def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int]) -> list[TrialRow]:
+    """At most so many trials: those numbered in `first`, and an even sample of the others."""
     if len(trials) <= most:
         return list(trials)
     kept = set(first[: most // 4])
-    others = [trial for trial in trials if trial.number not in kept]
+    others = [trial.number for trial in trials if trial.number not in kept]
     chosen = np.linspace(0, len(others) - 1, most - len(kept)).round().astype(int)
-    kept |= {others[index].number for index in chosen}
+    kept |= {others[index] for index in chosen}
     return [trial for trial in trials if trial.number in kept]
 
 
-def pattern(mark: Mark) -> dict[str, object]:
-    """The filling of a bar."""
-    return {"shape": mark.pattern, "fgcolor": "white", "fillmode": "overlay", "size": 6}
-
-
 def cut(figure: go.Figure, scores: Iterable[float]) -> str:
-    """Let the axes of scores end before what lies far out; the words that say so, "" where nothing does."""
+    """Let the axes of scores leave out outliers; a sentence that says so, "" where there are none."""
     values = np.array([score for score in scores if math.isfinite(score)])
     if not len(values):
         return ""
@@ -145,4 +158,4 @@ def cut(figure: go.Figure, scores: Iterable[float]) -> str:
     bottom, top = float(shown.min()), float(shown.max())
     margin = 0.05 * (top - bottom)
     figure.update_yaxes(range=[bottom - margin, top + margin])
-    return f" Scores far out, beyond {bottom:.3g} to {top:.3g}, are not on it."
+    return f" Outliers, beyond {bottom:.3g} to {top:.3g}, are not shown."

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import jinja2
+import plotly.graph_objects as go
+import plotly.offline
+
+from sweeps.analysis import advice, figures
+from sweeps.analysis.report import confidence, text
+from sweeps.analysis.sweep import Sweep, load
 from sweeps.common import atomic_io
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from sweeps.analysis.sweep import Sweep
-
-
-FILE = "report.html"
-
-
-TEMPLATE = Path(__file__).with_name("report.html")
-
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import place, short, size
+from sweeps.config.sweep_folder import REPORT_FILE
+from sweeps.record.journal import RecordUnreadable
 
 NOT_DRAWN = "This figure could not be drawn"
-
-
 MOST_TRIALS = 20
 """In the table of the best."""
 
@@ -35,13 +31,13 @@ class Drawn:
 
     name: str
     title: str
-    says: str
-    why: str
-    """There is none; "" where there is."""
+    caption: str
+    why_blank: str
+    """Why there is no figure; "" where there is one."""
     height: int = 0
     min_width: int = 0
     content: str = ""
-    """JSON that may stand inside a `<script>`."""
+    """JSON that is safe inside a `<script>`."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +49,21 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
-    """A part of the page: sentences, then lines, a command, tables, figures."""
+    """A part of the page: sentences, a list, a command, tables, figures, in this order."""
 
-    anchor: str
     title: str
     sentences: Sequence[str] = ()
-    lines: Sequence[str] = ()
+    items: Sequence[str] = ()
     command: str = ""
     tables: Sequence[Table] = ()
-    figures: Sequence[Drawn] = field(default=())
-    is_answer: bool = False
-    """Its first sentence is what most readers came for."""
+    figures: Sequence[Drawn] = ()
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it has a figure to see."""
-        return any(not figure.why for figure in self.figures)
+        """Whether it has a figure that is not blank."""
+        return any(not figure.why_blank for figure in self.figures)
 
 
 def write(sweep: Sweep, output: Path | None = None) -> Path:
@@ -79,20 +72,38 @@ def write(sweep: Sweep, output: Path | None = None) -> Path:
     Raises:
         OSError: it can't be written.
     """
-    path = output or sweep.folder / FILE
+    path = output or sweep.folder / REPORT_FILE
     atomic_io.write(path, page(sweep))
     return path
 
 
+def write_of_folder(folder: Path, output: Path | None) -> str:
+    """Write the page about the sweep in a folder; where it is, and its size.
+
+    Raises:
+        UserError: there is no sweep to read, or no place to write to.
+    """
+    try:
+        sweep = load(folder)
+    except (OSError, RecordUnreadable) as error:
+        raise UserError(str(error)) from None
+    try:
+        written = write(sweep, output)
+    except OSError as error:
+        raise UserError(f"{output or folder / REPORT_FILE}: {error.strerror or error}") from None
+    return f"{place(written)} ({size(written.stat().st_size)})"
+
+
 def page(sweep: Sweep) -> str:
     """The whole page."""
-    import jinja2
-    import plotly.offline
-
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("sweeps.analysis", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return environment.get_template("report.html").render(
         name=sweep.record.name,
         made=time.strftime("%Y-%m-%d at %H:%M"),
         sections=sections(sweep),
@@ -102,114 +113,73 @@ def page(sweep: Sweep) -> str:
 
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
-    from sweeps.analysis import advice
-    from sweeps.analysis.report import text
-
     advised = advice.advise(sweep)
+    space, failed, best = text.space(sweep), text.failures(sweep), sweep.record.best()
+    params = {} if best is None else {**best.params, **best.fixed}
     return [
-        _found(sweep),
-        _asked(sweep),
-        Section(anchor="next", title="What to try next", lines=list(advised.lines), command=advised.command),
-        Section(anchor="trials", title="The best trials", tables=[_ranking(sweep)]),
         Section(
-            anchor="curves",
-            title="Learning and pruning",
-            sentences=text.pruning(sweep),
+            "Result",
+            [text.result(sweep), *confidence.confidence(sweep)],
+            command=confidence.to_confirm(sweep),
+            tables=_pairs(f"Hyperparameters of trial {best.number}", "value", params) if best else [],
+            figures=_figures(sweep, "seeds") if sweep.record.reruns.numbers else [],
+        ),
+        Section(
+            "Settings and search space",
+            text.settings(sweep),
+            tables=_pairs("Search space", "range", dict(space)) if space else [],
+        ),
+        Section("Next steps", items=advised.lines, command=advised.command),
+        Section("Best trials", tables=[_ranking(sweep)]),
+        Section(
+            "Learning and pruning",
+            [text.pruning(sweep)],
             figures=_figures(sweep, "learning_curves", "rung_survival", "history"),
         ),
         Section(
-            anchor="hyperparameters",
-            title="What the hyperparameters did",
-            sentences=text.compared(sweep, advised),
+            "Hyperparameters",
+            text.epochs_compared(sweep, advised),
             figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
+        Section("Cost", [text.cost(sweep)], figures=_figures(sweep, "time_spent", "utilization", "timeline")),
         Section(
-            anchor="cost",
-            title="What it cost",
-            sentences=text.cost(sweep),
-            figures=_figures(sweep, "time_spent", "utilization", "timeline"),
+            "Failures",
+            ["Failed and diverged trials, by cause:" if failed else "No trial failed or diverged."],
+            items=failed,
+            figures=_figures(sweep, "failures") if failed else [],
         ),
-        _trouble(sweep),
-        Section(anchor="lineage", title="Where it came from", figures=_figures(sweep, "lineage")),
+        Section("Lineage", figures=_figures(sweep, "lineage")),
     ]
 
 
-def _found(sweep: Sweep) -> Section:
-    from sweeps.analysis.report import confidence, text
-
-    return Section(
-        anchor="found",
-        title="What was found",
-        sentences=[*text.found(sweep), *confidence.sureness(sweep)],
-        command=confidence.to_confirm(sweep),
-        tables=_winner(sweep),
-        figures=_figures(sweep, "seeds") if sweep.record.reruns.numbers else [],
-        is_answer=True,
-    )
-
-
-def _asked(sweep: Sweep) -> Section:
-    from sweeps.analysis.report import text
-
-    space = text.space(sweep)
-    return Section(
-        anchor="asked",
-        title="What was asked",
-        sentences=text.asked(sweep),
-        tables=[Table("The space", ["hyperparameter", "values"], space)] if space else [],
-    )
-
-
-def _trouble(sweep: Sweep) -> Section:
-    from sweeps.analysis.report import text
-
-    troubles = text.troubles(sweep)
-    first = "Failed and diverged trials, by cause:" if troubles else "No trial failed or diverged."
-    return Section(
-        anchor="trouble",
-        title="Trouble",
-        sentences=[first],
-        lines=troubles,
-        figures=_figures(sweep, "failures") if troubles else [],
-    )
-
-
-def _figures(sweep: Sweep, *names: str) -> list[Drawn]:
-    from sweeps.analysis import figures as analysis_figures
-
-    return [_drawn(name, analysis_figures.FIGURES[name], sweep) for name in names]
-
-
-def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> Drawn:
-    """A figure for the page, its title and words as text of the page, which breaks lines."""
-    try:
-        figure = figure_of(sweep)
-    except Exception as error:  # a fault of ours costs one figure, and not the page
-        return Drawn(
-            name, name.replace("_", " ").capitalize(), "", f"{NOT_DRAWN} ({type(error).__name__}: {error})."
-        )
-    why = (figure.layout.meta or {}).get("why", "")
-    title, says = figure.layout.title.text, figure.layout.title.subtitle.text or ""
-    figure.update_layout(title=None, margin_t=figure.layout.margin.t - 40)
-    content = "" if why else figure.to_json().replace("<", "\\u003c")
-    width = int((figure.layout.meta or {}).get("min_width", 0))
-    return Drawn(name, title, says, why, int(figure.layout.height or 0), width, content)
-
-
-def _winner(sweep: Sweep) -> list[Table]:
-    from sweeps.common.formatting import short
-
-    best = sweep.record.best()
-    if best is None:
-        return []
-    rows = [[name, short(value)] for name, value in {**best.params, **best.fixed}.items()]
-    return [Table(f"Params of trial {best.number}", ["hyperparameter", "value"], rows)]
+def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Table]:
+    return [Table(caption, ["hyperparameter", column], [[name, short(v)] for name, v in values.items()])]
 
 
 def _ranking(sweep: Sweep) -> Table:
-    from sweeps.analysis.report import text
-
     columns, rows = text.ranking(sweep, MOST_TRIALS)
     there = len(sweep.record.searched)
-    some = f"The first {MOST_TRIALS} of {there:,}" if there > MOST_TRIALS else "All trials"
-    return Table(f"{some}, each by its best epoch", columns, rows)
+    which = f"The best {MOST_TRIALS} of {there:,} trials" if there > MOST_TRIALS else "All trials"
+    return Table(f"{which}, by the score of their best epoch", columns, rows)
+
+
+def _figures(sweep: Sweep, *names: str) -> list[Drawn]:
+    return [_drawn(name, figures.FIGURES[name], sweep) for name in names]
+
+
+def _drawn(name: str, figure_of: Callable[[Sweep], go.Figure], sweep: Sweep) -> Drawn:
+    """A figure for the page, its title and caption as text of the page, which breaks lines."""
+    try:
+        figure = figure_of(sweep)
+    except Exception as error:  # a fault here costs one figure, not the page
+        why = f"{NOT_DRAWN} ({type(error).__name__}: {error})."
+        return Drawn(name, name.replace("_", " ").capitalize(), "", why)
+    title, caption, why = (
+        figure.layout.title.text,
+        figure.layout.title.subtitle.text,
+        figures.why_blank(figure),
+    )
+    figure.update_layout(title=None, margin_t=figure.layout.margin.t - 40)
+    content = "" if why else figure.to_json().replace("<", "\\u003c")
+    min_width = int(figure.layout.meta.get("min_width", 0))
+    return Drawn(name, title, caption or "", why, int(figure.layout.height or 0), min_width, content)

@@ -1,4 +1,4 @@
-"""What the record of a sweep says, in sentences: the words of its report."""
+"""The sentences of a report."""
 
 from __future__ import annotations
 
@@ -6,49 +6,94 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.analysis.fidelity import fidelity
 from sweeps.analysis.figures import costs
-from sweeps.analysis.figures.failures import causes, words
+from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
+from sweeps.analysis.findings import Findings
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.top_trials import is_bad
 from sweeps.common.formatting import count, duration, short
-from sweeps.common.objective import Objective
 from sweeps.record import status as record_status
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-
-if TYPE_CHECKING:
-    from sweeps.analysis.recommendation import Advice
-
 
 _DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
 
 
-def asked(sweep: Sweep) -> list[str]:
-    """What was asked for, and how far it came."""
-    info, settings = sweep.record.info, sweep.record.info.settings
-    size = {"max": "large", "min": "small"}[info.objective.mode]
-    models = " and ".join(info.trainables) or "?"
-    first = [f"It trained {models}, to make {info.metric} as {size} as it can."]
-    if settings:
-        pruned = "none was to be stopped early"
-        if settings.get("scheduler") != "none":
-            pruned = f"the scheduler {settings.get('scheduler')} stopped poor ones early"
-        wanted, begun = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
-        trials = count(begun, "trial") if begun >= wanted else f"{begun:,} of {count(wanted, 'trial')}"
+def result(sweep: Sweep) -> str:
+    """The best trial and its scores."""
+    record = sweep.record
+    best = record.best()
+    if best is None:
+        reasons = Counter(trial.reason for trial in record.trials if trial.reason)
+        most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
+        return f"No trial has ended well.{most}"
+    metric = record.info.metric
+    model = f" ({best.trainable})" if record.info.is_of_several else ""
+    score = f"{metric} {short(best.best_score(record.objective))}"
+    epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
+    if confirmed := confidence.confirmed(sweep):
+        over_seeds = f"{metric} {confidence.over_seeds(confirmed[0])}"
+        best_trial = (
+            f"Trial {best.number}{model} is the best: {over_seeds}. In the search it had {score}, {epoch}."
+        )
+    else:
+        of_search = " of the search" if record.reruns.numbers else ""
+        best_trial = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
+    return best_trial + _on_test(record, best)
+
+
+def _on_test(record: Record, best: TrialRow) -> str:
+    """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
+    test = record.info.test
+    reruns = {rerun.number: rerun for rerun in record.reruns.of(best.number)}
+    if test is None or (test.run != best.number and test.run not in reruns):
+        return ""
+    run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
+    again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
+    times = len(record.info.tests)
+    often = f" They were scored {times} times, {_for_which(record, best.number)}." if times > 1 else ""
+    return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
+
+
+def _for_which(record: Record, best: int) -> str:
+    """For which trials the test rows were scored; a rerun is its trial with another seed."""
+    trials = {trial.number: trial for trial in record.trials}
+    runs = [trials[test.run] for test in record.info.tests if test.run in trials]
+    others = sorted({run.number if run.confirms is None else run.confirms for run in runs} - {best})
+    if not others:
+        return "each time for this trial"
+    were = f"trial {others[0]} was" if len(others) == 1 else f"trials {', '.join(map(str, others))} were"
+    return f"as {were} the best before"
+
+
+def settings(sweep: Sweep) -> list[str]:
+    """What was trained, searched and pruned, and how far the sweep is."""
+    info, asked = sweep.record.info, sweep.record.info.settings
+    goal = "maximize" if info.objective.mode == "max" else "minimize"
+    first = [f"The sweep trained {' and '.join(info.trainables) or '?'} to {goal} {info.metric}."]
+    if asked:
+        scheduler = asked.get("scheduler")
+        pruned = (
+            "no trial was pruned" if scheduler == "none" else f"the scheduler {scheduler} pruned poor ones"
+        )
+        wanted, started = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
+        trials = count(started, "trial") if started >= wanted else f"{started:,} of {count(wanted, 'trial')}"
         first.append(
-            f"The searcher {settings.get('searcher')} proposed {trials}, of at most "
-            f"{count(info.max_epochs or 0, 'epoch')}, and {pruned}; the seed was {info.seed}."
+            f"The searcher {asked.get('searcher')} proposed {trials} of at most "
+            f"{count(info.max_epochs or 0, 'epoch')}, and {pruned}. The seed was {info.seed}."
         )
     data = info.identity["data"]
     first += [f"The {name}: {text}." for name, text in data.items() if name.startswith("data") and text]
-    return [" ".join([*first, *_functions(sweep)]), _progress(sweep)]
+    return [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record)]
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
-    """Hyperparameter and what was tried of it, in words, its numbers as short as on the screen."""
+    """Hyperparameter and its range in words, its numbers as short as on the screen."""
     info = sweep.record.info
     written = [
         (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
@@ -61,135 +106,104 @@ def space(sweep: Sweep) -> list[tuple[str, str]]:
     ]
 
 
-def _functions(sweep: Sweep) -> Iterator[str]:
-    """Of each space that no table can show whole, where it stands."""
-    info = sweep.record.info
-    for name in info.trainables:
-        if file := record_status.function_of(sweep.record, name):
-            sampled = "; below is what samples of it had" if info.sampled_space else ""
-            of = f" of {name}" if info.is_of_several else ""
-            yield f"The space{of} is the function suggest(trial) in {file}{sampled}."
+def _functions(record: Record) -> Iterator[str]:
+    """The file of each space that no table can show whole."""
+    for name in record.info.trainables:
+        if file := record_status.function_of(record, name):
+            sampled = "; the table shows ranges of its samples" if record.info.sampled_space else ""
+            of = f" of {name}" if record.info.is_of_several else ""
+            yield f"The search space{of} is the function suggest(trial) in {file}{sampled}."
 
 
-def found(sweep: Sweep) -> list[str]:
-    """The best trial and its scores."""
-    record = sweep.record
-    best = record.best()
-    if best is None:
-        reasons = Counter(trial.reason for trial in record.trials if trial.reason)
-        most = f" The commonest reason: {reasons.most_common(1)[0][0]}." if reasons else ""
-        return [f"No trial has ended well.{most}"]
-    metric = record.info.metric
-    model = f" ({best.trainable})" if record.info.is_of_several else ""
-    score = f"{metric} {short(best.best_score(record.objective))}"
-    epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
-    confirmed = confidence.confirmed(sweep)
-    if confirmed:
-        words = (
-            f"Trial {best.number}{model} is the best: {metric} {confidence.over_seeds(confirmed[0])}. "
-            f"In the search it had {score}, {epoch}."
-        )
-    else:
-        of_search = " of the search" if record.reruns.numbers else ""
-        words = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
-    return [words + _test(sweep, best)]
+def _progress(record: Record) -> str:
+    how = f"The sweep is {record_status.status(record)}"
+    if not record.trials:
+        return f"{how}; no trial has started."
+    statuses = Counter(trial.status for trial in record.searched)
+    parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
+    when = ""
+    if (started := record.info.started) is not None:
+        when = time.strftime(" It started on %Y-%m-%d at %H:%M.", time.localtime(started))
+    reruns = len(record.trials) - len(record.searched)
+    again = f" and {count(reruns, 'rerun')}" if reruns else ""
+    return f"{how}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
 
 
-def _test(sweep: Sweep, best: TrialRow) -> str:
-    """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
-    info, test = sweep.record.info, sweep.record.info.test
-    reruns = {rerun.number: rerun for rerun in sweep.record.reruns.of(best.number)}
-    if test is None or (test.run != best.number and test.run not in reruns):
-        return ""
-    run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
-    again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
-    times = len(info.tests)
-    often = "" if times < 2 else f" They were scored {times} times, {_of_whom(sweep, best.number)}."
-    return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
-
-
-def _of_whom(sweep: Sweep, best: int) -> str:
-    """Whose weights were scored on the test rows; a rerun is its trial with another seed."""
-    trials = {trial.number: trial for trial in sweep.record.trials}
-    runs = [trials.get(test.run) for test in sweep.record.info.tests if test.run is not None]
-    scored = {run.number if run.confirms is None else run.confirms for run in runs if run is not None}
-    others = [str(number) for number in sorted(scored - {best})]
-    if not others:
-        return "always for this trial"
-    named = f"trial {others[0]} was" if len(others) == 1 else f"trials {', '.join(others)} were"
-    return f"since {named} the best before"
-
-
-def pruning(sweep: Sweep) -> list[str]:
-    """Where trials were stopped, and what that saved."""
+def pruning(sweep: Sweep) -> str:
+    """At which epochs trials were pruned."""
     trials = sweep.record.searched
-    stopped = [trial for trial in trials if trial.status == "pruned"]
-    if not stopped:
-        return ["No trial was stopped early."]
-    at = Counter(max(trial.epochs) for trial in stopped if trial.epochs)
+    pruned = [trial for trial in trials if trial.status == "pruned"]
+    if not pruned:
+        return "No trial was pruned."
+    at = Counter(max(trial.epochs) for trial in pruned if trial.epochs)
     where = ", ".join(f"{at[epoch]} at epoch {epoch}" for epoch in rungs(sweep))
-    return [f"{len(stopped):,} of {count(len(trials), 'trial')} were stopped early: {where}."]
+    return f"{len(pruned):,} of {count(len(trials), 'trial')} were pruned: {where}."
 
 
-def compared(sweep: Sweep, advised: Advice) -> list[str]:
-    """Why figures and advice look at different epochs, where they do."""
-    at = fidelity(sweep.record)
-    if at is None or not advised.judged or at.epoch == advised.epoch:
+def epochs_compared(sweep: Sweep, found: Findings) -> list[str]:
+    """Why figures and advice compare trials at different epochs, where they do."""
+    at, seen = fidelity(sweep.record), found.seen
+    if at is None or not seen.order or at.epoch == seen.epoch:
         return []
-    if advised.epoch > at.epoch:
-        why = "enough for the best values of a range, but not for a picture of all"
+    if seen.epoch > at.epoch:
+        why = "enough trials to judge the best values, but too few for the figures"
     else:
-        why = f"at epoch {at.epoch} there are enough for a picture, but too few to judge ranges by"
+        why = f"epoch {at.epoch} has enough trials for the figures, but too few to judge ranges"
     return [
-        f"The figures compare trials at epoch {at.epoch}, which {len(at.scores):,} reached. What to try next "
-        f"was judged at epoch {advised.epoch}, which {advised.judged:,} reached: {why}."
+        f"The figures compare trials at epoch {at.epoch}, which {len(at.scores):,} reached. The next steps "
+        f"compare them at epoch {seen.epoch}, which {len(seen.order):,} reached: {why}."
     ]
 
 
-def cost(sweep: Sweep) -> list[str]:
-    """What it took, and what pruning saved."""
+def cost(sweep: Sweep) -> str:
+    """Time and device time, and what pruning saved."""
     took = costs.spent(sweep)
     if not took.epochs:
-        return ["Nothing was trained."]
-    whole = took.device_hours + took.saved_hours
+        return "No epoch was trained."
     lines = [
-        f"It trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}; the training "
-        f"itself took {_device_time(took.device_hours, took.devices)}."
+        f"The sweep trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}. "
+        f"Training took {_device_time(took.device_hours, took.devices)}."
     ]
     if took.saved_epochs:
+        whole = took.device_hours + took.saved_hours
+        percent, of = f"{100 * took.saved_hours / whole:.0f} %", _device_time(whole, took.devices)
         lines.append(
-            f"Stopping early saved {count(took.saved_epochs, 'epoch')}: to train everything to the end would "
-            f"have taken {_device_time(whole, took.devices)}, so {_share(took.saved_hours, whole)} was saved."
+            f"Pruning saved {count(took.saved_epochs, 'epoch')}: {percent} of the {of} that training all "
+            "trials to the end would take."
         )
-    shares = [
-        f"{words} took {_share(took.parts[part], took.seconds)} of the training"
-        for part, words in (("data wait", "waiting for data"), ("checkpoint", "writing checkpoints"))
-        if took.seconds and took.parts.get(part)
-    ]
+    for part, activity in (("data wait", "Waiting for data"), ("checkpoint", "Writing checkpoints")):
+        if took.seconds and took.parts.get(part):
+            percent = f"{100 * took.parts[part] / took.seconds:.0f} %"
+            lines.append(f"{activity} took {percent} of the training time.")
     if took.start_up_s:
-        shares.append(f"starting trials took {duration(took.start_up_s)} more, all trials together")
-    text = "; ".join(shares)
-    return [" ".join([*lines, f"{text[:1].upper()}{text[1:]}."] if shares else lines)]
+        lines.append(f"Starting the trials took another {duration(took.start_up_s)} in total.")
+    return " ".join(lines)
 
 
-def troubles(sweep: Sweep) -> list[str]:
-    """A line per cause of trouble, with the region where it happens."""
-    return [words(cause) + (f". {cause.region.words}" if cause.region else "") for cause in causes(sweep)]
+def failures(sweep: Sweep) -> list[str]:
+    """A line per cause of failures, with the region where they happen."""
+    return [
+        f"{count(len(cause.trials), 'trial')} {cause.status}: {cause.reason or 'no reason was recorded'}"
+        + (f". {cause.where}." if cause.where else "")
+        for cause in causes(sweep)
+    ]
 
 
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of a table of the best trials; those that have no score come last."""
-    objective = sweep.record.objective
-    trials = sorted(sweep.record.searched, key=lambda trial: (_worth(trial, objective), trial.number))
+    record = sweep.record
+    objective, several = record.objective, record.info.is_of_several
+
+    def rank(trial: TrialRow) -> tuple[int, float, int]:
+        score = trial.best_score(objective)
+        if score is None:
+            return 2, 0.0, trial.number
+        return is_bad(trial), -objective.sign * score, trial.number
+
+    trials = sorted(record.searched, key=rank)
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    several = sweep.record.info.is_of_several
-    columns = [
-        "trial",
-        *(["trainable"] if several else []),
-        "status",
-        sweep.record.info.metric,
-    ]
-    columns += ["in epoch", "epochs", *hyperparameters]
+    trainable = ["trainable"] if several else []
+    columns = ["trial", *trainable, "status", record.info.metric, "in epoch", "epochs", *hyperparameters]
     rows = []
     for trial in trials[:most]:
         cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
@@ -198,30 +212,6 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def _worth(trial: TrialRow, objective: Objective) -> tuple[int, float]:
-    score = trial.best_score(objective)
-    ended_badly = trial.status in ("failed", "diverged")
-    return (2, 0.0) if score is None else (int(ended_badly), -objective.sign * score)
-
-
-def _progress(sweep: Sweep) -> str:
-    record = sweep.record
-    stands = f"It is {record_status.status(record)}"
-    if not record.trials:
-        return f"{stands}; no trial has begun."
-    statuses = Counter(trial.status for trial in record.searched)
-    parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
-    began = record.info.started
-    when = "" if began is None else time.strftime(" It began on %Y-%m-%d at %H:%M.", time.localtime(began))
-    reruns = len(record.trials) - len(record.searched)
-    again = f" and {count(reruns, 'rerun')}" if reruns else ""
-    return f"{stands}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
-
-
 def _device_time(hours: float, devices: str) -> str:
     """`3.2 GPU-hours`; what is short as `42 s of GPU time`."""
     return f"{hours:,.1f} {devices}-hours" if hours >= 1 else f"{duration(3600 * hours)} of {devices} time"
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,16 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from sweeps.analysis import figures
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.advice import advise
-from sweeps.analysis.failure_regions import dead_regions
-from sweeps.analysis.fidelity import NO_INFLUENCE, fidelity, influence
-from sweeps.analysis.forecast import RungCheck, gain
-from sweeps.analysis.recommendation import Advice
+from sweeps.analysis.advice import Advice, advise
+from sweeps.analysis.fidelity import fidelity
+from sweeps.analysis.influence import influence
 from sweeps.analysis.sweep import load
-from sweeps.analysis.top_trials import edges, ranked, words_of
 from sweeps.record.record import Record
-from sweeps.record.trials import Status, TrialRow
-from sweeps.space.numeric_range import Range, are_ordered, range_of
+from sweeps.record.trials import EpochRow, TrialRow
 from sweeps.space.point import OptunaPoint
 from tests.conftest import propose
 from tests.support import kinds
-from tests.support.kinds import rerun
-from tests.support.searched import peak, searched
+from tests.support.searched import by_hand, peak, pruned_by_lr, searched
 
 LR = FloatDistribution(0.001, 1.0, log=True)
 
@@ -40,18 +34,6 @@ def text(advice: Advice) -> str:
     return "\n".join(advice.lines)
 
 
-def by_hand(
-    folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
-) -> analysis_sweep.Sweep:
-    """Trials of one epoch."""
-    record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1})
-    for score, of_trial in zip(scores, params, strict=True):
-        number = propose(record, of_trial, words).number
-        record.report(number, 1, score, {"acc": score}, 0.1)
-        record.end(number, "finished" if math.isfinite(score) else "diverged", "acc is nan")
-    return load(folder)
-
-
 def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(3.0), num_trials=24)
     (edge,) = advice.widen
@@ -59,8 +41,10 @@ def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
     assert edge.new is not None
     assert edge.new.low == 0.001
     assert 1.0 < edge.new.high < 10
-    assert "lr: 5 of the 5 best trials, the best one too, lie at the upper end of 0.001 to 1" in text(advice)
-    assert advice.goes_on is False
+    assert "lr: 5 of the 5 best trials, including the best one, lie at the upper end of 0.001 to 1" in text(
+        advice
+    )
+    assert advice.more_trials_help is False
     assert "widen it first" in text(advice)
 
 
@@ -68,8 +52,8 @@ def test_an_end_that_cannot_be_moved_is_not_to_be_widened_first(tmp_path: Path) 
     words = {"share": FloatDistribution(0.0, 1.0)}
     params = [{"share": n / 23} for n in range(24)]
     advice = advise(by_hand(tmp_path, [of["share"] for of in params], words, params))
-    assert "lie at the upper end of 0 to 1, which can't be moved further by itself." in text(advice)
-    assert advice.goes_on is not None
+    assert "lie at the upper end of 0 to 1, which can't be widened further." in text(advice)
+    assert advice.more_trials_help is not None
     assert "widen it first" not in text(advice)
 
 
@@ -82,22 +66,6 @@ def test_a_best_at_the_lower_end_widens_it_there(tmp_path: Path) -> None:
 def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
     found = advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed).widen
     assert "lr" not in [edge.hyperparameter for edge in found]
-
-
-@pytest.mark.parametrize("trials", [10, 24, 40])
-def test_of_the_many_ends_of_six_hyperparameters_none_has_the_best_by_chance(trials: int) -> None:
-    """The order of the trials is that of their making."""
-    ranges = {f"hyperparameter{n}": FloatDistribution(0.0, 1.0) for n in range(6)}
-    found = 0
-    for seed in range(40):
-        source = random.Random(seed)
-        rows = [
-            TrialRow(number, params, 0, 0.0, optuna=OptunaPoint(params, ranges), status="finished")
-            for number in range(trials)
-            for params in [{name: source.random() for name in ranges}]
-        ]
-        found += bool(edges(rows[: max(3, trials // 5)], rows, words_of(rows)))
-    assert found <= 4
 
 
 def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
@@ -118,27 +86,6 @@ def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
         return math.nan if next(turns) % 4 == 0 else peak(0.03)(params)
 
     assert advice_on(tmp_path, fails, num_trials=24, scheduler="none").cut == ()
-
-
-@pytest.mark.parametrize("reasons", [("OSError",), ("OSError", "MemoryError", "ValueError: 3")])
-def test_of_many_hyperparameters_none_is_cut_by_chance(reasons: Sequence[str]) -> None:
-    """A quarter of the trials fails, whatever their hyperparameters are."""
-    ranges = {f"hyperparameter{n}": FloatDistribution(0.0, 1.0) for n in range(8)}
-    found = 0
-    for seed in range(100):
-        source = random.Random(seed)
-        trials = []
-        for number in range(100):
-            params = {name: source.random() for name in ranges}
-            status: Status = "failed" if source.random() < 0.25 else "finished"
-            reason = source.choice(reasons) if status == "failed" else ""
-            row = TrialRow(
-                number, params, 0, 0.0, optuna=OptunaPoint(params, ranges), status=status, reason=reason
-            )
-            trials.append(row)
-        good = [trial for trial in trials if trial.status == "finished"][:50]
-        found += bool(dead_regions(trials, good, words_of(trials)))
-    assert found <= 5, "of a hundred"
 
 
 def test_a_rare_cause_is_cut_off_beside_a_common_one(tmp_path: Path) -> None:
@@ -163,7 +110,7 @@ def test_a_choice_that_never_works_is_cut(tmp_path: Path) -> None:
     scores = [math.nan if act == "none" else 0.5 + n / 100 for n, act in enumerate(acts)]
     advice = advise(by_hand(tmp_path, scores, words, [{"act": act} for act in acts]))
     assert (
-        "6 of 6 trials that diverged have act = none; no other trial lies there: cut it off." in advice.lines
+        "6 of 6 trials that diverged have act = none; no other trial lies there: exclude it." in advice.lines
     )
 
 
@@ -174,70 +121,27 @@ def test_a_hyperparameter_without_influence_is_to_be_fixed_with_the_figures_own_
     advice = advise(sweep)
     assert [hyperparameter for hyperparameter, _ in advice.fix] == ["hidden"]
     found = advice.fix[0][1].at
-    assert found.words == "scores at epoch 1, of 100 of 100 trials"
+    assert found.words == "scores at epoch 1, which 100 of 100 trials reached"
     figure = figures.importance(sweep)
     drawn = dict(zip(figure.data[0].y, figure.data[0].text, strict=True))
     (line,) = [line for line in advice.lines if "PED-ANOVA" in line]
     assert line == (
-        f"hidden decided {drawn['hidden']} of which trials came among the best 10 % "
-        f"(PED-ANOVA: {found.words}), and scores differ no more by it than by chance: fix it, unless a small "
-        "effect counts, which this can't rule out."
+        f"hidden decided {drawn['hidden']} of which trials are among the best 10 % "
+        f"(PED-ANOVA: {found.words}), and scores do not differ by its value more than by chance: fix it. "
+        "A small effect can't be ruled out."
     )
     assert found.words in figure.layout.title.subtitle.text
-
-
-@pytest.mark.parametrize(("effect", "without"), [(0.02, []), (0.0, ["act"])])
-def test_a_weak_choice_beside_a_strong_hyperparameter_has_influence(
-    effect: float, without: list[str], tmp_path: Path
-) -> None:
-    """The rate alone decides which are the best; a tenth of them, half of each choice."""
-    words = {"lr": FloatDistribution(0, 1), "act": CategoricalDistribution(["relu", "tanh"])}
-    params = [{"lr": n / 100, "act": ("relu", "tanh")[n % 2]} for n in range(100)]
-    scores = [(0.9 if n >= 90 else 0.5) + effect * (n % 2) for n in range(100)]
-    found = influence(by_hand(tmp_path, scores, words, params).record, "")
-    assert found is not None
-    assert found.at.importances["act"] < NO_INFLUENCE
-    assert found.without == without
-
-
-def pruned_by_lr(folder: Path, momentum_matters: float, share: float = 1 / 3) -> analysis_sweep.Sweep:
-    """All 120 train an epoch, which the rate decides; the best share goes on to epoch 9, where momentum does.
-    `idle` decides nothing."""
-    trials = 120
-    record = Record.create(folder, "s", "max", {"metric": "acc", "trainable": "toy", "max_epochs": 9})
-    unit = FloatDistribution(0, 1)
-    with record.together():
-        for number in range(trials):
-            params = {name: (number * prime % trials) / trials for name, prime in PRIMES.items()}
-            propose(record, params, dict.fromkeys(params, unit), trainable="toy")
-            last = 9 if params["lr"] > 1 - share else 1
-            for epoch in {1, last}:
-                score = params["lr"] if epoch == 1 else momentum_matters * params["momentum"] + 0.5
-                record.report(number, epoch, score, {"acc": score}, 0.1)
-            record.end(number, "finished" if last == 9 else "pruned")
-    return load(folder)
-
-
-PRIMES = {"lr": 7, "momentum": 37, "idle": 91}
-"""Their multiples modulo 120 are as far apart as can be."""
-
-
-def test_a_hyperparameter_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
-    found = influence(pruned_by_lr(tmp_path, momentum_matters=0.4).record, "toy")
-    assert found is not None
-    assert (found.at.epoch, len(found.at.scores), found.early.epoch) == (9, 39, 1)
-    assert found.at.importances["momentum"] > 0.5
-    assert found.early.importances["lr"] > 0.5
-    assert found.early.importances["momentum"] < NO_INFLUENCE
-    assert not {"lr", "momentum"} & set(found.without)
 
 
 def test_that_few_trained_long_is_said_where_that_may_matter(tmp_path: Path) -> None:
     advice = advise(pruned_by_lr(tmp_path, momentum_matters=0.4, share=0.1))
     fixed = dict(advice.fix)
     assert fixed["momentum"].at.epoch == 1
-    assert "(PED-ANOVA: scores at epoch 1, of 120 of 120 trials), and scores differ no more" in text(advice)
-    assert "What it does to trials that train longer is not known." in text(advice)
+    assert (
+        "(PED-ANOVA: scores at epoch 1, which 120 of 120 trials reached), and scores do not differ"
+        in text(advice)
+    )
+    assert "Its effect on trials that train longer is not known." in text(advice)
 
 
 def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -> None:
@@ -257,7 +161,9 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
 def test_with_few_trials_influence_is_not_told(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, peak(0.03), num_trials=24)
     assert advice.fix == ()
-    assert "Which hyperparameters could be fixed can't be told: that takes 100 trials" in text(advice)
+    assert "Hyperparameters without influence can't be found with so few trials: that needs 100" in text(
+        advice
+    )
 
 
 def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None:
@@ -266,7 +172,9 @@ def test_pruning_that_foretells_the_end_is_left_as_it_is(tmp_path: Path) -> None
     assert (check.epoch, check.end, check.of, check.rank) == (3, 9, 24, 1)
     assert check.correlation == pytest.approx(1.0)
     assert advice.grace_epochs is None
-    assert "survivors of pruning, among whom ranks agree less than among all" in text(advice)
+    assert "They survived pruning, and ranks of survivors agree less than ranks of all trials." in text(
+        advice
+    )
 
 
 def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
@@ -292,33 +200,17 @@ def test_pruning_that_does_not_is_too_eager(tmp_path: Path) -> None:
     assert advice.rungs[0].correlation == pytest.approx(-1)
     assert advice.rungs[0].rank == 12
     assert advice.grace_epochs == 3
-    assert "Pruning may be too eager" in text(advice)
+    assert "Pruning may be too early" in text(advice)
     assert advice.command.endswith("--grace-epochs 3")
 
 
 @pytest.mark.parametrize(
-    ("correlation", "trials", "is_weak"), [(0.2, 9, False), (-0.5, 9, True), (0.2, 200, True)]
-)
-def test_few_survivors_whose_ranks_agree_little_do_not_blame_pruning(
-    correlation: float, trials: int, is_weak: bool
-) -> None:
-    """Of 9, a correlation of 0.2 may as well be one of 0.7."""
-    assert RungCheck(1, 27, trials, correlation, 1, 3 * trials).is_weak is is_weak
-
-
-def test_the_gain_is_what_the_second_half_brought_in_any_order(tmp_path: Path) -> None:
-    params = [{"lr": 0.01 * (n + 1)} for n in range(8)]
-    sweep = by_hand(tmp_path, [0.8, 0.1, 0.5, 0.3, 0.2, 0.7, 0.4, 0.6], {"lr": LR}, params)
-    found = gain(ranked(sweep.record))
-    assert found is not None
-    # The mean best of 4 of 1..8 is 4 * 9 / 5.
-    assert found.score == pytest.approx(0.8 - 0.72)
-    assert (found.epoch, found.trials) == (1, 8)
-
-
-@pytest.mark.parametrize(
     ("trials", "said"),
-    [(0, "No trial was begun"), (1, "One trial alone has a score"), (5, "too few to judge ranges by")],
+    [
+        (0, "No trial was started"),
+        (1, "Only one trial has a score"),
+        (5, "Only 5 trials have a score at epoch"),
+    ],
 )
 def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path) -> None:
     words = {"lr": LR}
@@ -337,49 +229,37 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
             kinds.add(record, kinds.drawn(number), 1)
         advice = advise(load(folder))
         assert advice.command.endswith(f"--resume {folder} {wanted}")
-        assert "Give it more trials first, in this very sweep." in advice.lines
+        assert "Add trials to this sweep first, with the command below." in advice.lines
     settings = {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}
     record = kinds.begun(tmp_path / "tied", outcome="finished", identity={"settings": settings})
     kinds.constant(record)
     advice = advise(load(tmp_path / "tied"))
     assert advice.command == ""
-    assert "Take another --metric, or sweep other hyperparameters." in advice.lines[0]
+    assert "Use another --metric, or tune other hyperparameters." in advice.lines[0]
     assert (
-        "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: how ranks at the two "
-        "agree can't be told." in advice.lines
+        "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: the correlation of their "
+        "ranks can't be computed." in advice.lines
     )
-    assert "The best at epoch" not in text(advice)
+    assert "The best trial at epoch" not in text(advice)
 
 
 def test_behind_the_last_trial_none_came(tmp_path: Path) -> None:
     params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
     advice = advise(by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params))
-    assert "The best is acc 0.4 (trial 4); it was the last one." in advice.lines
+    assert "The best score is acc 0.4 (trial 4); no trial came after it." in advice.lines
 
 
 def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: 0.5, num_trials=40)
     assert "val_acc is 0.5 in all 40 trials that reached epoch 9" in advice.lines[0]
-    assert (advice.widen, advice.fix, advice.gain, advice.goes_on) == ((), (), None, None)
-
-
-def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> None:
-    """However good it was before that: ranges around it would ask for more of the same."""
-    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "max_epochs": 2})
-    for place in range(12):
-        number = propose(record, {"lr": 0.001 * 1.5**place}, {"lr": LR}).number
-        record.report(number, 1, place, {"acc": place}, 0.1)
-        record.end(number, "finished" if place < 9 else "failed" if place < 11 else "diverged", "broke")
-    seen = ranked(load(tmp_path).record)
-    assert [trial.number for trial in seen.best] == [8, 7, 6]
-    assert [trial.number for trial in seen.bad] == [9, 10, 11]
+    assert (advice.widen, advice.fix, advice.gain, advice.more_trials_help) == ((), (), None, None)
 
 
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
     assert advice.lines == (
-        "No trial ended well: 5 of 5 failed or diverged, most often: val_acc is nan (5 times). "
-        "Mend that before another sweep.",
+        "No trial ended well: 5 of 5 failed or diverged. The most common reason is: val_acc is nan "
+        "(5 times). Fix that before another sweep.",
     )
     assert advice.command == ""
 
@@ -389,7 +269,7 @@ def test_one_hyperparameter_has_no_importance_and_is_judged_all_the_same(tmp_pat
     advice = advise(by_hand(tmp_path, [n / 40 for n in range(40)], {"lr": LR}, params))
     assert [edge.hyperparameter for edge in advice.widen] == ["lr"]
     assert advice.fix == ()
-    assert "Which hyperparameters matter" not in text(advice)
+    assert "Hyperparameters without influence" not in text(advice)
 
 
 def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
@@ -397,7 +277,7 @@ def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None
     widths = [4, 6, 8] * 6
     advice = advise(by_hand(tmp_path, [w / 10 for w in widths], words, [{"width": w} for w in widths]))
     assert advice.widen[0].new is None
-    assert "have 8, the largest of its choices: try a larger one." in text(advice)
+    assert "have 8, the largest choice: try a larger one." in text(advice)
 
 
 def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) -> None:
@@ -414,7 +294,7 @@ def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) ->
         record.end(number, "finished")
     advice = advise(load(tmp_path))
     assert [edge.hyperparameter for edge in advice.widen] == ["a.lr"]
-    assert "a.lr: 4 of the 4 best trials of a, the best one too, lie" in text(advice)
+    assert "a.lr: 4 of the 4 best trials of a, including the best one, lie" in text(advice)
     assert "trainable" not in [hyperparameter for hyperparameter, _ in advice.fix]
 
 
@@ -431,27 +311,7 @@ def test_hyperparameters_that_only_some_trials_have_are_no_trouble(tmp_path: Pat
     assert [edge.hyperparameter for edge in advise(load(tmp_path)).widen] == ["lr"]
 
 
-def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
-    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
-    record = by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params).record
-    for _ in range(5):
-        rerun(record, 0, 0.9)
-    assert [row.number for row in ranked(record).order] == [4, 3, 2, 1, 0]
-
-
-def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
-    for number in range(10):
-        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
-        record.report(number, 1, float(number), {"loss": float(number)}, 0.1)
-        record.end(number, "finished")
-    assert [row.number for row in ranked(record).best] == [0, 1, 2]
-
-
 def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
-    from sweeps.record.trials import EpochRow, TrialRow
-    from sweeps.space.point import OptunaPoint
-
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
     for number in range(10_000):  # in memory: writing them is another test's
         lr = 0.001 * 1000 ** ((number * 7919 % 10_000) / 9_999)
@@ -463,59 +323,3 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
     advice = advise(analysis_sweep.Sweep(record))
     assert [edge.hyperparameter for edge in advice.widen] == ["lr"]
     assert [hyperparameter for hyperparameter, _ in advice.fix] == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("old", "side", "expected"),
-    [
-        (Range(0.001, 1.0, is_log=True), "high", (0.001, 5.7)),
-        (Range(0.001, 1.0, is_log=True), "low", (0.00017, 1.0)),
-        (Range(0.5, 0.9), "high", (0.5, 0.95)),
-        (Range(0.0, 0.5, step=0.1), "high", (0.0, 0.7)),
-        (Range(0.0, 0.5), "low", (0.0, 0.5)),
-        (Range(8, 64, step=8, is_whole=True), "high", (8, 80)),
-        (Range(8, 64, step=8, is_whole=True), "low", (8, 64)),
-        (Range(1, 3, step=1, is_whole=True), "low", (1, 3)),
-        (Range(1, 3, step=1, is_whole=True), "high", (1, 4)),
-        (Range(-1.0, 1.0), "low", (-1.5, 1.0)),
-    ],
-)
-def test_a_range_is_widened_in_its_own_steps(old: Range, side: Any, expected: tuple[float, float]) -> None:
-    new = old.wider(side)
-    assert (new.low, new.high) == pytest.approx(expected)
-
-
-def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None:
-    old = Range(0.001, 1.0, is_log=True)
-    new = old.around([0.02, 0.05, 0.1])
-    assert old.low < new.low < 0.02
-    assert 0.1 < new.high < old.high
-    assert old.around([0.001, 0.9]) == old
-    steps = Range(8, 64, step=8, is_whole=True).around([32, 32, 32])
-    assert (steps.low, steps.high) == (24, 40)
-
-
-def test_the_optimum_is_seldom_outside_the_range_around_the_best_of_few() -> None:
-    """Of 16 noisy trials of one hyperparameter, the best 4."""
-    old, outside = Range(0.0, 1.0), 0
-    for seed in range(500):
-        source = random.Random(seed)
-        optimum = source.random()
-        scores = {value: source.gauss(-((value - optimum) ** 2), 0.1) for value in _draws(source, 16)}
-        new = old.around(sorted(scores, key=lambda value: -scores[value])[:4])
-        outside += not new.low <= optimum <= new.high
-    assert outside <= 25
-
-
-def _draws(source: random.Random, times: int) -> list[float]:
-    return [source.random() for _ in range(times)]
-
-
-def test_choices_are_ordered_where_they_are_numbers_that_grow() -> None:
-    assert are_ordered([4, 6, 8])
-    assert not are_ordered([4, 8])
-    assert not are_ordered([8, 4, 6])
-    assert not are_ordered(["a", "b", "c"])
-    assert not are_ordered([False, True, 2])
-    assert range_of([CategoricalDistribution([4, 6, 8])]) is None
-    assert range_of([CategoricalDistribution([0.1, 2.0]), LR]) == Range(0.001, 2.0, is_log=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.analysis import advice, comparison
-from sweeps.analysis.report.text import asked, space
+from sweeps.analysis.report.text import settings, space
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
@@ -22,25 +22,25 @@ from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.searched import carried_out, peak
 
 
-def broken_off(at: Path, trials: int) -> Sweep:
+def interrupted(at: Path, trials: int) -> Sweep:
     """A sweep of 12 trials that was killed after some."""
-    settings = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
-    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **settings))  # type: ignore[arg-type]
+    asked = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
+    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **asked))  # type: ignore[arg-type]
     return carried_out(plan, peak(0.1), trials)
 
 
 def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_path: Path) -> None:
-    sweep = broken_off(tmp_path, trials=5)
+    sweep = interrupted(tmp_path, trials=5)
     advised = advice.advise(sweep)
     assert advised.lines[0].startswith(
-        "The sweep is interrupted; 0 trials unfinished, 7 to come: go on with it first"
+        "The sweep is interrupted; 0 trials unfinished, 7 to come: resume it first"
     )
     assert "--refine" not in advised.command
     words = advised.command.split()
     assert cli.parse(words[words.index("run") + 1 :]).resume == str(tmp_path / "s")
-    words = " ".join(asked(sweep))
+    words = " ".join(settings(sweep))
     assert "proposed 5 of 12 trials" in words
-    assert "It is interrupted: 5 trials" in words
+    assert "The sweep is interrupted: 5 trials" in words
 
 
 def in_confirmation(folder: Path, **about: Any) -> Record:
@@ -59,8 +59,8 @@ def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
     record = in_confirmation(tmp_path, outcome="interrupted")
     assert status.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
     assert advice.advise(load(tmp_path)).lines[0] == (
-        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: go on with it first, "
-        "by --resume. What follows is of the search, which is through."
+        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: resume it first, with "
+        "the command below. This advice is based on the search, which has ended."
     )
 
 
@@ -73,16 +73,16 @@ def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
 
 
 def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
-    sweep = broken_off(tmp_path, trials=0)
+    sweep = interrupted(tmp_path, trials=0)
     assert "--resume" in advice.advise(sweep).command
     sweep.record.note("outcome", "finished")
     assert advice.advise(sweep).command == ""
 
 
-def conditional(at: Path, **settings: Any) -> Sweep:
+def conditional(at: Path, **more: Any) -> Sweep:
     """A finished sweep of a space that is a function; the largest rate is the best."""
     asked: dict[str, Any] = {"trainable": "fashion_cnn", "search_space": "fashion_cnn_layers"}
-    asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **settings}
+    asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **more}
     plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **asked))
     return carried_out(plan, lambda params: float(params["lr"]))
 
@@ -94,10 +94,13 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
     (edge,) = [line for line in advised.lines if line.startswith("lr: ")]
     assert edge.endswith(f", log scale, in {file}.")
     assert (
-        f"{file} is a function suggest(trial): --refine leaves its ranges as they are. Edit them there "
-        "first; --refine then tells the searcher of the trials so far that fit."
+        f"{file} is a function suggest(trial), whose ranges --refine does not change. Edit them there "
+        "first; --refine then gives the searcher those of the trials so far that fit."
     ) in advised.lines
-    assert f"is the function suggest(trial) in {file}; below is what samples of it had." in asked(sweep)[0]
+    assert (
+        f"is the function suggest(trial) in {file}; the table shows ranges of its samples."
+        in settings(sweep)[0]
+    )
     shown = dict(space(sweep))
     assert shown["lr"] == "0.001 to 0.3, log scale"
     assert re.fullmatch(r"\d+ to \d+ in steps of 2, in \d+ %", shown["width_2"])
@@ -117,7 +120,7 @@ def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path:
 
 
 def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:
-    sweep = broken_off(tmp_path, trials=2)
+    sweep = interrupted(tmp_path, trials=2)
     plan = make_plan(
         SweepConfig.of(
             resume=str(sweep.folder),
@@ -132,7 +135,7 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
     with plan_folder.opened(plan) as record:
         resume.begin_run(plan, record)
         assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
-        assert "It is running: 2 trials" in asked(load(sweep.folder))[-1]
+        assert "The sweep is running: 2 trials" in settings(load(sweep.folder))[-1]
         resume.end_run(record, "interrupted")
         assert status.status(record) == "interrupted", "its own report says what it has just noted"
     again = Record.read(sweep.folder)
