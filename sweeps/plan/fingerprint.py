@@ -31,6 +31,10 @@ WITHOUT_EFFECT = frozenset(
 source of its ranges, and what follows the search."""
 SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
+FORMER_PACKAGES = ("training/",)
+"""Packages of this program in records of older versions."""
+MOST_FILES = 5
+"""Changed files of this program that are listed by name."""
 NOT_SCORING = ("ray", "optuna")
 """Packages in the record that no score depends on."""
 
@@ -77,11 +81,14 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
         if part != "settings" or name not in but
     ]
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
-    code = _differing(before["code"], now["code"])
-    for name, _, _ in sorted(code, key=lambda change: change[0].startswith("sweeps/")):  # the user's first
-        if not (other_searcher and name.startswith("sweeps/searchers/")):
-            lines.append(f"{name}: its code")
-    return lines
+    code = [name for name, _, _ in _differing(before["code"], now["code"])]
+    program = [name for name in code if name.startswith(("sweeps/", *FORMER_PACKAGES))]
+    lines += [f"{name}: its code" for name in code if name not in program]
+    if other_searcher:
+        program = [name for name in program if not name.startswith("sweeps/searchers/")]
+    if len(program) > MOST_FILES:  # another version, not a line that was edited
+        return [*lines, f"the program sweeps: another version ({len(program)} of its files differ)"]
+    return [*lines, *(f"{name}: its code" for name in program)]
 
 
 def score_changes(before: Identity, plan: Plan) -> list[str]:

@@ -111,6 +111,16 @@ def test_a_changed_file_that_the_trainable_uses_is_named(name: str, package: Pat
     assert changes(before, identity(plan)) == [f"{package.name}/{name}: its code"]
 
 
+def test_another_version_of_this_program_is_one_line_beside_the_users_files(package: Path) -> None:
+    now = identity(plan_of(package))
+    former = {name.replace("sweeps/training/", "training/"): digest for name, digest in now["code"].items()}
+    former[f"{package.name}/model.py"] = "another"
+    mine, program = changes({**now, "code": former}, now)
+    assert mine == f"{package.name}/model.py: its code"
+    moved = 2 * len([name for name in now["code"] if name.startswith("sweeps/training/")])
+    assert program == f"the program sweeps: another version ({moved} of its files differ)"
+
+
 def test_a_changed_file_that_the_trainable_does_not_use_is_not_named(package: Path) -> None:
     plan = plan_of(package)
     before = identity(plan)
