@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,6 @@ from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import PC, Node
 from sweeps.cluster.ray_environment import ENVIRONMENT
 from sweeps.common import ray_auth, ray_connection
-from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 
@@ -82,8 +80,10 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
-    with ray_connection.quietly():
-        context = _init(config, code)
+    local: dict[str, Any] = {}
+    if config.address is None:
+        local = {"num_cpus": this_pc().cpus, "dashboard": config.ray_dashboard}
+    context = ray_connection.init(ray, config.address, code, ENVIRONMENT, **local)
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
@@ -107,26 +107,6 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     left_out = {node.address: why for node, why in small.items()}
     membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
-
-
-def _init(config: SweepConfig, code: Sequence[Path]) -> Any:
-    try:
-        with tempfile.TemporaryDirectory() as empty:
-            return ray.init(
-                # Always given: without an address Ray joins the cluster that was last started on this PC.
-                address=config.address or "local",
-                # The workers of a local Ray inherit this environment: no runtime_env, no slow start.
-                runtime_env=ray_connection.runtime_env(code, empty, ENVIRONMENT) if config.address else None,
-                num_cpus=None if config.address else this_pc().cpus,
-                include_dashboard=config.ray_dashboard if config.address is None else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
-        ray.shutdown()  # it may have been connected already
-        if config.address is None:
-            raise
-        raise UserError(f"--address {config.address}: {ray_connection.why_not(error)}") from None
 
 
 def this_pc() -> PC:

@@ -90,11 +90,16 @@ def _hashed(paths: Sequence[Path], memory: Path, title: str) -> dict[Path, Facts
     return found
 
 
+def sha256_of(path: Path) -> str:
+    """Checksum of a file, which is read."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
 def _hash(path: Path) -> Facts:
     try:
         before = stat(path)
-        with path.open("rb") as content:
-            return before.st_size, before.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
+        return before.st_size, before.st_mtime_ns, sha256_of(path)
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
 

@@ -13,6 +13,19 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+"""Words of PyTorch's CPU allocator, of torch.OutOfMemoryError, and of cuBLAS and cuDNN."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, is that the GPU's or the PC's memory ran out."""
+    return any(
+        isinstance(cause, MemoryError)
+        or (isinstance(cause, RuntimeError) and any(words in str(cause) for words in _OUT_OF_MEMORY))
+        for cause in causes(error)
+    )
+
+
 class CannotTrain(Exception):
     """The user's mistake, not a failure of the model."""
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,48 @@ def quietly() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-def runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:
-    """Ray's runtime_env for the processes of a cluster.
+def init(
+    ray: Any,
+    address: str | None,
+    code: Sequence[Path],
+    variables: Iterable[str],
+    *,
+    num_cpus: int | None = None,
+    dashboard: bool | None = None,
+) -> Any:
+    """Start a Ray on this PC, or join the cluster at an address; returns Ray's context.
 
     Args:
-        code: packages and single files that they lack.
-        empty: an empty folder.
-        variables: of the environment, to pass on in addition to the folder of the raw data.
+        ray: the module, imported after `set_environment`.
+        address: of the cluster; None to start one.
+        code: packages and single files that the PCs of the cluster lack.
+        variables: of the environment, to pass on to them in addition to the folder of the raw data.
+        num_cpus: of a Ray on this PC.
+        dashboard: whether a Ray on this PC has one.
+
+    Raises:
+        UserError: no cluster answers at the address, or it does not take the code.
     """
+    try:
+        with quietly(), tempfile.TemporaryDirectory() as empty:
+            return ray.init(
+                # Always given: without an address Ray joins the cluster that was last started on this PC.
+                address=address or "local",
+                # The workers of a local Ray inherit this environment: no runtime_env, no slow start.
+                runtime_env=_runtime_env(code, empty, variables) if address else None,
+                num_cpus=num_cpus,
+                include_dashboard=dashboard,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
+        ray.shutdown()  # it may have been connected already
+        if address is None:
+            raise
+        raise UserError(f"--address {address}: {why_not(error)}") from None
+
+
+def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:
     names = [*variables, DATA_DIR_VARIABLE]
     passed_on = {name: os.environ[name] for name in names if os.environ.get(name)}
     if not code:

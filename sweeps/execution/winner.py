@@ -23,7 +23,7 @@ from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import TestScore
+from sweeps.record.sweep_info import HeldOutScore
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
@@ -70,7 +70,7 @@ def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
         is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
         if not is_final or run.trainable in record.info.without_test:
             return {}
-        known = TestScore(run.number, _test(driver, run, weights))
+        known = HeldOutScore(run.number, _test(driver, run, weights))
     if known.scores:
         try:
             record.note_test(known)

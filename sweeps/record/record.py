@@ -25,7 +25,7 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import sweep_info
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import Run, TestScore
+from sweeps.record.sweep_info import HeldOutScore, Run
 from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
@@ -259,7 +259,7 @@ class Record(RankedTrials):
         if trainable not in self.info.without_test:
             self.note("without_test", [*self.info.without_test, trainable])
 
-    def note_test(self, test: TestScore) -> None:
+    def note_test(self, test: HeldOutScore) -> None:
         """Write the winner's scores on the test rows, and each use of these rows."""
         content = {"trial": test.run, **test.scores}
         if test not in self.info.tests:

@@ -51,7 +51,7 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
-class TestScore:
+class HeldOutScore:
     """Scores on the test rows."""
 
     run: int | None
@@ -90,9 +90,9 @@ class SweepInfo:
     """finished, out of time or interrupted; unfinished while it runs."""
     elapsed_s: float = 0.0
     """Run time at its last regular end."""
-    test: TestScore | None = None
+    test: HeldOutScore | None = None
     """Of the winner."""
-    tests: tuple[TestScore, ...] = ()
+    tests: tuple[HeldOutScore, ...] = ()
     """Of every winner when a run of the sweep ended, in order."""
     without_test: tuple[str, ...] = ()
     """Trainables that can't be scored on test rows."""
@@ -153,6 +153,6 @@ def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name in names}
 
 
-def _test(content: Mapping[str, Any]) -> TestScore:
+def _test(content: Mapping[str, Any]) -> HeldOutScore:
     scores = {name: score for name, score in content.items() if name != "trial"}
-    return TestScore(content.get("trial"), scores)
+    return HeldOutScore(content.get("trial"), scores)

@@ -12,7 +12,6 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count, size
 from sweeps.common.param_types import cast, hints_of
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space.conditional import ConditionalSpace
@@ -55,9 +54,8 @@ def describe(sets: Sequence[DataSet]) -> str:
     if len(sets) == 1:
         return first.describe()
     todo = sum(not each.is_there() for each in sets)
-    files = f"{count(len(first.items), 'raw file')} of {size(first.raw_bytes)} in {first.folder_of_raw_files}"
     done = f"to be prepared in {todo} of {len(sets)} ways" if todo else "prepared"
-    return f"{done}, for each {' and '.join(first.hyperparameters)}: {files}"
+    return f"{done}, for each {' and '.join(first.hyperparameters)}: {first.source}"
 
 
 def keys(sets: Sequence[DataSet]) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Remote:
             found, fault = self._download(number, epoch, of)
             if found is not None:
                 return found, faults
-            faults.append(f"the checkpoint of epoch {epoch} is broken ({fault})")
+            faults.append(f"the checkpoint of epoch {epoch} is damaged ({fault})")
         return None, faults
 
     def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:

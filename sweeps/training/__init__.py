@@ -1,4 +1,4 @@
-"""One run, as fast as the hardware allows. What a trainable may use stands here, imported on first use."""
+"""One run, as fast as the hardware allows; the names below are for trainables, imported on first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Try micro-batches, each by a short run: `python -m sweeps.training.batch_size_finder FOLDER ROWS`.
-
-It has all workers of the run that it stands for, and each of them leaves in the folder why it failed. It is
-the first that the system kills where the PC's memory ends.
+"""Find the largest micro-batch that fits in memory, each tried by a short run with all workers of the run:
+`python -m sweeps.training.batch_size_finder FOLDER ROWS`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_only
@@ -22,7 +20,6 @@ from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, place
 from sweeps.training import run_settings, subprocess_run
-from sweeps.training.config import Trainable
 from sweeps.training.data import build
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, launch, strategy
@@ -33,20 +30,20 @@ from sweeps.training.run_settings import SETTINGS_FILE, SingleRun
 from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 
 STEPS = 2
-"""Of the optimizer: its own state is there from the second on."""
+"""Optimizer steps of a try: from the second on, the optimizer's state is allocated."""
 ACCUMULATION = 2
-"""Micro-batches of a step: the second is computed with the gradients of the first in memory."""
+"""Micro-batches of a step: the second is computed with the first one's gradients in memory."""
 TRY_TIMEOUT_S = 600
-"""Where one worker runs out of memory alone, the others wait for it."""
+"""Of a try: when one worker alone runs out of memory, the others wait for it."""
 FOUND = "SWEEPS_FOUND_MICRO_BATCH"
-"""What the first worker has found, for those that it starts."""
+"""Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
 def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) -> SingleRun:
-    """The run with the largest micro-batch that fits, found by tries.
+    """The run with the largest micro-batch that fits.
 
     Raises:
-        UserError: not even one row fits, or a try failed for another reason.
+        UserError: not even one row fits, or a try failed for another reason than memory.
     """
     if not launch.is_first():
         return run.changed(micro_batch=int(os.environ[FOUND]), find_batch_size=False)
@@ -59,30 +56,28 @@ def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) 
 
 
 def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
-    """Say of a run that ran out of memory what fits, and which flag to try; the exit status."""
+    """Print what fits and which flags to try, after a run ran out of memory; returns the exit status."""
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
     memory.free()
-    known = f" by micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
-    launch.say(f"Out of memory: it does not fit{known}.")
+    micro_batch = f" with micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
+    launch.say(f"Out of memory: the run does not fit{micro_batch}.")
     workers = run.fit.workers
     if workers == 1:
         try:
             rows = find(run, module, prepared).rows
             again = command("fit", "--resume", place(run.folder), "--micro-batch", str(rows))
-            launch.say(f"Go on, the batch stays what it is:\n  {again}")
+            launch.say(f"Resume with the same effective batch:\n  {again}")
         except (MemoryError, CannotTrain, UserError) as error:
-            launch.say(f"None was found: {error}")
+            launch.say(f"No micro-batch was found: {error}")
     found = hints(run, workers, strategy.Device.here())
-    launch.say("\n".join(["In a new run, try one of:", *(f"  {hint}" for hint in found)]))
+    launch.say("\n".join(["For a new run, try one of:", *(f"  {hint}" for hint in found)]))
     return memory.OUT_OF_MEMORY
 
 
 def in_a_line(error: Exception) -> str:
-    """What to say of an error that is out of memory.
-
-    A worker other than the first speaks for itself: Lightning kills the first one when it has ended.
-    """
+    """The line to print for an out-of-memory error; a worker other than the first prints its own, since
+    Lightning then kills the first one."""
     if launch.is_first():
         return first_line(error) if str(error).strip() else OUT_OF_MEMORY
     number = getattr(rank_zero_only, "rank", 0)
@@ -100,20 +95,20 @@ def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
 
 
 def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
-    """The fewest micro-batches that fit and make up the batch; says each try.
+    """The largest micro-batch that fits and divides the batch; prints each try.
 
     Raises:
         MemoryError: not even one row fits.
         CannotTrain: the batch can't be split.
-        UserError: a try failed for another reason.
+        UserError: a try failed for another reason than memory.
     """
     workers = run.fit.workers
     whole = gradient_accumulation.of(build_data(module, module.Params(**run.params), prepared))
-    launch.say(f"Finding the largest micro-batch that fits, a batch being {count(whole, 'row')} ...")
+    launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
         does = _try(run, rows, workers)
-        launch.say(f"  {count(rows, 'row'):<12} {'fit' if does else 'do not fit'}")
+        launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
         return does
 
     found = gradient_accumulation.largest_that_fits(fits, whole, workers)
@@ -126,48 +121,31 @@ def _try(run: SingleRun, rows: int, workers: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
         atomic_io.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
         command = [sys.executable, "-m", "sweeps.training.batch_size_finder", folder, str(rows)]
-        failure = subprocess_run.why(subprocess_run.run(command, TRY_TIMEOUT_S), Path(folder))
+        failure = subprocess_run.failure_of(subprocess_run.run(command, TRY_TIMEOUT_S), Path(folder))
     return does_fit(failure, rows, workers)
 
 
 def does_fit(failure: str, rows: int, workers: int) -> bool:
-    """What a try says of its rows.
-
-    Args:
-        failure: as `children.why` has it.
-        rows: of its micro-batches.
-        workers: that tried together.
+    """Whether a micro-batch fits in memory, by the `failure` of its try (see `subprocess_run.failure_of`).
 
     Raises:
-        UserError: it says nothing of them.
+        UserError: the try failed for another reason than memory.
     """
     if failure == TIMED_OUT and workers == 1:
         raise UserError(
-            f"a try with {count(rows, 'row')} was not done within {duration(TRY_TIMEOUT_S)}, which says "
-            "nothing of memory; give a smaller --micro-batch"
+            f"a try with {count(rows, 'row')} did not end within {duration(TRY_TIMEOUT_S)}, so it is not "
+            "known whether it fits; give a smaller --micro-batch"
         )
     if failure in ("", OUT_OF_MEMORY, TIMED_OUT):
         return not failure
     raise UserError(f"a try with {count(rows, 'row')} failed:\n{failure}")
 
 
-class _OfRows:
-    """A trainable whose batches are so large that they are split into micro-batches of `rows`."""
-
-    def __init__(self, module: Trainable, prepared: Path | None, batch_rows: int) -> None:
-        def of_rows(params: Any) -> Any:
-            data: Any = build_data(module, params, prepared)
-            data.batch_size = batch_rows
-            return data
-
-        self.METRIC, self.MODE, self.Params = module.METRIC, module.MODE, module.Params
-        self.build_model, self.build_data = module.build_model, of_rows
-
-
 def main(folder: str, rows: int) -> None:
-    """Train a few steps by micro-batches of `rows`; a worker that fails leaves why in the folder."""
-    _be_killed_first()
-    with subprocess_run.telling(Path(folder)):
+    """Train a few steps with micro-batches of `rows`; a failing worker writes its reason into the folder."""
+    with contextlib.suppress(OSError):  # when memory runs out, Linux kills this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    with subprocess_run.report_failure(Path(folder)):
         run = run_settings.read(Path(folder))
         project.use(Path(run.project) if run.project else None)
         module: Any = plugins.find(TRAINABLE, run.trainable)
@@ -176,14 +154,14 @@ def main(folder: str, rows: int) -> None:
             run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
         )
         prepared = build.of_trial(run.trainable, module, run.params)
-        of_rows = _OfRows(module, prepared, rows * config.workers * ACCUMULATION)
-        Fit(of_rows, module.Params(**run.params), config).run(lambda epoch: False)
 
+        def build_large(params: Any) -> Any:
+            data: Any = build_data(module, params, prepared)
+            data.batch_size = rows * config.workers * ACCUMULATION
+            return data
 
-def _be_killed_first() -> None:
-    """Tell Linux whom to take when the PC's memory ends: this process, not the user's browser."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        large: Any = SimpleNamespace(build_model=module.build_model, build_data=build_large)
+        Fit(large, module.Params(**run.params), config).run(lambda epoch: False)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
-"""Checkpoints on disk: `checkpoints/trial_0003/epoch_0009/`, never half, checked before use.
+"""Checkpoints on disk: `checkpoints/trial_0003/epoch_0009/`, complete, and checked before use.
 
-One is written beside and renamed when it is whole and on the disk; its manifest holds the size and
-checksum of each file, so that a damaged one is known before a trial goes on from it. Where a trial
-goes on is found here alone, after a retry, a lost process or a resumed sweep alike.
+A checkpoint is written to a temporary folder and renamed; its manifest holds the size and checksum of each
+file. `newest` finds where a trial resumes, after a retry, a lost process or an interrupted sweep.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -19,21 +17,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.common import checksum_cache
 from sweeps.common.atomic_io import atomic_write
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 SHARE = 0.02
-"""Part of the training time that checkpoints may cost when no period is given."""
+"""Share of the training time that checkpoints may cost when no period is given."""
 KEPT = 2
-"""Of a trial that trains: the newest one, and one to fall back to."""
+"""Checkpoints of a running trial: the newest, and one to fall back to."""
 
 
 class Pace:
-    """When a checkpoint is due: every so many epochs, or as often as they cost little of the training.
+    """When a checkpoint is due.
 
     Args:
-        epochs: between two; None: as often as they take under 2 % of the time.
+        epochs: between two checkpoints; None: so many that checkpoints cost at most `SHARE` of the time.
     """
 
     def __init__(self, epochs: int | None) -> None:
@@ -42,39 +41,38 @@ class Pace:
         self._trained_s = 0.0
 
     def trained(self, seconds: float) -> None:
-        """An epoch took so long."""
+        """Add the time of an epoch."""
         self._trained_s += seconds
 
     def is_due(self, epoch: int) -> bool:
-        """Whether to write one after this epoch."""
+        """Whether to write a checkpoint after this epoch."""
         if self._epochs is not None:
             return epoch % self._epochs == 0
         return self._cost_s <= SHARE * self._trained_s
 
     def cost(self, seconds: float) -> None:
-        """One was written, in so long."""
+        """Note the time that a checkpoint took."""
         self._cost_s, self._trained_s = seconds, 0.0
 
 
 def folder_of(sweep: Path, number: int) -> Path:
-    """Where the checkpoints of a trial are."""
     return sweep / FOLDER / f"trial_{number:04d}"
 
 
 def write(
     folder: Path, epoch: int, fill: Callable[[Path], None], of: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write a checkpoint; drop those that are older than the last `KEPT`.
+    """Write a checkpoint; remove all but the newest `KEPT`.
 
     Args:
-        folder: of the trial.
-        epoch: the last epoch that was trained, 1-based.
-        fill: writes the files of the checkpoint into the folder that it is given.
-        of: what the trial trains with; one with other params never goes on from it.
+        folder: the trial's.
+        epoch: last trained epoch, 1-based.
+        fill: writes the checkpoint's files into the folder that it is called with.
+        of: the trial's params; a trial with other params never resumes from it.
 
     Raises:
-        FileNotFoundError: the folder of the sweep is not on this PC.
-        Exception: what `fill` raises; no half checkpoint is left.
+        FileNotFoundError: the sweep's folder is not on this PC.
+        Exception: any error of `fill`; no incomplete checkpoint is left.
     """
     sweep = folder.parents[1]
     if not sweep.is_dir():
@@ -88,7 +86,7 @@ def write(
             for path in all_of(folder):
                 if epoch_of(path) >= epoch:  # damaged, because this trial resumed from an earlier one
                     remove(path)
-    except OSError as error:  # ENOTEMPTY: a process that was given up has just written the same
+    except OSError as error:  # ENOTEMPTY: an abandoned process has just written the same checkpoint
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     keep_newest(folder, KEPT)
@@ -96,13 +94,9 @@ def write(
 
 
 def seal(folder: Path, of: Mapping[str, Any] | None = None) -> None:
-    """Write the manifest of a checkpoint whose files are there.
-
-    Args:
-        folder: of the checkpoint.
-        of: what the trial trains with.
-    """
-    files = {str(file.relative_to(folder)): _facts(file) for file in _files(folder)}
+    """Write the manifest of a checkpoint whose files exist; `of`: the trial's params."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {str(path.relative_to(folder)): _facts(path) for path in paths}
     (folder / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
 
 
@@ -113,38 +107,38 @@ def all_of(folder: Path) -> list[Path]:
 
 
 def epoch_of(checkpoint: Path) -> int:
-    """The last epoch that is in it."""
+    """The last epoch of a checkpoint."""
     return int(checkpoint.name.removeprefix("epoch_"))
 
 
 def newest(
     folder: Path, of: Mapping[str, Any] | None = None, at_most: float = math.inf
 ) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint of a trial, and what is wrong with those that are newer.
+    """The newest complete checkpoint of a trial, and what is wrong with newer ones.
 
     Args:
-        folder: of the trial.
-        of: what the trial trains with.
-        at_most: the last epoch that is known.
+        folder: the trial's.
+        of: the trial's params.
+        at_most: newer checkpoints are ignored.
     """
     faults: list[str] = []
     for checkpoint in (path for path in all_of(folder) if epoch_of(path) <= at_most):
         found = fault(checkpoint, of)
         if found is None:
             return checkpoint, faults
-        faults.append(f"the checkpoint of epoch {epoch_of(checkpoint)} is broken ({found})")
+        faults.append(f"the checkpoint of epoch {epoch_of(checkpoint)} is damaged ({found})")
     return None, faults
 
 
 def fault(checkpoint: Path, of: Mapping[str, Any] | None = None) -> str | None:
-    """What is wrong with a checkpoint; None when it is as it was written, by the trial that is meant."""
+    """What is wrong with a checkpoint; None when it is complete and of a trial with these params."""
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_text())
         if of is not None and manifest["of"] != of:
-            return "it is of a trial with other params"
+            return "it belongs to a trial with other params"
         for name, facts in manifest["files"].items():
             if _facts(checkpoint / name) != facts:
-                return f"{name} is not as it was written"
+                return f"{name} has changed since it was written"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
@@ -153,13 +147,13 @@ def fault(checkpoint: Path, of: Mapping[str, Any] | None = None) -> str | None:
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Remove all but the newest ones of a trial."""
+    """Remove all but the newest checkpoints of a trial."""
     for old in all_of(folder)[count:]:
         remove(old)
 
 
 def remove(path: Path) -> None:
-    """Remove a checkpoint, or all of a trial. Renamed first: what stands under its name is whole."""
+    """Remove a checkpoint, or all of a trial. It is renamed first, so that no name is left incomplete."""
     gone = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.rename(gone)
@@ -172,18 +166,11 @@ def remove(path: Path) -> None:
 
 
 def tidy(sweep: Path) -> None:
-    """Remove what writers and removers that were killed have left."""
-    for left in (sweep / FOLDER).glob("trial_*/.*"):
-        shutil.rmtree(left, ignore_errors=True)
-    for left in (sweep / FOLDER).glob(".*"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Remove the temporary folders of killed processes."""
+    for pattern in ("trial_*/.*", ".*"):
+        for left in (sweep / FOLDER).glob(pattern):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _facts(file: Path) -> list[object]:
-    with file.open("rb") as content:
-        checksum = hashlib.file_digest(content, "sha256").hexdigest()
-    return [file.stat().st_size, checksum]
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return [file.stat().st_size, checksum_cache.sha256_of(file)]

@@ -1,4 +1,4 @@
-"""How a trial runs (FitConfig), and what a trainable is (the contract, as a Protocol)."""
+"""How a trial runs (FitConfig), and the contract of a trainable (a Protocol)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Strategy = Literal[
 ]
 
 MAX_BAD_PCT = 10.0
-"""Of raw files, that a preparation may leave out as corrupt."""
+"""Percentage of raw files that a preparation may leave out as corrupt."""
 
 
 class Trainable(Protocol):
@@ -39,12 +39,12 @@ class Trainable(Protocol):
     Params: Callable[..., Any]
     build_model: Callable[[Any], LightningModule]
     build_data: Callable[..., LightningDataModule]
-    """Of params and, where the trainable defines `prepare`, the folder of the prepared data."""
+    """Takes params and, if the trainable defines `prepare`, the folder of prepared data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig:
-    """How one trial runs; what it trains is Params."""
+    """How one trial is trained; its hyperparameters are Params."""
 
     max_epochs: int = setting(27, least=1)
     """Epochs to train; in a sweep, those of a trial that is never pruned."""
@@ -56,31 +56,30 @@ class FitConfig:
     seed: int = setting(0, least=0, most=2**32 - 1)
     """Seed of weights, shuffling and augmentation; in a sweep, of the proposals too."""
     precision: Precision = "auto"
-    """Precision of the arithmetic; auto: fp16 on a GPU, fp32 on a CPU."""
+    """Numerical precision; auto: fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
-    """How workers share the model; auto: single where one device holds it, else ZeRO stage 2, with
+    """How workers train one model; auto: single if the model fits on one device, else ZeRO stage 2, with
     offload on a single GPU."""
     compile: bool = False
-    """Compile the model by torch.compile: a minute first (in a sweep, once for all trials of the same
-    shapes), then faster steps on most GPUs."""
+    """Compile the model with torch.compile: it takes about a minute (in a sweep, once for all trials of the
+    same shapes), then steps are faster on most GPUs."""
     devices: int = setting(1, least=1)
     """GPUs of each PC, or processes on a PC without one (default: what torchrun or Slurm has started, else
     1)."""
     num_nodes: int = setting(1, least=1)
     """PCs that train together, each started by torchrun or Slurm (default: as these say, else 1)."""
     micro_batch: int | None = setting(None, least=1)
-    """Rows that a worker computes at once; gradients are accumulated over the rest of its share of the batch
-    (default: the whole share)."""
+    """Rows that a worker computes at once; gradients are accumulated over its share of the batch (default:
+    the whole share)."""
     steps_per_epoch: int | None = setting(None, least=1)
-    """Steps of an epoch, and batches of a validation, at most (default: all)."""
+    """Steps per epoch and batches per validation, at most (default: all)."""
     threads: int | None = setting(1, least=1)
-    """PyTorch threads of each worker (default: the PC's cores, divided among its workers)."""
+    """PyTorch threads per worker (default: the PC's cores divided among its workers)."""
 
     @property
     def objective(self) -> Objective:
-        """What the best epoch and the best trial are judged by, once the trainable's own has been filled
-        in."""
-        assert self.metric is not None, "neither a plan nor a run has filled it in"
+        """Metric and mode by which epochs and trials are compared; both must be set."""
+        assert self.metric is not None, "the plan or the run sets it"
         assert self.mode is not None
         return Objective(self.metric, self.mode)
 
@@ -90,7 +89,7 @@ class FitConfig:
         return self.devices * self.num_nodes
 
     def settings(self) -> dict[str, Any]:
-        """What trains a run again, for params.yaml; one worker is where its devices are."""
+        """The settings for params.yaml; without devices and num_nodes for a single worker."""
         alone = {"devices", "num_nodes"} if self.workers == 1 else set()
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
 

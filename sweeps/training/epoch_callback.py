@@ -1,4 +1,4 @@
-"""What happens between two epochs: the next one is seeded, the last one is reported."""
+"""Between two epochs: seed the next one, report the last one."""
 
 from __future__ import annotations
 
@@ -26,36 +26,34 @@ class Epoch:
     epoch: int
     """1-based."""
     score: float
-    """The metric that trials are judged by."""
+    """The metric that trials are compared by."""
     metrics: Mapping[str, float]
-    """All that the model logged."""
+    """All metrics that the model logged."""
     seconds: float
     """Wall time of the epoch, training and validation."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Where the time went, and what else it took: see `profile.Meter.end`."""
+    """Some of `time_breakdown.COSTS`."""
     notice: str = ""
-    """What the user should know of it; mostly nothing."""
+    """A warning for the user; mostly empty."""
 
 
 class Fit(Protocol):
-    """What an epoch's end reads and notes of the run that it belongs to."""
+    """The part of `fit_loop.Fit` that `EpochEnd` uses."""
 
     config: FitConfig
     meter: Meter
     first_epoch: int
-    """Epochs of the checkpoint that it goes on from."""
     epochs: int
-    """Epochs that have ended."""
     last_metrics: Mapping[str, float]
 
     def keep_if_best(self, score: float) -> None: ...
 
 
 class EpochEnd(Checkpoint):
-    """Hands each finished epoch to `on_epoch`.
+    """Calls `on_epoch` with each finished epoch.
 
-    A Checkpoint, because Lightning runs those last: what the model logs in its own
-    `on_train_epoch_end` is there, and validation is over (gradients are on again).
+    A Checkpoint, because Lightning runs those last: the model's own `on_train_epoch_end` has logged its
+    metrics, and validation has ended (gradients are on again).
     """
 
     def __init__(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
@@ -65,8 +63,8 @@ class EpochEnd(Checkpoint):
         self._growth = Growth()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        # A model that asks for `estimated_stepping_batches` has the first epoch's order drawn when its
-        # optimizers are made; others have it drawn behind `on_fit_start`.
+        # A model that reads `estimated_stepping_batches` draws the first epoch's order when its optimizers
+        # are made; others draw it after `on_fit_start`.
         self._seed(self._fit.first_epoch)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -74,7 +72,7 @@ class EpochEnd(Checkpoint):
             self._seed(self._fit.first_epoch)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # Lightning steps these behind the checkpoint of an epoch, by metrics that are not in it.
+        # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
         epoch, metrics = self._fit.first_epoch, self._fit.last_metrics
         for config in trainer.lr_scheduler_configs if epoch else []:
             is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
@@ -94,7 +92,7 @@ class EpochEnd(Checkpoint):
         self._fit.meter.look()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # What an epoch does not log Lightning shows as it was in the one before: the same tensor.
+        # For a metric that this epoch did not log, Lightning holds the tensor of the epoch before.
         known = trainer.callback_metrics.items()
         metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
         name = self._fit.config.objective.metric
@@ -116,7 +114,6 @@ class EpochEnd(Checkpoint):
             trainer.should_stop = True
 
     def _seed(self, epoch: int) -> None:
-        """Give each epoch its own seed, so that a trial which goes on from a checkpoint shuffles,
-        drops and augments as one that was never interrupted."""
+        """Seed each epoch by itself, so that a resumed trial repeats shuffling, dropout and augmentation."""
         state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
         seed_again(int(state[0]))

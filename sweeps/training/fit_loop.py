@@ -1,7 +1,7 @@
 """Train one trial with Lightning's Trainer: one `fit()`, reported epoch by epoch.
 
-The Trainer is lean: no logger, no progress bar, no summary, no sanity check, no checkpoint of its
-own. They cost up to a third of a small model's step, and a sweep reports in their place.
+The Trainer is lean: no logger, progress bar, summary, sanity check or checkpoint of its own. They cost up to
+a third of a small model's step.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from sweeps.training.profiling.step_profiler import Meter
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
-"""Optimizer, schedules and loop: what training goes on from; a folder where workers keep shards of them."""
+"""State of optimizer, schedules and loop; a folder where workers write shards."""
 
-memory.use_expandable_segments()  # here: what comes first asks CUDA something, and then it is too late
+memory.use_expandable_segments()  # at import: before the first use of CUDA
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)
-# The Trainer advises worker processes; these data sets are already tensors in this process.
+# Advice to use worker processes: these data sets are already tensors in this process.
 warnings.filterwarnings("ignore", ".*does not have many workers.*")
 warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
-# What a worker logs is averaged over all of them (`mean_over_workers`).
+# Metrics are averaged over all workers by `mean_over_workers`.
 warnings.filterwarnings("ignore", ".*sync_dist=True.*")
-# Where Slurm is installed: a run without it is meant to be one.
+# A run without Slurm is intended, also where Slurm is installed.
 warnings.filterwarnings("ignore", "The `srun` command is available.*")
 warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")
-# That Lightning and DeepSpeed call what PyTorch will rename is theirs to mend.
+# Deprecated names of PyTorch in Lightning and DeepSpeed.
 warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
 
 
 class Fit:
-    """One training run. Going on from a checkpoint trains as if there had been no break.
+    """One training run. A resumed run trains exactly as an uninterrupted one.
 
     Args:
-        trainable: the module that says what to train.
+        trainable: the module to train.
         params: an instance of its Params.
         config: how to train it.
-        checkpoint: a folder written by `save`, to go on from; None to start.
-        prepared: the folder of the prepared data, for a trainable that has its data prepared.
+        checkpoint: a folder written by `save`, to resume from; None to start.
+        prepared: the folder of prepared data, for a trainable with `prepare`.
         environment: of a worker group whose processes already run; they must have joined before `run`.
 
     Raises:
-        CannotTrain: what was asked can't run here.
+        CannotTrain: the configuration can't run here.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Fit:
         self.epochs = 0
         """Epochs that have ended."""
         self.has_ended = False
-        """Whether the training of the checkpoint had ended by itself (EarlyStopping, say)."""
+        """Whether the checkpoint's training ended by itself, for example by EarlyStopping."""
         self.first_epoch = 0
         self.meter = Meter(config.threads or 1)
         self._checkpoint, self._environment = checkpoint, environment
         self._written_by = ("single", 1)
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
-            self._load_best(checkpoint)
+            self._read(checkpoint)
         torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
@@ -100,14 +100,14 @@ class Fit:
         self._trainer: pl.Trainer | None = None
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
         self.choice = strategy.choose(config, trained, strategy.Device.here())
-        """How it is trained here, and why."""
+        """Strategy and precision on this PC, and the reasons."""
         if config.compile:
             training_compile.check(self.choice.strategy)
             training_compile.compile_model(self._model)
 
     @property
     def last_epoch(self) -> Epoch | None:
-        """The last epoch of the checkpoint that it goes on from, as it was reported (its time aside)."""
+        """The checkpoint's last epoch as it was reported, without its time."""
         if not self.first_epoch:
             return None
         score = self.last_metrics[self.config.objective.metric]
@@ -120,34 +120,37 @@ class Fit:
 
     @property
     def has_trained(self) -> bool:
-        """Whether there is more to save than the checkpoint that it goes on from."""
+        """Whether `run` has begun, so that there is something to save."""
         return self._trainer is not None
 
     def run(
         self, on_epoch: Callable[[Epoch], bool], *callbacks: pl.Callback, progress_bar: bool = False
     ) -> None:
-        """Train until `max_epochs`, or until `on_epoch` answers False.
+        """Train until `max_epochs`, or until `on_epoch` returns False.
 
         Args:
-            on_epoch: is handed each epoch when it has ended, on every worker alike.
-            callbacks: of Lightning, to watch it.
+            on_epoch: called with each finished epoch, on every worker.
+            callbacks: further callbacks of Lightning.
             progress_bar: show the steps of an epoch.
 
         Raises:
-            MetricNotLogged: after the first epoch that did not log the metric.
-            CannotTrain: what was asked can't run here.
-            Exception: whatever the model or the data raises.
+            MetricNotLogged: an epoch did not log the metric.
+            CannotTrain: the configuration can't run here.
+            Exception: any error of the model or the data.
         """
         bar = [_Steps(refresh_rate=20)] if progress_bar else []
+        accumulation, steps = self._accumulation, self.config.steps_per_epoch
         self._trainer = pl.Trainer(
             max_epochs=self.config.max_epochs,
             precision=self.choice.precision,  # type: ignore[arg-type]
             strategy=strategy.build(self.choice, self._model),
             num_nodes=self.config.num_nodes,
             plugins=None if self._environment is None else [self._environment],
-            **self._batches(),
+            accumulate_grad_batches=accumulation,
+            limit_train_batches=None if steps is None else steps * accumulation,
+            limit_val_batches=steps,
             callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
-            enable_checkpointing=True,  # EpochEnd is the checkpoint callback: no other is added
+            enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
             **{**_lean(self.config.devices), "enable_progress_bar": progress_bar},
         )
@@ -155,11 +158,11 @@ class Fit:
         if self._checkpoint is not None:
             strategy.refuse_other_workers(self._written_by, (self.choice.strategy, self.config.workers))
             resume = self._checkpoint / RESUME_FILE
-        # Our own file, written by `save`; it holds optimizer and loop state, not weights alone.
+        # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
 
     def save(self, folder: Path) -> None:
-        """Write what a resume needs, and the weights of the best epoch, into `folder`.
+        """Write a checkpoint and the best epoch's weights into `folder`.
 
         All workers call it together, with the same folder; each writes its part.
         """
@@ -178,29 +181,28 @@ class Fit:
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     def keep_if_best(self, score: float) -> None:
-        """Hold the weights of the best epoch so far in CPU memory, in fp32; all workers together."""
+        """Keep the best epoch's weights in CPU memory, in fp32. All workers call it together."""
         if self.config.objective.is_better(score, self.best_score):
             assert self._trainer is not None
             self.best_score, self.best_weights = score, training_weights.whole(self._trainer)
 
     def agree(self, answer: bool) -> bool:
-        """The first worker's answer, for all of them."""
+        """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
         return bool(self._trainer.strategy.broadcast(answer))
 
-    def _batches(self) -> dict[str, Any]:
-        """How many micro-batches make up a step, and how many steps an epoch, for the Trainer."""
-        accumulation, steps = self._accumulation, self.config.steps_per_epoch
-        settings: dict[str, Any] = {"accumulate_grad_batches": accumulation}
-        if steps is not None:
-            settings |= {"limit_train_batches": steps * accumulation, "limit_val_batches": steps}
-        return settings
+    def _read(self, checkpoint: Path) -> None:
+        about = json.loads((checkpoint / ABOUT_FILE).read_text())
+        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
+        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
+        self._written_by = about.get("strategy", "single"), about.get("workers", 1)
+        self.best_weights = torch.load(checkpoint / WEIGHTS_FILE, weights_only=True)
 
     def _split_batch(self) -> int:
-        """Let each worker load its share of a batch, in micro-batches; how many make it up.
+        """Set the data module's batch size to the micro-batch; returns the accumulation.
 
         Raises:
-            CannotTrain: the data module does not say how large a batch is, or it can't be shared out.
+            CannotTrain: the data module has no batch size, or it can't be split among the workers.
         """
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
@@ -210,26 +212,15 @@ class Fit:
         self._data.batch_size = found.rows  # type: ignore[attr-defined]
         return found.accumulation
 
-    def _load_best(self, folder: Path) -> None:
-        about = json.loads((folder / ABOUT_FILE).read_text())
-        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
-        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
-        self._written_by = about.get("strategy", "single"), about.get("workers", 1)
-        self.best_weights = torch.load(folder / WEIGHTS_FILE, weights_only=True)
-
 
 def check_devices(devices: int, gpus: int) -> None:
-    """Refuse more devices than there are.
-
-    Args:
-        devices: that were asked for.
-        gpus: that this process may use; 0: it computes on the CPU, which takes any number of workers.
+    """Refuse more devices than the GPUs that this process may use; 0 GPUs: a CPU takes any number of workers.
 
     Raises:
-        CannotTrain: there are not so many.
+        CannotTrain: there are too few GPUs.
     """
     if 0 < gpus < devices:
-        raise CannotTrain(f"devices {devices}: only {count(gpus, 'GPU')} can be used here")
+        raise CannotTrain(f"devices {devices}: this process can use {count(gpus, 'GPU')}")
 
 
 def test(
@@ -275,7 +266,7 @@ def _lean(devices: int) -> dict[str, Any]:
 
 
 class _Steps(TQDMProgressBar):
-    """The steps of an epoch, counted as everywhere here: from 1."""
+    """A progress bar that counts epochs from 1."""
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         super().on_train_epoch_start(trainer)

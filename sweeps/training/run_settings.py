@@ -1,4 +1,4 @@
-"""What a single run is asked: which trainable, its hyperparameters, how to train it, what to keep of it."""
+"""Settings of a single run: the trainable, its hyperparameters, training, profiling and output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
 from sweeps.common.project import SETTINGS_FILE as SETTINGS_FILE
-from sweeps.common.settings import Setting, Settings, flag, setting
+from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 from sweeps.training.config import FIT_SETTINGS, FitConfig
 from sweeps.training.distributed import launch
 
 BEST = "best"
-"""In the folder of a run that has ended: the weights of its best epoch."""
+"""Folder of the best epoch's weights, in the folder of a finished run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,13 @@ class SingleRun(Settings):
     trainable: str
     """Model to train: a name in trainables/, or a dotted path such as my_project.model."""
     params: dict[str, ParamValue] = field(default_factory=dict)
-    """Its hyperparameters; the others have their defaults."""
+    """Given hyperparameters; the others have their defaults."""
 
     fit: FitConfig = setting(FitConfig(threads=None), group="Training")
     """How it is trained."""
     find_batch_size: bool = False
-    """Try first which micro-batch fits in memory, and train with the largest; the batch stays the same."""
+    """First find the largest micro-batch that fits in memory, then train with it; the effective batch stays
+    the same."""
 
     profile: bool = setting(False, group="Profiling")
     """Record a few steps: a trace, the ten most expensive operations, and a plot of batch waits and steps."""
@@ -55,14 +56,14 @@ class SingleRun(Settings):
     results_dir: str = setting("results", metavar="FOLDER")
     """Folder that holds the folders of runs and sweeps."""
     data: str = ""
-    """What it trains on, in words; found when the run begins."""
+    """Description of the data; set when the run begins."""
     project: str = ""
-    """Folder of the project; noted when the run begins."""
+    """Folder of the project; set when the run begins."""
     test: bool = False
-    """Score the best epoch on the test rows at the end: once, when nothing is left to choose."""
+    """Score the best epoch on the test rows at the end."""
 
     def fit_config(self, module: ModuleType) -> FitConfig:
-        """How to train it, what the trainable and this PC decide filled in."""
+        """`fit`, with the trainable's metric and mode and this PC's threads filled in."""
         return dataclasses.replace(
             self.fit,
             metric=self.fit.metric or module.METRIC,
@@ -72,7 +73,6 @@ class SingleRun(Settings):
 
     @property
     def folder(self) -> Path:
-        """Of the run."""
         return Path(self.results_dir).expanduser() / str(self.name)
 
     def to_yaml(self) -> str:
@@ -82,13 +82,33 @@ class SingleRun(Settings):
 
 
 OF_THE_PLACE = ("name", "results_dir")
-"""Follow from where the folder lies."""
-NO_FLAGS = ("trainable", "params", "data", "project")
-"""The first word, the hyperparameters' own flags, and what the run finds out."""
+"""Given by the folder's path."""
+FLAGS = {
+    name: each
+    for name, each in SingleRun.settings().items()
+    if name not in ("trainable", "params", "data", "project")
+}
+"""Settings with a flag: not the first argument, hyperparameters and what the run sets itself."""
+
+
+def _add_settings(parser: cli_parser.Parser) -> None:
+    cli_parser.add_settings(parser, FLAGS.values())
+    help_ = "Run to resume, as results/NAME; it keeps its settings."
+    parser.add_argument_group("Resume").add_argument("--resume", metavar="FOLDER", help=help_)
+
+
+COMMAND = Command(
+    name="fit",
+    does="Train one trial, without a sweep.",
+    settings={name: each.kind for name, each in FLAGS.items()},
+    add=_add_settings,
+    others=("--resume",),
+    fit_settings=FIT_SETTINGS,
+)
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType, bool]:
-    """The run that is asked for, its trainable, and whether it goes on with one that stopped.
+    """The requested run, its trainable, and whether it resumes an interrupted run.
 
     Raises:
         UserError: every fault found, one a line.
@@ -100,10 +120,10 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     )
     if resumed:
         return _resumed(resumed[-1], tokens)
-    asked = _command().read(tokens)
+    asked = COMMAND.read(tokens)
     module = asked.module
     params, faults = param_types.checked(module.Params, asked.hyperparameters)
-    settings = {name: value for name, value in vars(asked.settings).items() if name in _flags()}
+    settings = {name: value for name, value in vars(asked.settings).items() if name in FLAGS}
     settings.setdefault("name", asked.folder_name("fit"))
     if started := launch.found():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
@@ -117,7 +137,7 @@ def read(folder: Path) -> SingleRun:
     """The settings in a run's folder.
 
     Raises:
-        OSError, yaml.YAMLError, TypeError: there are none that can be read.
+        OSError, yaml.YAMLError, TypeError: they are missing or can't be read.
     """
     content = dict(**load_yaml((folder / SETTINGS_FILE).read_text()))
     given = {name: value for name, value in content.items() if value is not None}
@@ -126,13 +146,13 @@ def read(folder: Path) -> SingleRun:
 
 def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType, bool]:
     path = Path(folder).expanduser().resolve()
-    # The one setting that changes no result, and that a run which did not fit needs.
+    # The one setting that changes no result, and that a run without enough memory needs.
     rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
     for name, variable in machine_folders.OF_THE_MACHINE.items():
         values, tokens = cli_parser.take_all(tokens, name, "a folder")
         machine_folders.use_folder(variable, values[-1] if values else None)
     if tokens:
-        raise UserError(f"{tokens[0]}: a run that goes on keeps its settings; --resume stands alone")
+        raise UserError(f"{tokens[0]}: a resumed run keeps its settings; give --resume without it")
     if not all(number.isdecimal() and int(number) for number in rows):
         raise UserError(f"--micro-batch {rows[-1]}: must be a whole number, at least 1")
     try:
@@ -143,72 +163,37 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
             f"--resume {folder}: no run of sweeps fit ({error}).{nearest(folder, known)}"
         ) from None
     if (path / BEST).is_dir():
-        raise UserError(f"--resume {folder}: this run has ended; its weights are in {path / BEST}")
+        raise UserError(f"--resume {folder}: this run has finished; its weights are in {path / BEST}")
     if rows:
         run = run.changed(micro_batch=int(rows[-1]))
     project.use_noted(path, [run.trainable], f"--resume {folder}")
     module = plugins.find(TRAINABLE, run.trainable)
     params, faults = param_types.checked(module.Params, run.params)
     if faults:
-        where = f"--resume {folder}: {run.trainable} has changed"
-        changed = f"{where}, and its hyperparameters in {SETTINGS_FILE} with it"
+        changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {SETTINGS_FILE}"
         raise UserError("\n".join([changed, *faults]))
     return run.changed(params=params), module, True
 
 
-def _command() -> Command:
-    return Command(
-        name="fit",
-        does="Train one trial, without a sweep.",
-        settings={name: each.kind for name, each in _flags().items()},
-        add=_add_settings,
-        others=("--resume",),
-        fit_settings=FIT_SETTINGS,
-    )
-
-
-def _flags() -> dict[str, Setting]:
-    return {name: each for name, each in SingleRun.settings().items() if name not in NO_FLAGS}
-
-
-def _add_settings(parser: cli_parser.Parser) -> None:
-    cli_parser.add_settings(parser, _flags().values())
-    resume = parser.add_argument_group("Resume")
-    resume.add_argument(
-        "--resume", metavar="FOLDER", help="Run to resume, as results/NAME; it keeps its settings."
-    )
-
-
 def _faults(run: SingleRun) -> list[str]:
-    faults = run.out_of_bounds()
+    faults, started = run.out_of_bounds(), launch.found()
     if launch.is_first() and (fault := atomic_io.place_fault(run.folder)):
         faults.append(f"--results-dir {run.results_dir}: {fault}")
     elif launch.is_first() and run.folder.exists():
-        faults.append(f"--name {run.name}: {run.folder} is there already; --resume it, or give another name")
-    return [*faults, *_faults_of_launch(run)]
-
-
-def _faults_of_launch(run: SingleRun) -> list[str]:
-    started, faults = launch.found(), []
-    if started is None:
-        if run.fit.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
-            faults.append(
-                f"--num-nodes {run.fit.num_nodes}: start the run on each PC by torchrun or Slurm (srun), "
-                "which say how the workers find each other"
-            )
-        if run.fit.num_nodes > 1 and run.find_batch_size:
-            faults.append(
-                "--find-batch-size: its tries are runs of their own, of this PC; find it without "
-                "--num-nodes, and give it as --micro-batch"
-            )
-        return faults
-    for name in ("devices", "num_nodes"):
-        given, there = getattr(run.fit, name), getattr(started, name)
-        if given != there:
-            faults.append(f"{flag(name)} {given}: {started.by} has started {there}; leave it out")
-    if run.find_batch_size:
+        faults.append(f"--name {run.name}: {run.folder} exists already; --resume it, or give another name")
+    if started is not None:
+        for name in ("devices", "num_nodes"):
+            given, there = getattr(run.fit, name), getattr(started, name)
+            if given != there:
+                faults.append(f"{flag(name)} {given}: {started.by} has started {there}; omit {flag(name)}")
+    elif run.fit.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
         faults.append(
-            f"--find-batch-size: its tries are runs of their own, which {started.by} would have to start; "
-            "find it on one PC without, and give it as --micro-batch"
+            f"--num-nodes {run.fit.num_nodes}: start the run on each PC by torchrun or Slurm (srun), so that "
+            "the workers find each other"
+        )
+    if run.find_batch_size and (started is not None or run.fit.num_nodes > 1):
+        faults.append(
+            "--find-batch-size: it starts the workers of its tries itself, on one PC. Run it without "
+            "torchrun, Slurm and --num-nodes, then give the result as --micro-batch"
         )
     return faults

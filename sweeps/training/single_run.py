@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import place
 from sweeps.training import batch_size_finder
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
 from sweeps.training.fit_loop import Fit, test
-from sweeps.training.profiling import memory
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import SingleRun
 
@@ -27,7 +26,7 @@ def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     try:
         return _train(run, module, prepared, resumes)
     except Exception as error:
-        if not memory.is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         print(f"error: {batch_size_finder.in_a_line(error)}", file=sys.stderr, flush=True)
     # Not within the except: there the traceback holds the model's memory.
@@ -55,12 +54,12 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
 
 def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
     params, config = module.Params(**run.params), run.fit_config(module)
-    with RunFolder(run, config, resumes) as folder, memory.recorded(folder.snapshot):
+    with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
         training = Fit(module, params, config, folder.checkpoint, prepared=prepared)
         folder.begin(training)
         training.run(
             lambda epoch: folder.note(epoch, training),
-            *folder.watchers(training),
+            *folder.profilers(training),
             progress_bar=sys.stderr.isatty(),
         )
         folder.keep_best(training)

@@ -1,7 +1,4 @@
-"""Trainings in processes of their own: their end, why they failed, and that nothing is left of them.
-
-Imports nothing heavy, so that who asks for them starts at once.
-"""
+"""Trainings in processes of their own, and why they failed. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -12,56 +9,57 @@ import subprocess
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweeps.common import atomic_io
-from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.errors import CannotTrain, UserError, is_out_of_memory
 
 OUT_OF_MEMORY = "out of memory"
-TIMED_OUT = "not done within its time"
+TIMED_OUT = "timed out"
 STOPS = (signal.SIGTERM, signal.SIGHUP)
-"""A system that shuts down, `kill` and `timeout`; a terminal that is closed."""
+"""Sent by `kill`, `timeout` and a system that shuts down; by a terminal that closes."""
 LINES = 12
-"""Of an error, at most."""
+"""Last lines of an error that are shown, at most."""
 _REASON = "reason-"
-"""And the worker's number: a file."""
+"""Prefix of a worker's file; its number follows."""
 _OF_A_RUN = (
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
     *("GROUP_RANK", "SLURM_NTASKS"),
 )
-"""What a run's workers, torchrun and Slurm say to a worker; this process may still listen at that port."""
+"""Variables that make a process a worker of a run; this process may still listen at their port."""
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
-"""What gloo and NCCL say to a worker when another one has gone: that is why."""
+"""Errors of gloo and NCCL in a worker when another one is lost: a consequence, not the reason."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What is known of a process that has ended."""
+    """End of a process."""
 
     status: int
     """Below 0: the signal that ended it."""
     output: str
-    """Of its workers too."""
+    """Its own and its workers'."""
     timed_out: bool
 
 
 def run(command: Sequence[str], timeout_s: float) -> Ended:
-    """Run a command to its end, or to the end of its time; all that it has started ends with it.
+    """Run a command until it ends or times out, then kill all processes that it has started.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, or another of `STOPS`.
     """
-    # A file, not a pipe: its end would come with the last of the workers, and those may wait for ever.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OF_A_RUN and not name.startswith("TORCHELASTIC_")
+    }
+    # A file, not a pipe: a pipe would stay open until the last worker ends, and workers may wait for ever.
     with tempfile.TemporaryFile() as output, _stops_as_ctrl_c_does():
         child = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=_of_its_own(os.environ),
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
         timed_out = False
         try:
@@ -78,18 +76,18 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
 
 @contextlib.contextmanager
 def _stops_as_ctrl_c_does() -> Iterator[None]:
-    """Each of `STOPS` is a KeyboardInterrupt: a process in a session of its own hears none of them itself."""
+    """Raise KeyboardInterrupt at each of `STOPS`: a child in its own session does not receive them."""
 
     def on_signal(number: int, frame: Any) -> None:
-        for name in before:  # `timeout` sends its signal twice; the second one must not cut the end short
+        for name in before:  # `timeout` sends its signal twice; the second must not interrupt the clean-up
             signal.signal(name, signal.SIG_IGN)
-        if number == signal.SIGHUP:  # nobody sees the terminal any more, and writing to it raises
+        if number == signal.SIGHUP:  # writing to the closed terminal would raise
             for terminal in filter(os.isatty, (1, 2)):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         raise KeyboardInterrupt
 
-    is_main = threading.current_thread() is threading.main_thread()  # no other one may set a handler
-    heard = [name for name in STOPS if is_main and signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores
+    is_main = threading.current_thread() is threading.main_thread()  # only it may set a handler
+    heard = [name for name in STOPS if is_main and signal.getsignal(name) != signal.SIG_IGN]  # nohup's stay
     before = {name: signal.getsignal(name) for name in heard}
     try:
         for name in heard:
@@ -100,40 +98,30 @@ def _stops_as_ctrl_c_does() -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def _of_its_own(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which a run starts its own workers: who has started this one, and where its workers
-    meet, is left out."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name not in _OF_A_RUN and not name.startswith("TORCHELASTIC_")
-    }
-
-
 @contextlib.contextmanager
-def telling(folder: Path) -> Iterator[None]:
-    """Leave in a folder why this worker fails: its exit status may not come through.
-
-    Lightning kills the first worker when another one has failed.
-    """
+def report_failure(folder: Path) -> Iterator[None]:
+    """Write the reason of this worker's failure into a folder: Lightning kills the first worker when another
+    one fails, and its exit status is lost."""
     try:
         yield
     except Exception as error:
-        from sweeps.training.profiling import memory
-
-        reason = OUT_OF_MEMORY if memory.is_out_of_memory(error) else _in_lines(error)
+        reason = _last("".join(traceback.format_exception(error)))
+        if is_out_of_memory(error):
+            reason = OUT_OF_MEMORY
+        elif isinstance(error, UserError | CannotTrain):
+            reason = str(error)
         atomic_io.write(folder / f"{_REASON}{os.environ.get('LOCAL_RANK', 0)}", reason)
         raise
 
 
-def why(ended: Ended, folder: Path) -> str:
-    """Why a training has failed: `OUT_OF_MEMORY`, `TIMED_OUT`, the lines of an error; "" if it has not.
+def failure_of(ended: Ended, folder: Path) -> str:
+    """Why a training failed: `OUT_OF_MEMORY`, `TIMED_OUT` or an error's last lines; "" if it did not.
 
-    One that is killed and says nothing was killed by the system for its memory.
+    A process killed without a reason was killed by the system for its memory.
 
     Args:
         ended: its end.
-        folder: where its workers have left their reasons.
+        folder: where its workers called `report_failure`.
     """
     files = sorted(folder.glob(f"{_REASON}*"), key=lambda file: file.stat().st_mtime_ns)
     reasons = [file.read_text(encoding="utf-8") for file in files]
@@ -149,12 +137,6 @@ def why(ended: Ended, folder: Path) -> str:
     if ended.status == -signal.SIGKILL or reasons:
         return OUT_OF_MEMORY
     return _last(ended.output) or f"exit status {ended.status}"
-
-
-def _in_lines(error: Exception) -> str:
-    if isinstance(error, UserError | CannotTrain):
-        return str(error)
-    return _last("".join(traceback.format_exception(error)))
 
 
 def _last(text: str) -> str:

@@ -1,61 +1,50 @@
-"""What a process has for a trial, and what of it outlives one: seeds and settings of PyTorch."""
+"""PyTorch's state in a process that trains several trials: settings to restore, seeds."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from torch.backends import cudnn
 
 
-@dataclass(frozen=True)
+def _set_default_device(device: torch.device) -> None:
+    torch.set_default_device(None if device.type == "cpu" else device)
+
+
+_READ_AND_WRITE: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (partial(getattr, cudnn, "benchmark"), partial(setattr, cudnn, "benchmark")),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (partial(getattr, cudnn, "deterministic"), partial(setattr, cudnn, "deterministic")),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_default_device, _set_default_device),
+)
+
+
 class Settings:
-    """PyTorch's settings of a process that a trial may change."""
+    """The settings of PyTorch that a trial may change, as they are when this object is created."""
 
-    threads: int
-    grad: bool
-    dtype: torch.dtype
-    deterministic: bool
-    cudnn_benchmark: bool
-    matmul_precision: str
-    cudnn_deterministic: bool
-    anomaly: bool
-    device: torch.device
+    def __init__(self) -> None:
+        self._values = [read() for read, _ in _READ_AND_WRITE]
 
-    @classmethod
-    def now(cls) -> Settings:
-        """As they are."""
-        return cls(
-            threads=torch.get_num_threads(),
-            grad=torch.is_grad_enabled(),
-            dtype=torch.get_default_dtype(),
-            deterministic=torch.are_deterministic_algorithms_enabled(),
-            cudnn_benchmark=torch.backends.cudnn.benchmark,
-            matmul_precision=torch.get_float32_matmul_precision(),
-            cudnn_deterministic=torch.backends.cudnn.deterministic,
-            anomaly=torch.is_anomaly_enabled(),
-            device=torch.get_default_device(),
-        )
-
-    def put_back(self) -> None:
-        """As they were."""
-        torch.set_num_threads(self.threads)
-        torch.set_grad_enabled(self.grad)
-        torch.set_default_dtype(self.dtype)
-        torch.use_deterministic_algorithms(self.deterministic)
-        torch.backends.cudnn.benchmark = self.cudnn_benchmark
-        torch.set_float32_matmul_precision(self.matmul_precision)
-        torch.backends.cudnn.deterministic = self.cudnn_deterministic
-        torch.autograd.set_detect_anomaly(self.anomaly)
-        torch.set_default_device(None if self.device.type == "cpu" else self.device)
+    def restore(self) -> None:
+        for (_, write), value in zip(_READ_AND_WRITE, self._values, strict=True):
+            write(value)
 
 
 def seed_again(seed: int) -> None:
-    """Seed Python, NumPy and PyTorch, where Lightning's `seed_everything` has done it once.
+    """Seed Python, NumPy and PyTorch after Lightning's `seed_everything` has done so once.
 
-    `torch.manual_seed` also formats the caller's stack three times for devices that are not there, which
-    is most of its time, and an epoch of a small model takes not much more.
+    `torch.manual_seed` also formats the caller's stack three times for devices that do not exist, which takes
+    about as long as an epoch of a small model.
     """
     random.seed(seed)
     np.random.seed(seed)

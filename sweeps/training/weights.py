@@ -1,4 +1,4 @@
-"""The weights of a model, plain, fp32 and whole, by whatever strategy its workers share them."""
+"""Whole fp32 weights of a model, whatever strategy its workers train with."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from torch import nn
+from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
 
 from sweeps.common import atomic_io, params_file
 from sweeps.common.params_file import WEIGHTS_FILE
 
 
 def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
-    """Leave the weights of the best epoch, and params.yaml beside them, in a new folder that is whole."""
+    """Write the best epoch's weights and params.yaml into a new folder, atomically."""
     with atomic_io.atomic_write(folder) as part:
         part.mkdir()
         torch.save(best, part / WEIGHTS_FILE)
@@ -23,11 +25,8 @@ def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
 
 
 def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
-    """The weights, plain, fp32 and whole, on the CPU; all workers must ask for them together.
-
-    Returns:
-        What the model's `state_dict()` would be on a single device ({} on FSDP's other workers).
-    """
+    """The model's `state_dict()` as on a single device, in fp32 on the CPU; {} on FSDP's other workers. All
+    workers must call it together."""
     strategy, model = trainer.strategy, trainer.lightning_module
     if isinstance(strategy, FSDPStrategy):
         return _of_fsdp(strategy)
@@ -38,25 +37,22 @@ def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
 
 
 def _of_fsdp(strategy: FSDPStrategy) -> dict[str, torch.Tensor]:
-    from torch.distributed.fsdp import FullStateDictConfig, StateDictType
-    from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
-
     assert isinstance(strategy.model, nn.Module)
-    # On a CPU "offloaded" weights would be views of memory that FSDP frees.
+    # On a CPU, "offloaded" weights would be views of memory that FSDP frees.
     settings = FullStateDictConfig(offload_to_cpu=strategy.root_device.type != "cpu", rank0_only=True)
     with Fsdp.state_dict_type(strategy.model, StateDictType.FULL_STATE_DICT, settings):
         return {name: value.detach().clone() for name, value in strategy.model.state_dict().items()}
 
 
 def _of_zero(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The optimizer's fp32 weights: the model's own are halves of them, and with stage 3 shards."""
+    """The optimizer's fp32 weights: the model's own have half precision, and with stage 3 are shards."""
     import deepspeed
     from deepspeed.utils import safe_get_full_fp32_param
 
     weights = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         whole = safe_get_full_fp32_param(weight) if weight.requires_grad else None
-        if whole is None:  # it does not train
+        if whole is None:  # it is frozen
             with deepspeed.zero.GatheredParameters([weight]):
                 whole = weight.detach().float()
         weights[name] = whole.detach().to("cpu", copy=True)

@@ -19,16 +19,16 @@ class ModuleCache:
     def __init__(self, trainables: Mapping[str, str]) -> None:
         self._paths = trainables
         self._modules: dict[str, tuple[Any, torch_state.Settings]] = {}
-        self._bare = torch_state.Settings.now()
+        self._bare = torch_state.Settings()
 
     def module(self, trainable: str) -> Any:
         """The module of a trainable. Imported for the first trial of it, not when the process begins: a
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if trainable not in self._modules:
-            self._bare.put_back()
+            self._bare.restore()
             with gc_freeze.uncollected():
                 module = plugins.load(self._paths[trainable])
-            self._modules[trainable] = (module, torch_state.Settings.now())
+            self._modules[trainable] = (module, torch_state.Settings())
         module, settings = self._modules[trainable]
-        settings.put_back()
+        settings.restore()
         return module

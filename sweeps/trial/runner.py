@@ -21,7 +21,7 @@ import ray
 import torch
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
+from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
@@ -87,7 +87,7 @@ class TrialRunner:
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
                 failure = self._group.why(failed(error), error)
-                failure["is_out_of_memory"] = memory.is_out_of_memory(error)
+                failure["is_out_of_memory"] = is_out_of_memory(error)
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             is_last = failure["is_user_error"] or self._failures > self._job.max_failures

@@ -1,1 +1,1 @@
-"""Raw files to Parquet shards to batches, and their copies on other PCs."""
+"""Raw files to Parquet shards to batches."""

@@ -1,7 +1,6 @@
-"""The whole of a preparation: raw files to parts, parts to shards, and the manifest last.
+"""Preparation of data: raw files to parts, parts to shards, and the manifest last.
 
-Interrupted anywhere, the same call goes on: parts that are there are not made again, and a data set
-without its manifest is none.
+The same call resumes an interrupted preparation: finished parts are kept.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard
 
 SEED = 0
-"""Of the order in which rows are written."""
+"""Seed of the order in which rows are written."""
 SHOWN = 5
-"""Raw files that are named where more can't be prepared."""
+"""Raw files that an error names, at most."""
 
 
 def of_trial(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Path | None:
-    """The folder of the prepared data of one trial, prepared now where it is not yet; None for a trainable
-    that has nothing prepared."""
+    """The folder of a trial's data, prepared now if need be; None for a trainable without `prepare`."""
     if not dataset.has_preparation(module):
         return None
     return ensure(dataset.look(asked, module, params))
@@ -48,24 +46,27 @@ def ensure(
     *,
     has_to_say: bool = False,
 ) -> Path:
-    """The folder of prepared data; it is prepared where that has not been done, or something is lost.
+    """Prepare a data set if it is missing or incomplete, and return its folder.
 
-    Whoever comes first does it; other processes that want the same wait for it.
+    Other processes of this PC that need the same data set wait.
 
     Args:
-        data_set: what is wanted.
-        max_bad_pct: share of raw files that may be left out because they can't be prepared.
-        address: Ray cluster to join; None: the one that is joined, else one of our own on this PC.
-        has_to_say: say so where there is nothing to do.
+        data_set: data set to prepare.
+        max_bad_pct: share of raw files that may be left out as corrupt, in percent.
+        address: Ray cluster to join; None: the one already joined, else a new one on this PC.
+        has_to_say: print a line when the data is prepared already.
 
     Raises:
-        CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
+        CannotPrepare: too many raw files are corrupt, or the disk is full; finished parts are kept.
     """
     with alone(data_set):
-        if _is_there(data_set):
-            if has_to_say:
-                print(f"prepared already: {data_set.in_a_line()}", flush=True)
-            return data_set.folder
+        try:
+            if data_set.manifest() is not None:
+                if has_to_say:
+                    print(f"prepared already: {data_set.in_a_line()}", flush=True)
+                return data_set.folder
+        except NotPrepared as error:
+            print(f"{error}. It is prepared again.", flush=True)
         try:
             _prepare(data_set, max_bad_pct, address)
         except (OSError, NotPrepared) as error:
@@ -74,18 +75,10 @@ def ensure(
             shutil.rmtree(data_set.folder, ignore_errors=True)
             what = str(error) if isinstance(error, NotPrepared) else "the disk is full"
             raise CannotPrepare(
-                f"{dataset.root()}: {what}. What is prepared is kept in {data_set.parts_folder.name}; "
-                "make room, or take another --prepared-dir, and give the same command again"
+                f"{dataset.root()}: {what}. What is prepared is kept in {data_set.parts_folder.name}. "
+                "Free some space, or choose another --prepared-dir, and run the same command again"
             ) from None
         return data_set.folder
-
-
-def _is_there(data_set: DataSet) -> bool:
-    try:
-        return data_set.manifest() is not None
-    except NotPrepared as error:
-        print(f"{error}. It is prepared again.", flush=True)
-        return False
 
 
 def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None:
@@ -93,7 +86,11 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
     allowed = int(len(data_set.items) * max_bad_pct / 100)
     bad: dict[Item, str] = {}
     todo = [item for item in data_set.items if not data_set.part(item).exists()]
-    _say_begin(data_set, done=len(data_set.items) - len(todo))
+    hyperparameters = ", ".join(f"{name}={value}" for name, value in data_set.hyperparameters.items())
+    what = f"{data_set.name} ({hyperparameters})" if hyperparameters else data_set.name
+    done = len(data_set.items) - len(todo)
+    before = f", {done:,} already prepared" if done else ""
+    print(f"Preparing {what}: {data_set.source}{before}", flush=True)
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(ray_pipeline.connected(data_set, address))
@@ -104,10 +101,9 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
     columns, deviating = _agreed_columns(data_set, bad)
     bad |= deviating
     _refuse_too_many(data_set, bad, allowed, max_bad_pct)
-    splits = _write_shards(data_set, columns, bad)
     manifest = Manifest(
         columns=columns,
-        splits=splits,
+        splits=_write_shards(data_set, columns, bad),
         fingerprint=data_set.key,
         about={
             "trainable": data_set.trainable,
@@ -119,37 +115,38 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
         },
     )
     manifest.write(data_set.folder)
-    _remove_parts(data_set)
-    _say_end(data_set, manifest)
+    for path in (*map(data_set.part, data_set.items), *data_set.parts_folder.glob(".*.part")):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it still holds parts of other raw files
+        data_set.parts_folder.rmdir()
+    _print_summary(data_set, manifest)
 
 
 @contextlib.contextmanager
 def alone(data_set: DataSet) -> Iterator[None]:
-    """Wait until no other process of this PC prepares by this recipe; a killed one holds no lock."""
-    lock = filelock.FileLock(data_set.lock_file)
+    """Wait until no other process of this PC prepares with the same code and hyperparameters."""
+    lock = filelock.FileLock(data_set.lock_file)  # the system releases a killed process's lock
     try:
         dataset.root().mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except filelock.Timeout:
-        print(f"Another process prepares {data_set.name}: waiting for it ...", flush=True)
-        lock.acquire()
+        print(f"Another process is preparing {data_set.name}. Waiting for it.", flush=True)
+        held = lock.acquire()
     except OSError as error:
         raise UserError(f"--prepared-dir {dataset.root()}: {error.strerror}") from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[str, Column], dict[Item, str]]:
-    """The columns that most parts have, and why the files with other columns can't be used."""
+    """The columns of most parts, and raw file to reason for the parts with other columns."""
     found = {item: staging.columns_of(data_set.part(item)) for item in data_set.items if item not in bad}
     if not found:
         return {}, {}
-    kinds = Counter(repr(columns) for columns in found.values())
-    agreed = next(c for c in found.values() if repr(c) == kinds.most_common(1)[0][0])
+    counts = Counter(tuple(columns.items()) for columns in found.values())
+    agreed = dict(counts.most_common(1)[0][0])
     return agreed, {
-        item: f"its columns are {_words(columns)}; those of most files {_words(agreed)}"
+        item: f"its columns are {_in_words(columns)}; most files have {_in_words(agreed)}"
         for item, columns in found.items()
         if columns != agreed
     }
@@ -159,9 +156,9 @@ def _refuse_too_many(data_set: DataSet, bad: Mapping[Item, str], allowed: int, m
     if len(bad) <= allowed and len(bad) < len(data_set.items):
         return
     raise CannotPrepare(
-        f"{count(len(bad), 'raw file')} of {len(data_set.items):,} can't be prepared, and --max-bad-pct "
+        f"{count(len(bad), 'raw file')} of {len(data_set.items):,} can't be prepared; --max-bad-pct "
         f"{max_bad_pct:g} allows {allowed:,}. What is prepared is kept.\n{_listed(bad)}\n"
-        f"To leave out more of them (N percent): {data_set.command('--max-bad-pct', 'N')}"
+        f"To allow N percent: {data_set.command('--max-bad-pct', 'N')}"
     )
 
 
@@ -184,28 +181,12 @@ def _write_shards(
     return splits
 
 
-def _remove_parts(data_set: DataSet) -> None:
-    """Remove its parts and interrupted ones; those of a data set that is not complete yet stay."""
-    for path in (*map(data_set.part, data_set.items), *data_set.parts_folder.glob(".*.part")):
-        path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # parts of other raw files are left
-        data_set.parts_folder.rmdir()
-
-
-def _say_begin(data_set: DataSet, done: int) -> None:
-    hyperparameters = ", ".join(f"{name}={value}" for name, value in data_set.hyperparameters.items())
-    what = f"{data_set.name} ({hyperparameters})" if hyperparameters else data_set.name
-    files = f"{count(len(data_set.items), 'raw file')} of {size(data_set.raw_bytes)}"
-    before = f", {done:,} of them before" if done else ""
-    print(f"Preparing {what}: {files} in {data_set.folder_of_raw_files}{before}", flush=True)
-
-
-def _say_end(data_set: DataSet, manifest: Manifest) -> None:
-    all_shards = [shard for shards in manifest.splits.values() for shard in shards]
+def _print_summary(data_set: DataSet, manifest: Manifest) -> None:
+    bytes_, shards = sum(s.size_bytes for s in manifest.shards), len(manifest.shards)
     lines = [
         ("prepared", place(data_set.folder)),
         ("rows", ", ".join(f"{manifest.rows(split):,} {split}" for split in manifest.splits)),
-        ("size", f"{size(sum(s.size_bytes for s in all_shards))} in {count(len(all_shards), 'shard')}"),
+        ("size", f"{size(bytes_)} in {count(shards, 'shard')}"),
         ("time", duration(manifest.about["seconds"])),
     ]
     if skipped := manifest.about["skipped"]:
@@ -216,8 +197,8 @@ def _say_end(data_set: DataSet, manifest: Manifest) -> None:
 
 def _listed(bad: Mapping[Item, str]) -> str:
     lines = [f"  {item.path}: {reason}" for item, reason in list(bad.items())[:SHOWN]]
-    return "\n".join([*lines, f"  ... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else lines)
+    return "\n".join([*lines, f"  and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else lines)
 
 
-def _words(columns: Mapping[str, Column]) -> str:
+def _in_words(columns: Mapping[str, Column]) -> str:
     return ", ".join(f"{name} {column.dtype}{list(column.shape)}" for name, column in columns.items())

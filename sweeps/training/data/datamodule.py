@@ -1,16 +1,14 @@
-"""Prepared rows as batches: whole slices of memory, shuffled, shared out to ranks and loader workers.
+"""Prepared rows as batches, distributed to ranks and loader workers.
 
-What a batch is follows from (seed, epoch, position) alone. So a resumed trial sees what it would have
-seen, any number of loader workers gives the same batches in the same order, and all ranks have as many.
-
-Rows were shuffled once, when they were written. Each epoch takes the row groups in another order (seeded)
-and shuffles rows within a window: a training batch gathers its rows one by one, but out of the few groups
-of a window. Batches to validate and to test are slices of contiguous memory.
+A batch is a function of (seed, epoch, position) alone: a resumed trial trains on the batches of an
+uninterrupted one, with any number of loader workers. A training batch gathers its rows from the few row
+groups of a window; batches to validate and to test are slices of contiguous memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,15 @@ from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard, ma
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
 Columns = dict[str, npt.NDArray[Any]]
-"""The same as it was stored."""
+"""The same as NumPy arrays."""
 Transform = Callable[[str, int, Columns], Columns]
-"""Of a split, an epoch and a batch as it was stored, the batch that is trained on."""
+"""From split, epoch and stored batch to the batch to train on."""
 KEPT_GROUPS = 64
-"""Row groups of a shard whose numbers are kept: batch after batch takes from those of a window."""
+"""Row groups of a shard kept in memory: successive batches read those of one window."""
 
 
 class PreparedRows(Dataset[Batch]):
-    """A split of a data set, by slices of an epoch. Files are opened where they are read, in each worker."""
+    """A split of a data set, indexed by slices of an epoch. Each loader worker opens the files itself."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class PreparedRows(Dataset[Batch]):
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
         self._seed, self._is_shuffled, self._window_rows = seed, is_shuffled, window_rows
-        # What each batch asks for: bytes of a row, PyTorch's type, shape.
+        # Of each column: bytes of a row, PyTorch's type, shape.
         self._layout = {
             name: (column.row_bytes, torch.from_numpy(np.empty(0, column.dtype)).dtype, column.shape)
             for name, column in self._columns.items()
@@ -67,7 +65,7 @@ class PreparedRows(Dataset[Batch]):
             ]
         self._groups = tuple(group for group in groups if group.rows)
         self._order: Order | None = None
-        self._files: dict[int, _File] = {}
+        self._readers: dict[int, Callable[[int], Columns]] = {}
 
     def __len__(self) -> int:
         return sum(group.rows for group in self._groups)
@@ -76,19 +74,19 @@ class PreparedRows(Dataset[Batch]):
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
         rows = wanted.last - wanted.first
-        pins = self._has_cuda and get_worker_info() is None  # CUDA's memory is of one process
+        pins = self._has_cuda and get_worker_info() is None  # CUDA's memory belongs to one process
         batch = {
             name: torch.empty((rows, row_bytes), dtype=torch.uint8, pin_memory=pins)
             for name, (row_bytes, _, _) in self._layout.items()
         }
         places, done = {name: content.numpy() for name, content in batch.items()}, 0
         for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
-            for name, values in self._file(group.shard).values(group.number).items():
+            for name, values in self._reader(group.shard)(group.number).items():
                 place = places[name][done : done + count]
                 if isinstance(chosen, slice):
                     place[:] = values[chosen]
                 else:
-                    np.take(values, chosen, axis=0, out=place, mode="clip")  # `raise` would copy twice
+                    np.take(values, chosen, axis=0, out=place, mode="clip")  # mode "raise" would copy twice
             done += count
         found = {
             name: batch[name].view(dtype).view(rows, *shape)
@@ -104,7 +102,7 @@ class PreparedRows(Dataset[Batch]):
     def _pieces(
         order: Order, first: int, last: int
     ) -> Iterator[tuple[Group, slice | npt.NDArray[np.int64], int]]:
-        """What a slice of an epoch consists of: groups, which of their rows, how many these are."""
+        """The pieces of a slice: group, its rows, and their number."""
         if not order.is_shuffled:
             for group, begin, end in order.groups_of(first, last):
                 yield group, slice(begin, end), end - begin
@@ -117,16 +115,16 @@ class PreparedRows(Dataset[Batch]):
                 yield group, inside + (first_row - passed), len(inside)
                 passed += count
 
-    def _file(self, number: int) -> _File:
-        if number not in self._files:
-            self._files[number] = _File(self._folder, self._shards[number], self._columns)
-        return self._files[number]
+    def _reader(self, number: int) -> Callable[[int], Columns]:
+        if number not in self._readers:
+            self._readers[number] = _reader(self._folder, self._shards[number], self._columns)
+        return self._readers[number]
 
 
 class Loader(DataLoader[Batch]):
-    """A DataLoader that goes on in the middle of an epoch: Lightning keeps its state with each checkpoint.
+    """A DataLoader that resumes in the middle of an epoch: Lightning saves its state in each checkpoint.
 
-    What loader workers have read ahead does not count: only what was handed out.
+    The state counts batches handed out, not those that loader workers have read ahead.
     """
 
     def __init__(self, rows: PreparedRows, batches: Batches, **more: Any) -> None:
@@ -135,79 +133,69 @@ class Loader(DataLoader[Batch]):
         self._handed_out = 0
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        # A generator: workers begin to read with the first batch, when the epoch has been told.
+        # A generator: workers start with the first batch, after the epoch has been set.
         epoch, start = self._batches.start
         self._handed_out = start if epoch == self._batches.epoch else 0
         try:
-            for batch in super().__iter__() if self.num_workers or self.pin_memory else self._here():
+            # In this process without the DataLoader's own 20 us per batch, a quarter of a small one's time.
+            alone = not self.num_workers and not self.pin_memory
+            for batch in map(self.dataset.__getitem__, self._batches) if alone else super().__iter__():
                 self._handed_out += 1
                 yield batch
-        except NotPrepared as error:  # one of a loader worker comes with its traceback in the text
+        except NotPrepared as error:  # a loader worker's text holds its traceback
             raise NotPrepared(str(error).rpartition("NotPrepared: ")[2].strip()) from None
 
-    def _here(self) -> Iterator[Batch]:
-        """In this process, without the DataLoader's own 20 us a batch: a fourth of a small one."""
-        return (self.dataset[wanted] for wanted in self._batches)
-
     def state_dict(self) -> dict[str, int]:
-        """Where it is in which epoch."""
+        """Position in the epoch."""
         return {"epoch": self._batches.epoch, "batches": self._handed_out}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on there; an epoch that had come to its end is not gone on with."""
+        """Continue at this position; it has no effect on another epoch."""
         self._batches.start = state["epoch"], state["batches"]
 
 
-class _File:
-    """A shard that is read: arrays where they lie in the mapped file, numbers from Parquet's reader."""
+def _reader(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> Callable[[int], Columns]:
+    """A function from the number of a row group to its columns [rows, bytes]: arrays are views of the mapped
+    file, numbers come from Parquet's reader.
 
-    def __init__(self, folder: Path, shard: Shard, columns: Mapping[str, Column]) -> None:
-        self._path, self._columns = folder / shard.file, columns
-        self._file, self._content = open_shard(folder, shard, columns)
-        self._groups: dict[int, dict[str, npt.NDArray[np.uint8]]] = {}
+    Raises:
+        NotPrepared: the shard was not written by `shards.write_shard`.
+    """
+    file, content = open_shard(folder, shard, columns)
+    numbers = {name: column for name, column in columns.items() if not column.shape}
 
-    def values(self, group: int) -> Mapping[str, npt.NDArray[np.uint8]]:
-        """Of a row group: column to [rows, bytes].
-
-        Raises:
-            NotPrepared: it was written in another way than `shards.write_shard` does.
-        """
-        if group not in self._groups:
-            if len(self._groups) >= KEPT_GROUPS:
-                del self._groups[next(iter(self._groups))]
-            self._groups[group] = self._read(group)
-        return self._groups[group]
-
-    def _read(self, group: int) -> dict[str, npt.NDArray[np.uint8]]:
-        numbers = {name: column for name, column in self._columns.items() if not column.shape}
-        table = self._file.read_row_group(group, columns=list(numbers), use_threads=False)
-        found = {name: values.view(np.uint8) for name, values in to_arrays(table, numbers).items()}
+    @lru_cache(KEPT_GROUPS)
+    def read(group: int) -> Columns:
+        table = file.read_row_group(group, columns=list(numbers), use_threads=False)
+        found = to_arrays(table, numbers)
         try:
             return {
-                name: mapped(self._content, self._file.metadata, group, name, column.row_bytes)
+                name: mapped(content, file.metadata, group, name, column.row_bytes)
                 if column.shape
-                else found[name].reshape(-1, column.row_bytes)
-                for name, column in self._columns.items()
+                else found[name].view(np.uint8).reshape(-1, column.row_bytes)
+                for name, column in columns.items()
             }
         except ValueError as error:
-            raise NotPrepared(f"{self._path}: {error}; prepare the data again") from None
+            raise NotPrepared(f"{folder / shard.file}: {error}; prepare the data again") from None
+
+    return read
 
 
 class ParquetDataModule(pl.LightningDataModule):
     """Prepared data for a trainable's `build_data`. A batch is a dict of tensors, column to [rows, ...].
 
     Args:
-        folder: of the data set, with its manifest.
+        folder: the data set's, with its manifest.
         batch_size: rows of a training batch on each worker of a trial.
-        seed: of the order; None: that of the run (`--seed`).
-        loader_workers: processes that read ahead; a slice takes so little that 0 or 1 is mostly enough.
-        drop_last: leave out what does not fill a training batch.
-        window_rows: rows among which a row is shuffled.
-        transform: what is done with each batch on the CPU, in the loader's processes where there are any.
-            Let it draw from a seed of (epoch, row) alone: then a resumed trial sees what it would have seen.
+        seed: of the order; None: the run's (`--seed`).
+        loader_workers: processes that read ahead; 0 or 1 is enough for most data.
+        drop_last: drop a training batch that is not full.
+        window_rows: rows of a shuffling window.
+        transform: applied to each batch on the CPU, in the loader's processes if there are any. It should
+            draw from a seed of (epoch, row) alone, so that a resumed trial repeats it.
 
     Raises:
-        NotPrepared: the folder holds no whole data set; the file at fault is named.
+        NotPrepared: the folder holds no complete data set; the message names the file.
     """
 
     def __init__(
@@ -250,7 +238,10 @@ class ParquetDataModule(pl.LightningDataModule):
             window_rows=self._window_rows,
             transform=self._transform,
         )
-        rank, ranks = self._rank()
+        # Not of the process group: that outlives the training, and a test by the first worker alone would
+        # get only its share of the rows.
+        trainer = self.trainer
+        rank, ranks = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
         batches = Batches(len(rows), self.batch_size, rank=rank, ranks=ranks, drop_last=drop_last)
         return Loader(
             rows,
@@ -261,16 +252,6 @@ class ParquetDataModule(pl.LightningDataModule):
             pin_memory=torch.cuda.is_available(),
         )
 
-    def _rank(self) -> tuple[int, int]:
-        """This process's number among the workers of its trainer, and how many there are.
-
-        Not of the process group: that outlives the training, and a test by the first worker alone would
-        be handed its share of the rows.
-        """
-        if self.trainer is None:
-            return 0, 1
-        return self.trainer.global_rank, self.trainer.world_size
-
 
 def _as_it_is(batch: Any) -> Any:
-    return batch  # the loader's own way walks through what are tensors already
+    return batch  # the loader's own conversion would walk through tensors

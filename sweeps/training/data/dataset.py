@@ -1,4 +1,4 @@
-"""Prepared data: what it is made of, in which folder it is, and whether it has been made."""
+"""Prepared data sets: their sources, their folder, and whether they have been prepared."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule
 
 CHECKSUMS_FILE = "checksums.json"
-"""In the folder of all prepared data: checksums of raw files that are known."""
+"""Known checksums of raw files, in the folder of all prepared data."""
 KEY_LENGTH = 12
-"""Characters of a key that stand in a folder's name."""
+"""Characters of a key in a folder's name."""
 
 
 class UndeclaredHyperparameter(UserError):
@@ -40,12 +40,12 @@ class UndeclaredHyperparameter(UserError):
 
 
 class Declared:
-    """A trainable's Params of which PREPARE_PARAMS alone can be read: data is not known by the others.
+    """A trainable's Params of which only PREPARE_PARAMS can be read: the key of the data holds no others.
 
     Args:
         params: with its methods and properties.
         hyperparameters: names of those that can be read.
-        reader: the function that gets it, for the message of `UndeclaredHyperparameter`.
+        reader: function that gets it, for the message of `UndeclaredHyperparameter`.
     """
 
     def __init__(self, params: Any, hyperparameters: tuple[str, ...], reader: str) -> None:
@@ -53,7 +53,7 @@ class Declared:
         self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # pickle asks before there is anything
+        if name.startswith("_"):  # pickle reads such names of an empty object
             raise AttributeError(name)
         if name in self._hidden:
             raise UndeclaredHyperparameter(
@@ -64,10 +64,10 @@ class Declared:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The prepared data of the current raw files, hyperparameters and code, whether made yet or not."""
+    """The prepared data of the current raw files, hyperparameters and code; it may be still to prepare."""
 
     trainable: str
-    """As it was named."""
+    """As the user named it."""
     module: str
     """The trainable's module path."""
     hyperparameters: Mapping[str, ParamValue]
@@ -78,70 +78,67 @@ class DataSet:
 
     @property
     def name(self) -> str:
-        """Of the trainable, without its packages."""
+        """The trainable's, without its packages."""
         return self.module.rpartition(".")[2]
 
     @cached_property
     def key(self) -> str:
-        """Checksum of all that the rows follow from."""
+        """Checksum of all that the rows depend on."""
         files = sorted((item.split, item.name, item.sha256) for item in self.items)
         return _digest([self._recipe, files])
 
     @property
     def folder(self) -> Path:
-        """Its folder, which may not exist yet."""
         return root() / f"{self.name}-{self.key[:KEY_LENGTH]}"
 
     @property
     def parts_folder(self) -> Path:
-        """The folder of the rows of each raw file, until all raw files are prepared."""
+        """Folder of `part`."""
         return root() / f"{self.name}-parts-{_digest(self._recipe)[:KEY_LENGTH]}"
 
     @property
     def lock_file(self) -> Path:
-        """Locked by the process that makes it."""
+        """Locked by the process that prepares it."""
         return root() / f".{self.parts_folder.name}.lock"
 
     @property
     def raw_bytes(self) -> int:
-        """Of all raw files."""
         return sum(item.size_bytes for item in self.items)
 
-    @cached_property
-    def folder_of_raw_files(self) -> Path:
-        """That holds them all."""
-        return Path(os.path.commonpath([item.path.parent for item in self.items]))
+    @property
+    def source(self) -> str:
+        """Number, size and common folder of the raw files."""
+        folder = os.path.commonpath([item.path.parent for item in self.items])
+        return f"{count(len(self.items), 'raw file')} of {size(self.raw_bytes)} in {folder}"
 
     def part(self, item: Item) -> Path:
-        """The file of its rows, until all raw files are prepared."""
+        """File of one raw file's rows, kept until all raw files are prepared."""
         return self.parts_folder / f"{item.part}.arrow"
 
     def manifest(self) -> Manifest | None:
-        """Of the data set; None when it has not been made.
+        """The manifest; None when the data has not been prepared.
 
         Raises:
-            NotPrepared: it is damaged.
+            NotPrepared: the data is damaged.
         """
         return Manifest.read(self.folder) if (self.folder / shards.MANIFEST).exists() else None
 
     def is_there(self) -> bool:
-        """Whether it has been made, and its files are there."""
+        """Whether it has been prepared and is complete."""
         try:
             return self.manifest() is not None
         except NotPrepared:
             return False
 
     def describe(self) -> str:
-        """In a line, for a plan."""
-        files = f"{count(len(self.items), 'raw file')} of {size(self.raw_bytes)}"
-        where = f"in {self.folder_of_raw_files}"
-        return f"prepared: {files} {where}" if self.is_there() else f"to be prepared: {files} {where}"
+        """One line for a plan."""
+        return f"{'prepared' if self.is_there() else 'to be prepared'}: {self.source}"
 
     def in_a_line(self) -> str:
-        """What has been made.
+        """Folder, rows and skipped files of what has been prepared.
 
         Raises:
-            NotPrepared: it is not there, or damaged.
+            NotPrepared: it is missing or damaged.
         """
         manifest = Manifest.read(self.folder)
         rows = ", ".join(f"{manifest.rows(split):,} rows {split}" for split in manifest.splits)
@@ -149,35 +146,31 @@ class DataSet:
         return f"{place(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
 
     def command(self, *more: str) -> str:
-        """What prepares it, to be typed.
-
-        Args:
-            more: arguments behind those that say what it is.
-        """
-        named = machine_folders.OF_THE_MACHINE.items()
-        folders = [(name, folder) for name, variable in named if (folder := os.environ.get(variable))]
-        hyperparameters = [f"{name}={value}" for name, value in self.hyperparameters.items()]
-        where = [text for name, folder in folders for text in (name, place(Path(folder)))]
-        params = ["--params", *hyperparameters] if hyperparameters else []
-        return command("prepare", self.trainable, *params, *where, *more)
+        """The command that prepares it, with `more` arguments at its end."""
+        words = [f"{name}={value}" for name, value in self.hyperparameters.items()]
+        words = ["--params", *words] if words else []
+        for name, variable in machine_folders.OF_THE_MACHINE.items():
+            if folder := os.environ.get(variable):
+                words += [name, place(Path(folder))]
+        return command("prepare", self.trainable, *words, *more)
 
     @property
     def _recipe(self) -> list[Any]:
-        """What the rows of one raw file follow from, beside that file."""
+        """What the rows of one raw file depend on, beside that file."""
         return [shards.FORMAT, self.code, sorted(self.hyperparameters.items())]
 
 
 def root() -> Path:
-    """The folder of all prepared data of this user, or of this machine."""
+    """The folder of all prepared data: --prepared-dir, else in the user's cache."""
     named = os.environ.get(PREPARED_DIR_VARIABLE)
     return Path(named) if named else machine_folders.cache_dir() / "prepared"
 
 
 def describe_data(name: str, trainable: Any, params: Any) -> str:
-    """What a trainable says of its data, in a line; "" of data that is prepared, of which its folder tells.
+    """A trainable's own description of its data, in a line; "" for prepared data without one.
 
     Raises:
-        UserError: it is not there.
+        UserError: the data is missing.
     """
     if not hasattr(trainable, "describe_data"):
         return "" if has_preparation(trainable) else f"as {name}.build_data has it"
@@ -188,7 +181,7 @@ def describe_data(name: str, trainable: Any, params: Any) -> str:
 
 
 def has_preparation(trainable: Any) -> bool:
-    """Whether its raw data is prepared before it trains."""
+    """Whether a trainable's raw data is prepared before training."""
     return hasattr(trainable, "prepare")
 
 
@@ -196,21 +189,23 @@ def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Da
     """The data set of a trainable; raw files without a known checksum are read.
 
     Args:
-        asked: the trainable, as it was named.
+        asked: the trainable, as the user named it.
         module: the trainable.
-        params: its hyperparameters that are given; those that prepared rows do not depend on are left out.
+        params: given hyperparameters; only PREPARE_PARAMS are used.
 
     Raises:
         UserError: raw files are missing, Params refuses the hyperparameters, or `raw_items` reads another.
     """
-    all_params = _params(asked, module, {k: v for k, v in params.items() if k in module.PREPARE_PARAMS})
-    hyperparameters = {name: getattr(all_params, name) for name in module.PREPARE_PARAMS}
+    given = {name: value for name, value in params.items() if name in module.PREPARE_PARAMS}
     try:
-        items = raw_files.find(
-            asked,
-            module.raw_items,
-            Declared(module.Params(**hyperparameters), tuple(hyperparameters), "raw_items"),
-        )
+        all_params = module.Params(**given)
+    except (ValueError, TypeError) as error:
+        shown = ", ".join(f"{name}={value}" for name, value in given.items()) or "its defaults"
+        raise UserError(f"{asked}: Params refuses {shown} (only PREPARE_PARAMS are set): {error}") from None
+    hyperparameters = {name: getattr(all_params, name) for name in module.PREPARE_PARAMS}
+    readable = Declared(module.Params(**hyperparameters), tuple(hyperparameters), "raw_items")
+    try:
+        items = raw_files.find(asked, module.raw_items, readable)
     except UndeclaredHyperparameter as error:
         raise UserError(f"{asked}: {error}") from None
     items = raw_files.with_checksums(items, root() / CHECKSUMS_FILE)
@@ -218,30 +213,22 @@ def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Da
 
 
 def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
-    """The trainable's data module; one whose data is prepared gets the folder of it.
+    """The trainable's data module, built with the folder of prepared data where the trainable prepares it.
 
     Raises:
-        CannotTrain: there is no folder, and it needs one.
+        CannotTrain: the trainable needs a folder, and there is none.
     """
     if not has_preparation(trainable):
         return trainable.build_data(params)
     if folder is None:
-        raise CannotTrain("this trainable reads prepared data, and no folder of it was given")
+        raise CannotTrain("this trainable reads prepared data, but no folder of prepared data was given")
     return trainable.build_data(params, folder)
 
 
-def _params(asked: str, module: ModuleType, hyperparameters: Mapping[str, ParamValue]) -> Any:
-    try:
-        return module.Params(**hyperparameters)
-    except (ValueError, TypeError) as error:
-        given = ", ".join(f"{name}={value}" for name, value in hyperparameters.items()) or "its defaults"
-        raise UserError(f"{asked}: Params refuses {given} (PREPARE_PARAMS alone are set): {error}") from None
-
-
 def _code_of(prepare: Any, module: ModuleType) -> str:
-    """Checksum of the module that defines `prepare` and of what that imports of its project.
+    """Checksum of the module that defines `prepare` and of what it imports of its project.
 
-    This program's own modules are left out: what they would change about rows is `shards.FORMAT`.
+    This program's own modules are left out: `shards.FORMAT` stands for them.
     """
     home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
     files = source_files.files(home if getattr(home, "__file__", None) else module)

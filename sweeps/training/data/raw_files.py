@@ -1,7 +1,8 @@
-"""The raw files of a trainable: which there are, and what they hold, as checksums."""
+"""The raw files of a trainable, and their checksums."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections import Counter
@@ -21,7 +22,7 @@ class Item:
 
     split: str
     name: str
-    """Its path relative to `_above`: a file's folder may say what its rows are."""
+    """Its path relative to `_above`; folders may carry meaning, such as a class."""
     path: Path
     size_bytes: int
     sha256: str
@@ -33,15 +34,15 @@ class Item:
 
 
 def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], params: Any) -> list[Item]:
-    """The raw files that a trainable lists; without checksums yet.
+    """The raw files that `raw_items(params)` lists, without checksums yet.
 
     Args:
-        asked: the trainable, as it was named.
-        raw_items: the trainable's.
-        params: for it.
+        asked: the trainable, as the user named it.
+        raw_items: the trainable's function.
+        params: its argument.
 
     Raises:
-        UserError: a file is missing, or the list is none.
+        UserError: a file is missing, or the result is not a list of files.
     """
     try:
         listed = raw_items(params)
@@ -49,16 +50,16 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
     except OSError as error:
         raise UserError(str(error)) from None
     except (TypeError, AttributeError) as error:
-        raise UserError(f"{asked}: raw_items must give split -> paths of files ({error})") from None
-    all_files = [path for paths in files.values() for path in paths]
+        raise UserError(f"{asked}: raw_items must return split -> paths of files ({error})") from None
+    times = Counter(path for paths in files.values() for path in paths)
     listing = f"{asked}: raw_items lists"
-    faults = [f"{listing} {path}, which is no file" for path in all_files if not path.is_file()]
+    faults = [f"{listing} {path}, which is not a file" for path in times.elements() if not path.is_file()]
     if not files.get("train"):
         faults.append(f'{listing} no file to train on (its split "train")')
-    twice = [path for path, times in Counter(all_files).items() if times > 1]
+    twice = [path for path in times if times[path] > 1]
     faults += [f"{listing} {path} twice: its rows would be in two splits, or twice in one" for path in twice]
     if faults:
-        more = [f"... and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
+        more = [f"and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
     return [
         Item(split, path.relative_to(above).as_posix(), path, checksum_cache.stat(path).st_size, "")
@@ -70,8 +71,8 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
 
 
 def _above(paths: Sequence[Path]) -> Path:
-    """The folder to which the names of a split's files are relative: the parent of the --data-dir that holds
-    them all; without one, the parent of the folder that holds them all."""
+    """The folder to which a split's file names are relative: the parent of --data-dir if that holds them all,
+    else the parent of their common folder."""
     named = machine_folders.data_dir()
     folder = named.absolute() if named else None
     if folder is None or not all(path.is_relative_to(folder) for path in paths):
@@ -80,13 +81,15 @@ def _above(paths: Sequence[Path]) -> Path:
 
 
 def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
-    """The items with the checksum of each; says how far it is when it takes long.
+    """The items with their checksums; shows progress when it takes long.
 
     Args:
         items: raw files.
-        memory: file of checksums that are known.
+        memory: file of known checksums.
     """
     facts = checksum_cache.of((item.path for item in items), memory, "Reading raw files")
-    return [
-        Item(item.split, item.name, item.path, facts[item.path][0], facts[item.path][2]) for item in items
-    ]
+    found = []
+    for item in items:
+        size_bytes, _, sha256 = facts[item.path]
+        found.append(dataclasses.replace(item, size_bytes=size_bytes, sha256=sha256))
+    return found

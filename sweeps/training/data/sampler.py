@@ -1,7 +1,7 @@
-"""The order of an epoch: which rows make up which batch of which worker.
+"""The order of an epoch, a function of (seed, epoch, position) alone.
 
-It follows from (seed, epoch, position) alone. Rows were shuffled once, when they were written; each epoch
-takes the row groups in another order, and shuffles rows within a window.
+Rows were shuffled once, when they were written; each epoch permutes the row groups and shuffles rows within
+a window.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torch.utils.data import DistributedSampler
 from sweeps.common.errors import CannotTrain
 
 WINDOW_ROWS = 8192
-"""Rows among which a row is shuffled, beside the order of the groups."""
+"""Rows of a window."""
 
 
 class Slice(NamedTuple):
-    """A batch, as the loader asks for it: rows at positions `first` to `last` (not in it) of an epoch."""
+    """A batch: rows at positions `first` to `last` (exclusive) of an epoch."""
 
     epoch: int
     first: int
@@ -32,7 +32,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A row group: what is read at once."""
+    """A row group of a shard."""
 
     shard: int
     number: int
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a split's rows in an epoch."""
+    """Order of a split's rows in an epoch."""
 
     groups: tuple[Group, ...]
     seed: int
@@ -51,18 +51,18 @@ class Order:
 
     @cached_property
     def _turns(self) -> list[int]:
-        """The groups in the order in which they come."""
+        """Numbers of the groups, in the order of the epoch."""
         turns = np.arange(len(self.groups))
         return list(_permutation((self.seed, self.epoch, 0), len(turns)) if self.is_shuffled else turns)
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:
-        """Behind which position each turn ends."""
+        """End position of each turn."""
         return np.cumsum([self.groups[turn].rows for turn in self._turns])
 
     def windows(self, first: int, last: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-        """The windows (first, last) that positions of a shuffled epoch lie in, and which of their rows, in
-        order."""
+        """The windows that hold positions of a shuffled epoch: first and last position, and which of the
+        window's rows to take, in order."""
         size = self.window_rows
         for begin in range(first // size * size, last, size):
             end = min(begin + size, int(self._ends[-1]))
@@ -70,8 +70,7 @@ class Order:
             yield begin, end, rows[max(first - begin, 0) : last - begin]
 
     def groups_of(self, first: int, last: int) -> Iterator[tuple[Group, int, int]]:
-        """Groups, and from and to which of their rows: those between two positions, before the windows
-        are shuffled."""
+        """The groups between two positions, before windows are shuffled, each with its first and last row."""
         turn = int(np.searchsorted(self._ends, first, side="right"))
         while first < last:
             group = self.groups[self._turns[turn]]
@@ -81,34 +80,34 @@ class Order:
             first, turn = end, turn + 1
 
 
-@lru_cache(maxsize=4)  # a window's is asked for by each of its batches
+@lru_cache(maxsize=4)  # each batch of a window needs the same one
 def _permutation(seed: tuple[int, ...], count: int) -> npt.NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(count)
 
 
 class Batches(DistributedSampler[Any]):
-    """The batches of one rank: as many on each, every row once (with `drop_last`, as many as fill them).
+    """The batches of one rank: as many on each rank, every row once (with `drop_last`, full batches only).
 
-    A DistributedSampler, so that Lightning tells it the epoch and puts no other in its place.
+    A DistributedSampler, so that Lightning sets its epoch and does not replace it.
 
     Raises:
-        CannotTrain: a rank would be without a row.
+        CannotTrain: there are fewer rows than ranks.
     """
 
     def __init__(
         self, rows: int, batch_size: int, *, rank: int = 0, ranks: int = 1, drop_last: bool = False
     ) -> None:
         if rows < ranks:
-            raise CannotTrain(f"{rows} rows for {ranks} workers: each needs one at least")
+            raise CannotTrain(f"{rows} rows for {ranks} workers: each worker needs at least one row")
         self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
         self._batch_size = batch_size
         fewest, most = rows // ranks, -(-rows // ranks)
-        # Of batches of one row a rank may have to take two at its end: no rank may be without a batch.
+        # With batches of one row a rank may take two at its end, since each rank needs as many batches.
         self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
         self._drops_last = drop_last
         self.epoch = 0
         self.start = (0, 0)
-        """An epoch, and the batches of it that are left out: they were trained on before a stop."""
+        """An epoch, and how many of its first batches to skip: those trained on before an interruption."""
 
     def __len__(self) -> int:
         return self._count
@@ -123,8 +122,8 @@ class Batches(DistributedSampler[Any]):
         edges = [self._first + number * self._batch_size for number in range(self._count)]
         if self._drops_last:
             return [*edges, self._first + self._count * self._batch_size] if edges else []
-        # A rank that has a row less than another, and so nothing for a last batch: it gets one of the
-        # batch before.
+        # A rank with one row less than others may have none for its last batch: it takes one of the batch
+        # before.
         if edges[-1] >= self._last:
             edges[-1] = self._last - 1
         return [*edges, self._last]

@@ -18,21 +18,21 @@ from sweeps.training.data import shards
 from sweeps.training.data.shards import Column
 
 BLOCK_BYTES = 64 * 2**20
-"""Of a block that travels from a worker, at most (if a row is not larger)."""
+"""Size of a block that a worker sends, at most (unless one row is larger)."""
 KINDS = "biuf"
-"""Of NumPy's types, those that a column may have: booleans, whole numbers and floats."""
+"""NumPy's kinds of types that a column may have: booleans, integers and floats."""
 
 
 class BadRows(ValueError):
-    """What `prepare` gave is no block of rows."""
+    """`prepare` yielded something else than a block of rows."""
 
 
 def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
-    """The blocks of one raw file as bytes for `PartWriter`, each with its rows.
+    """The blocks of one raw file as bytes for `PartWriter`, each with its number of rows.
 
     Raises:
-        BadRows: one is no block of rows, or there is no row.
-        Exception: whatever `prepare` raises.
+        BadRows: a block is not one of rows, or there is no row.
+        Exception: any error of `prepare`.
     """
     columns: dict[str, Column] | None = None
     has_rows = False
@@ -56,11 +56,7 @@ def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
 
 
 class PartWriter:
-    """Writes one part, block by block.
-
-    Args:
-        path: of the part.
-    """
+    """Writes one part, block by block."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._part = path, atomic_io.part_of(path)
@@ -70,7 +66,7 @@ class PartWriter:
         self.rows = self.blocks = 0
 
     def add(self, block: Any) -> None:
-        """A block of `encoded`: bytes, or a buffer of Arrow's."""
+        """Append a block of `encoded`: bytes, or an Arrow buffer."""
         with pa.ipc.open_stream(block) as stream:
             self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
             for batch in stream:
@@ -79,36 +75,32 @@ class PartWriter:
         self.blocks += 1
 
     def commit(self) -> None:
-        """Give the complete part its name."""
+        """Rename the complete part to its final name."""
         self._writer.close()
         self._file.close()
         atomic_io.put(self._part, self._path)
 
     def discard(self) -> None:
-        """Remove what was written."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 
 
 def columns_of(part: Path) -> dict[str, Column]:
-    """The columns of a part."""
     with pa.memory_map(str(part)) as content:
         return shards.columns_in(pa.ipc.open_file(content).schema)
 
 
 def rows_of(part: Path) -> int:
-    """Rows of a part."""
     with pa.memory_map(str(part)) as content:
-        reader = pa.ipc.open_file(content)
-        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
+        return int(pa.ipc.open_file(content).count_rows())
 
 
 def reason_of(error: BaseException, function: str) -> str:
-    """Why a raw file could not be prepared: the error, and where in the user's code it came from."""
+    """Why a raw file could not be prepared: the error, and its line in the user's `function`."""
     text = " ".join(str(error).split())
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, BadRows):
         return text
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if frame.name == function] or frames
     return f"{said[:300]} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said[:300]
@@ -121,7 +113,7 @@ def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:
     for name, values in arrays.items():
         if values.dtype.kind not in KINDS or not values.dtype.isnative:
             raise BadRows(
-                f"column {name} is of {values.dtype}: it must be of numbers, in this PC's byte order"
+                f"column {name} has type {values.dtype}: it must hold numbers in this PC's byte order"
             )
         if values.ndim == 0:
             raise BadRows(f"column {name} is one value, not an array [rows, ...]")

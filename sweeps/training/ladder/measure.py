@@ -90,7 +90,7 @@ def measure(
         }
         file.write_text(json.dumps(content))
         command = [sys.executable, "-m", "sweeps.training.ladder.measure", str(file)]
-        failure = subprocess_run.why(subprocess_run.run(command, TIMEOUT_S), Path(folder))
+        failure = subprocess_run.failure_of(subprocess_run.run(command, TIMEOUT_S), Path(folder))
         if not failure:
             return Speed(**json.loads(file.with_name(SPEED_FILE).read_text())), ""
     return None, in_a_line(failure)
@@ -158,5 +158,5 @@ def _with_data_of(setup: Setup, module: Any, prepared: Path | None) -> Any:
 
 
 if __name__ == "__main__":
-    with subprocess_run.telling(Path(sys.argv[1]).parent):
+    with subprocess_run.report_failure(Path(sys.argv[1]).parent):
         main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""A closer look at a few steps: a trace to open in a browser, the dearest operations, and the steps' times.
+"""`--profile`: a trace of a few steps, the most expensive operations, and a timeline of batches and steps.
 
 https://docs.pytorch.org/docs/stable/profiler.html
 """
@@ -17,43 +17,43 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from sweeps.common.formatting import count
 from sweeps.training.profiling.step_profiler import StepTimes
-from sweeps.training.profiling.timeline import Timeline
+from sweeps.training.profiling.timeline import Step, Timeline
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""
 SKIPPED, WARM_UP, RECORDED = 3, 2, 8
-"""Steps: the first ones allocate and choose algorithms; where validation comes before, fewer are recorded."""
-DEAREST = 10
+"""Steps: the first ones allocate memory and choose algorithms; recording ends early at a validation."""
+MOST_EXPENSIVE = 10
+"""Operations shown."""
 DRAWN = 200
-"""Steps of the timeline at most."""
+"""Steps of the timeline, at most."""
 
 
 class Trace(pl.Callback):
-    """Records some steps of this worker, then the times of those that follow.
+    """Records some steps of this worker, then the times of the following ones.
 
     Args:
-        step_times: of the training; its parts are named in the trace.
-        folder: for what comes of it.
-        say: takes what there is to read.
+        step_times: the training's; its parts are named in the trace.
+        folder: for trace and figure.
+        say: prints a text.
     """
 
     def __init__(self, step_times: StepTimes, folder: Path, say: Callable[[str], None]) -> None:
         self._step_times, self._folder, self._say = step_times, folder, say
         self._profiler: profile | None = None
         self._is_recorded = False
-        self._steps = 0  # that have ended, until it is recorded
+        self._steps = 0  # finished ones, until the trace is recorded
         self._timeline = Timeline()
-        self._asked_at = 0.0
+        self._asked_at = self._began_at = 0.0
 
     def on_train_start(self, *_: Any) -> None:
-        """Begin to record."""
         self._folder.mkdir(parents=True, exist_ok=True)
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         self._profiler = profile(
             activities=activities,
-            # one more, for the profiler counts what is before the first step, too
+            # One more, since the profiler counts the time before the first step, too.
             schedule=schedule(skip_first=SKIPPED + 1, wait=0, warmup=WARM_UP, active=RECORDED, repeat=1),
             on_trace_ready=self._write,
             record_shapes=True,
@@ -63,46 +63,45 @@ class Trace(pl.Callback):
         self._profiler.start()
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """The times of a whole epoch are drawn, from its first step on: the last one that begins anew."""
+        """Draw an epoch from its first step on: the first one after the recording, else the last one."""
         if not self._timeline.steps or not self._timeline.is_undisturbed:
             self._timeline = Timeline(is_undisturbed=self._is_recorded)
         self._asked_at = time.perf_counter()
 
     def on_train_batch_start(self, *_: Any) -> None:
-        """The batch is there; only now is it sure that a step comes next, and not validation."""
+        """The first point where a step, and not a validation, is certain to follow."""
         assert self._profiler is not None
         if not self._is_recorded:
             self._profiler.step()
-        self._timeline.began(self._asked_at, time.perf_counter())
+        self._began_at = time.perf_counter()
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """The step is done."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the times would be those of queueing
-        self._asked_at = time.perf_counter()
+        ended_at = time.perf_counter()
         if len(self._timeline.steps) < DRAWN:
-            self._timeline.ended(self._asked_at)
+            self._timeline.steps.append(Step(self._asked_at, self._began_at, ended_at))
+        self._asked_at = ended_at
         if not self._is_recorded:
             self._steps += 1
 
     def on_validation_start(self, *_: Any) -> None:
-        """What is recorded are steps alone, else their number would not explain the operations' calls."""
+        """Record steps only, so that the calls of each operation are per step."""
         if self._steps > SKIPPED + WARM_UP:
             self._stop()
 
     def on_train_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Draw; the loader is run by itself for it."""
+        """Run the loader alone, and draw the timeline."""
         self._stop()
         if not self._is_recorded:
             least = SKIPPED + WARM_UP + 1
-            self._say(f"Profile    no trace: that takes {least} steps, there were {self._steps}")
+            self._say(f"Profile    no trace: it needs {least} steps, and the run had {self._steps}")
         assert trainer.train_dataloader is not None
         self._timeline.run_loader_alone(trainer.train_dataloader)
         self._say(f"Timeline   {self._timeline.in_words}")
         self._say(f"           {self._timeline.draw(self._folder)}")
 
     def on_exception(self, *_: Any) -> None:
-        """End what was begun."""
         self._stop()
 
     def _stop(self) -> None:
@@ -118,20 +117,20 @@ class Trace(pl.Callback):
         self._is_recorded = True
         path = self._folder / TRACE_FILE
         profiler.export_chrome_trace(str(path))
-        self._say(dearest(profiler.key_averages(), steps, on_gpu=torch.cuda.is_available()))
+        self._say(most_expensive(profiler.key_averages(), steps, on_gpu=torch.cuda.is_available()))
         self._say(f"Trace      {path} (open in https://ui.perfetto.dev)\n")
 
 
-def dearest(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
-    """The operations that took the most time by themselves, a line each.
+def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
+    """Table of the operations with the most self time on the GPU or CPU.
 
     Args:
-        averages: by the profiler's `key_averages`.
-        steps: that were recorded.
-        on_gpu: whether it is the GPU's time that counts.
+        averages: the profiler's `key_averages`.
+        steps: recorded steps.
+        on_gpu: count the GPU's time.
     """
-    # The profiler has a kernel twice: as an event of the GPU, and in the operation that launched it. People
-    # know the operations by name; the kernels make up the whole, for some belong to no operation.
+    # The profiler holds a kernel twice: as an event of the GPU, and in the operation that launched it. The
+    # table shows operations, whose names are known; the total counts kernels: some belong to no operation.
     found = [event for event in averages if not event.is_user_annotation]
     operations = [event for event in found if event.device_type == DeviceType.CPU]
     counted = [event for event in found if event.device_type != DeviceType.CPU] if on_gpu else operations
@@ -141,10 +140,10 @@ def dearest(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
 
     whole = sum(map(self_us, counted)) or 1.0
     lines = [
-        f"The dearest operations of {count(steps, 'step')}, {'GPU' if on_gpu else 'CPU'} time by themselves:",
-        f"  {'share':>6} {'ms a step':>10} {'calls a step':>13}  operation",
+        f"Most expensive operations of {count(steps, 'step')}, by self {'GPU' if on_gpu else 'CPU'} time:",
+        f"  {'share':>6} {'ms/step':>10} {'calls/step':>13}  operation",
     ]
-    for event in sorted(operations, key=self_us, reverse=True)[:DEAREST]:
+    for event in sorted(operations, key=self_us, reverse=True)[:MOST_EXPENSIVE]:
         lines.append(
             f"  {100 * self_us(event) / whole:>5.1f}% {self_us(event) / 1000 / steps:>10.3f} "
             f"{event.count / steps:>13.1f}  {event.key[:60]}"

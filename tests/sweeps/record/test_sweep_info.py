@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.common.objective import Objective
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Confirmation, ParentInfo, Run, TestScore, parse
+from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, parse
 from tests.support.kinds import begun
 
 
@@ -23,7 +23,7 @@ def test_an_old_record_has_defaults_for_what_it_does_not_say() -> None:
 def test_a_test_that_was_noted_once_is_the_only_one() -> None:
     test = {"trial": 3, "test_acc": 0.5}
     info = parse({"mode": "max", "metric": "val_acc", "test": test})
-    assert info.tests == (info.test,) == (TestScore(3, {"test_acc": 0.5}),)
+    assert info.tests == (info.test,) == (HeldOutScore(3, {"test_acc": 0.5}),)
     assert info.test_score == 0.5
 
 
@@ -47,14 +47,14 @@ def test_what_is_noted_is_there_with_its_type_and_read_again(tmp_path: Path) -> 
     record = begun(tmp_path / "s")
     record.note("confirm", {"top": 2, "seeds": 3})
     record.note_run(Run(1.0, 6, ["lr: its range"], forced=True))
-    record.note_test(TestScore(4, {"test_acc": 0.8}))
-    record.note_test(TestScore(2, {"test_acc": 0.9}))
-    record.note_test(TestScore(2, {"test_acc": 0.9}))
+    record.note_test(HeldOutScore(4, {"test_acc": 0.8}))
+    record.note_test(HeldOutScore(2, {"test_acc": 0.9}))
+    record.note_test(HeldOutScore(2, {"test_acc": 0.9}))
     again = Record.read(tmp_path / "s")
     for info in (record.info, again.info):
         assert info.confirm == Confirmation(top=2, seeds=3)
         assert info.runs == (Run(1.0, 6, ["lr: its range"], forced=True),)
         assert [test.run for test in info.tests] == [4, 2]
-        assert info.test == TestScore(2, {"test_acc": 0.9})
+        assert info.test == HeldOutScore(2, {"test_acc": 0.9})
     assert again.about["test"] == {"trial": 2, "test_acc": 0.9}
     assert list(again.about["runs"][0]) == ["started", "num_trials", "changed", "forced"]

@@ -116,7 +116,7 @@ def test_one_of_a_trial_with_other_params_is_not_used(store: Storage) -> None:
     found, faults = store.newest(3, MINE)
     assert found is not None
     assert found.name == "epoch_0001"
-    assert faults == ["the checkpoint of epoch 2 is broken (it is of a trial with other params)"]
+    assert faults == ["the checkpoint of epoch 2 is damaged (it belongs to a trial with other params)"]
 
 
 def test_what_the_users_code_raises_is_not_the_storages_fault_and_leaves_nothing(store: Storage) -> None:
@@ -142,7 +142,7 @@ def test_a_damaged_one_is_known_and_the_one_before_it_used(damage: str, server: 
     found, (fault,) = store.newest(3, MINE)
     assert found is not None
     assert found.name == "epoch_0001"
-    assert fault.startswith("the checkpoint of epoch 2 is broken (")
+    assert fault.startswith("the checkpoint of epoch 2 is damaged (")
 
 
 def test_an_unknown_host_key_is_refused_by_name(server: SSHServer) -> None:

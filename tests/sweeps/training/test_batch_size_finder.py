@@ -90,7 +90,7 @@ def test_the_largest_micro_batch_that_fits_is_found_and_the_batch_stays(
 def test_a_batch_that_fits_whole_takes_one_try(project: Path) -> None:
     done = fit(project, "--find-batch-size", "--batch-size", "64", most_rows=1000)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"(\d+) rows +fit", done.stdout) == ["71"]  # 64 and the margin
+    assert re.findall(r"(\d+) rows +fits", done.stdout) == ["71"]  # 64 and the margin
     assert "micro-batch of 64 rows\n" in done.stdout
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert done.returncode == 3
     assert "CUDA out of memory" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "In a new run, try one of:\n  --" in done.stdout
+    assert "For a new run, try one of:\n  --" in done.stdout
     again = next(line for line in done.stdout.splitlines() if "--resume results/it --micro-batch 6" in line)
     flags = again.split("sweeps fit ")[1].split()
     environment = {
@@ -134,7 +134,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
 def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Path) -> None:
     done = fit(project, "--strategy", "ddp", "--batch-size", "3", "--threads", "1", most_rows=1)
     assert done.returncode == 3
-    assert re.findall(r"(\d+) rows? +(fit|do not fit)", done.stdout) == [("4", "do not fit"), ("1", "fit")]
+    assert re.findall(r"(\d+) rows? +(fits|out of)", done.stdout) == [("4", "out of"), ("1", "fits")]
     assert "--resume results/it --micro-batch 1" in done.stdout
 
 
@@ -146,7 +146,7 @@ def test_tries_that_fail_say_why(project: Path) -> None:
     )
     done = fit(project, "--batch-size", "3", most_rows=1)
     assert done.returncode == 3, done.stderr
-    assert "None was found: a try with 4 rows failed:" in done.stdout
+    assert "No micro-batch was found: a try with 4 rows failed:" in done.stdout
     assert "ValueError: rows of another shape" in done.stdout
 
 
@@ -199,7 +199,7 @@ def test_a_try_fits_or_does_not(failure: str, workers: int, fits: bool) -> None:
 
 def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
     with pytest.raises(
-        UserError, match="a try with 4 rows was not done within 10 min 0 s, which says nothing"
+        UserError, match="a try with 4 rows did not end within 10 min 0 s, so it is not known"
     ):
         batch_size_finder.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
 

@@ -83,7 +83,7 @@ def test_a_checkpoint_of_a_trial_with_other_params_is_not_used(trial: Path) -> N
     checkpoint_store.write(trial, 2, fill(), other)
     found, (reason,) = checkpoint_store.newest(trial, mine)
     assert found == one
-    assert reason == "the checkpoint of epoch 2 is broken (it is of a trial with other params)"
+    assert reason == "the checkpoint of epoch 2 is damaged (it belongs to a trial with other params)"
 
 
 def test_a_broken_one_does_not_take_the_place_of_one_to_fall_back_to(trial: Path) -> None:
@@ -178,8 +178,8 @@ def _write(name: str, content: bytes) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "truncated": (_truncate, "weights.pt is not as it was written"),
-    "a bit flipped": (_flip_a_bit, "shards/0.bin is not as it was written"),
+    "truncated": (_truncate, "weights.pt has changed since it was written"),
+    "a bit flipped": (_flip_a_bit, "shards/0.bin has changed since it was written"),
     "a file missing": (lambda path: (path / "weights.pt").unlink(), "weights.pt is missing"),
     "a folder missing": (lambda path: shutil.rmtree(path / "shards"), "0.bin is missing"),
     "no manifest": (lambda path: (path / MANIFEST).unlink(), "manifest.json is missing"),
@@ -209,7 +209,7 @@ def test_the_one_before_stands_in_for_a_damaged_one_which_is_named(damage: str, 
     found, faults = checkpoint_store.newest(trial)
     assert found == before
     (fault,) = faults
-    assert fault.startswith("the checkpoint of epoch 7 is broken (")
+    assert fault.startswith("the checkpoint of epoch 7 is damaged (")
     assert DAMAGES[damage][1] in fault
 
 

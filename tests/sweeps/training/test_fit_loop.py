@@ -293,12 +293,12 @@ def test_a_cpu_takes_any_number_of_workers_and_each_gpu_one(devices: int, gpus: 
 
 @pytest.mark.parametrize(("devices", "gpus", "there_are"), [(2, 1, "1 GPU"), (9, 8, "8 GPUs")])
 def test_more_devices_than_gpus_are_refused(devices: int, gpus: int, there_are: str) -> None:
-    with pytest.raises(CannotTrain, match=f"devices {devices}: only {there_are} can be used here"):
+    with pytest.raises(CannotTrain, match=f"devices {devices}: this process can use {there_are}"):
         fit_loop.check_devices(devices, gpus)
 
 
 def test_more_devices_than_gpus_are_refused_before_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(CannotTrain, match="devices 2: only 1 GPU can be used here"):
+    with pytest.raises(CannotTrain, match="devices 2: this process can use 1 GPU"):
         Fit(trainable(), digits_mlp.Params(), dataclasses.replace(config(), devices=2))

@@ -150,7 +150,7 @@ def test_on_a_full_disk_a_run_keeps_the_checkpoint_that_it_goes_on_from(
     fill_up(crowded)
     monkeypatch.delenv("STOPS_IN")
     assert fit.main(["--resume", str(crowded / "it")]) == 0, capsys.readouterr().err
-    assert f"from {checkpoint_store.epoch_of(older) + 1} on" in capsys.readouterr().out
+    assert f"resumed at epoch {checkpoint_store.epoch_of(older) + 1}" in capsys.readouterr().out
     assert epochs(crowded) == [1, 2, 3]
 
 

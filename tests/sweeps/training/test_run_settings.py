@@ -75,12 +75,12 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
         (("digits_mlp", "--strategy", "zero"), "--strategy zero: must be one of auto, single, ddp"),
         (
             ("digits_mlp", "--num-nodes", "2", "--find-batch-size"),
-            "--find-batch-size: its tries are runs of their own, of this PC",
+            "--find-batch-size: it starts the workers of its tries itself, on one PC",
         ),
         (("digits_mlp", "--seed", "-1"), "--seed -1: must be at least 0 and at most 4,294,967,295"),
         (("digits_mlp", "--params", "/nowhere.yaml"), "--params /nowhere.yaml: can't be read"),
         (("--resume", "/nowhere"), r"--resume /nowhere: no run of sweeps fit"),
-        (("--resume", "results/a", "--lr", "1"), "--lr: a run that goes on keeps its settings"),
+        (("--resume", "results/a", "--lr", "1"), "--lr: a resumed run keeps its settings"),
     ],
 )
 def test_a_mistake_is_answered(arguments: tuple[str, ...], message: str) -> None:
@@ -90,7 +90,7 @@ def test_a_mistake_is_answered(arguments: tuple[str, ...], message: str) -> None
 
 def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(UserError, match=r"--name mine: .*mine is there already; --resume it"):
+    with pytest.raises(UserError, match=r"--name mine: .*mine exists already; --resume it"):
         parsed("digits_mlp", "--name", "mine", "--results-dir", str(tmp_path))
 
 
@@ -122,7 +122,8 @@ def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_pa
 def test_a_run_whose_hyperparameters_have_changed_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "fit.yaml").write_text("trainable: digits_mlp\nparams:\n  hiden: 8\n  lr: 0.1\n")
     with pytest.raises(
-        UserError, match=r"digits_mlp has changed.*\n--params hiden: no such hyperparameter"
+        UserError,
+        match=r"digits_mlp has changed and no longer fits fit.yaml\n--params hiden: no such",
     ) as raised:
         run_settings.parse(["--resume", str(tmp_path)])
     assert "Did you mean 'hidden'?" in str(raised.value)
@@ -240,8 +241,8 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert re.search(r"\nStopped +the run goes on after epoch \d\n", output)
-    assert re.search(r"\nGo on +.*sweeps fit --resume results/mine\n", output)
+    assert re.search(r"\nStopped +the run resumes after epoch \d\n", output)
+    assert re.search(r"\nResume +.*sweeps fit --resume results/mine\n", output)
     done = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in epochs.read_text().splitlines()]
@@ -249,7 +250,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "mine" / "best" / "weights.pt").is_file()
     again = fit("--resume", "results/mine", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert again.returncode == 2
-    assert again.stderr.startswith("error: --resume results/mine: this run has ended")
+    assert again.stderr.startswith("error: --resume results/mine: this run has finished")
 
 
 VARIED = """
@@ -275,7 +276,7 @@ def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_pat
     here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}
     done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
     assert done.returncode == 130, done.stderr
-    assert "\nStopped    the run starts again, as it has no checkpoint yet" in done.stdout
+    assert "\nStopped    the run starts again: it has no checkpoint yet" in done.stdout
     assert f"sweeps fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
     done = fit("--resume", "results/mine", "--data-dir", "other", **here)
     assert done.returncode == 2

@@ -132,7 +132,7 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
 def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker fails."""
     monkeypatch.setenv("LOCAL_RANK", str(worker))
-    with pytest.raises(type(error)), subprocess_run.telling(folder):
+    with pytest.raises(type(error)), subprocess_run.report_failure(folder):
         raise error
     file = max(folder.iterdir(), key=lambda file: file.name)
     os.utime(file, ns=(0, len(list(folder.iterdir()))))  # one after the other, on any disk
@@ -166,5 +166,5 @@ def test_a_failure_is_told_by_what_the_workers_have_left(
 ) -> None:
     for worker, error in enumerate(errors):
         leave(tmp_path, error, worker, monkeypatch)
-    assert subprocess_run.why(ended, tmp_path).endswith(reason)
-    assert bool(subprocess_run.why(ended, tmp_path)) == bool(reason)
+    assert subprocess_run.failure_of(ended, tmp_path).endswith(reason)
+    assert bool(subprocess_run.failure_of(ended, tmp_path)) == bool(reason)

@@ -266,9 +266,8 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     known, result = trial.train(), trial.train()
     assert (known["epoch"], result["epoch"], result["metrics"]) == (1, 2, alone[1])
     (notice,) = known["notices"]
-    assert (
-        "epoch 2 is broken (resume.ckpt is not as it was written): the trial resumes after epoch 1" in notice
-    )
+    damage = "resume.ckpt has changed since it was written"
+    assert f"epoch 2 is damaged ({damage}): the trial resumes after epoch 1" in notice
     (before / "manifest.json").unlink()
     result = start(job, SECOND).train()
     assert (result["epoch"], result["metrics"]) == (1, alone[0])

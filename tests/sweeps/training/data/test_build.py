@@ -141,7 +141,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     assert sorted(rows_in(folder)) == list(range(120))
     skipped = {Path(s["file"]).stem: s["reason"] for s in Manifest.read(folder).about["skipped"]}
     line = RAW.splitlines().index('            raise ValueError("no key frame\\nfound")') + 1
-    died = "its process died twice: native code crashed, or the memory did not suffice"
+    died = "its process died twice: native code crashed, or memory ran out"
     assert skipped == {
         "raises": f"ValueError: no key frame found (_raw.py, line {line})",
         "exits": f"SystemExit: 3 (_raw.py, line {line + 2})",
@@ -150,7 +150,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
         "empty": "prepare yields no row",
         "rowless": "prepare yields no row",
         "other": (
-            "its columns are row float32[], pixels uint8[4]; those of most files row int64[], pixels uint8[4]"
+            "its columns are row float32[], pixels uint8[4]; most files have row int64[], pixels uint8[4]"
         ),
     }
     assert clips.calls().count("dies") == clips.calls().count("killed") == 2
@@ -169,8 +169,8 @@ def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -
 def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clips: Clips) -> None:
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (
-        r"(?s)\d raw files? of 10 can't be prepared, and --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
-        r".*\nTo leave out more of them \(N percent\): .*sweeps prepare "
+        r"(?s)\d raw files? of 10 can't be prepared; --max-bad-pct 5 allows 0\..*bad\d.json: ValueError"
+        r".*\nTo allow N percent: .*sweeps prepare "
         rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
         r"--max-bad-pct N$"
     )
@@ -208,7 +208,7 @@ def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: py
     monkeypatch.setattr(ray_pipeline, "DIED", 1)
     for number in range(3):
         clips.add(f"bad{number}", fault="dies")
-    expected = "the processes of more than 1 raw files died, .* code of prepare crash, .* Ray says: "
+    expected = "the processes of more than 1 raw files died.* prepare crashes .* Ray's error: "
     with pytest.raises(CannotPrepare, match=expected):
         build.ensure(look(clips))
 
@@ -257,9 +257,9 @@ def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.Capture
     ("numbers", "reason"),
     [
         ([0, 1, 2], ""),
-        ([0, 2], "its blocks are not all here: 2 came after 1 others"),
-        ([1], "its blocks are not all here: 1 came after 0 others"),
-        ([0, 1, 0, 1, 2], "its blocks are not all here: 0 came after 2 others"),
+        ([0, 2], "blocks are missing: block 2 came after 1 others"),
+        ([1], "blocks are missing: block 1 came after 0 others"),
+        ([0, 1, 0, 1, 2], "blocks are missing: block 0 came after 2 others"),
     ],
     ids=["whole", "too early an end", "no beginning", "from its beginning once more"],
 )
@@ -371,7 +371,7 @@ def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
     with build.alone(data_set):
         second = clips.begin()
         assert second.stdout is not None
-        assert second.stdout.readline() == "Another process prepares model: waiting for it ...\n"
+        assert second.stdout.readline() == "Another process is preparing model. Waiting for it.\n"
         build._prepare(data_set, 10, None)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0
@@ -396,7 +396,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     assert f"sweeps prepare {clips.model} --pixels 3" in said
     assert "Traceback" not in said
     assert parts_of(clips)
-    assert "of them before" in clips.run("--pixels", "3")
+    assert "already prepared" in clips.run("--pixels", "3")
 
 
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
@@ -408,7 +408,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     said = clips.run("--check", status=1)
-    assert f"error: {path}: damaged, its checksum is another" in said
+    assert f"error: {path}: damaged: its checksum differs" in said
     remedy = said.splitlines()[-1].removeprefix("Remedy ").strip()
     assert remedy.startswith(f"rm {path.relative_to(clips.home)} && ")
     assert clips.run().startswith("prepared already: "), "which is why it has to go first"

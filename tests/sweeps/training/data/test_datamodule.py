@@ -83,7 +83,9 @@ def test_all_ranks_have_as_many_batches_and_every_row_is_in_one(
     rows: int, ranks: int, batch_size: int, drop_last: bool
 ) -> None:
     if rows < ranks:
-        with pytest.raises(CannotTrain, match=f"{rows} rows for {ranks} workers: each needs one at least"):
+        with pytest.raises(
+            CannotTrain, match=f"{rows} rows for {ranks} workers: each worker needs at least one row"
+        ):
             Batches(rows, batch_size, rank=0, ranks=ranks)
         return
     shares = [Batches(rows, batch_size, rank=rank, ranks=ranks, drop_last=drop_last) for rank in range(ranks)]
@@ -376,7 +378,7 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     data_set(tmp_path, 5)
     content = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps({**content, "format": 99}))
-    with pytest.raises(NotPrepared, match="of another version of this program; prepare the data again"):
+    with pytest.raises(NotPrepared, match="made by another version of this program; prepare the data again"):
         ParquetDataModule(tmp_path, 2)
 
 
@@ -442,8 +444,8 @@ def test_a_shard_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> 
     replace(tmp_path, content)
     path = tmp_path / "train-00000.parquet"
     expected = (  # one line, whatever Arrow says
-        rf"^{path}: not a shard that can be read \([^\n]+\S\)\. To mend it: rm {path}, and prepare the data "
-        r"again \(sweeps prepare NAME\)$"
+        rf"^{path}: it is not readable as Parquet \([^\n]+\S\)\. Delete it and prepare the data again: "
+        rf"rm {path}, then sweeps prepare NAME$"
     )
     with pytest.raises(NotPrepared, match=expected):
         ParquetDataModule(tmp_path, 2).train_dataloader()
@@ -453,9 +455,7 @@ def test_a_shard_of_other_columns_is_named_with_both(tmp_path: Path) -> None:
     data_set(tmp_path, 5)
     pq.write_table(pa.table({"row": [1, 2]}), tmp_path / "other.parquet")
     replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
-    expected = (
-        r"train-00000\.parquet: its columns are row \(int64\); those of the data set image \(fixed_size"
-    )
+    expected = r"train-00000\.parquet: its columns are row \(int64\); the data set has image \(fixed_size"
     with pytest.raises(NotPrepared, match=expected):
         ParquetDataModule(tmp_path, 2).train_dataloader()
 
@@ -483,7 +483,7 @@ def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
-    assert shards.checksum_faults(tmp_path, manifest) == {path: f"{path}: damaged, its checksum is another"}
+    assert shards.checksum_faults(tmp_path, manifest) == {path: f"{path}: damaged: its checksum differs"}
 
 
 def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:

@@ -98,7 +98,7 @@ def test_it_says_what_it_is_made_of(clips: Clips) -> None:
 
 def test_params_that_refuse_the_hyperparameters_alone_say_so(clips: Clips) -> None:
     with pytest.raises(
-        UserError, match=r"mine: Params refuses pixels=0 \(PREPARE_PARAMS alone are set\): pixels 0"
+        UserError, match=r"mine: Params refuses pixels=0 \(only PREPARE_PARAMS are set\): pixels 0"
     ):
         look(clips, pixels=0)
 
@@ -140,7 +140,7 @@ def test_raw_items_that_read_another_hyperparameter_are_told(clips: Clips) -> No
 
 def test_without_a_folder_there_is_nothing_to_train_on(clips: Clips) -> None:
     module: Any = importlib.import_module(clips.model)
-    with pytest.raises(CannotTrain, match="reads prepared data, and no folder of it was given"):
+    with pytest.raises(CannotTrain, match="reads prepared data, but no folder of prepared data was given"):
         dataset.build_data(module, module.Params(), None)
 
 

@@ -150,18 +150,18 @@ def test_a_part_is_of_split_name_and_content(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
-        ({"train": ["real/a", "real/c"]}, r"mine: raw_items lists .*/real/c, which is no file"),
-        ({"train": ["real"]}, r"mine: raw_items lists .*/real, which is no file"),
+        ({"train": ["real/a", "real/c"]}, r"mine: raw_items lists .*/real/c, which is not a file"),
+        ({"train": ["real"]}, r"mine: raw_items lists .*/real, which is not a file"),
         ({"val": ["real/a"]}, r'mine: raw_items lists no file to train on \(its split "train"\)'),
         ({"train": []}, r"mine: raw_items lists no file to train on"),
         (
             {"train": ["real/a"], "val": ["real/a"]},
             r"mine: raw_items lists .*/real/a twice: its rows would be in",
         ),
-        ({"train": [f"gone{n}" for n in range(9)]}, r"(?s)gone4, which is no file\n\.\.\. and 4 more faults"),
-        (None, "mine: raw_items must give split -> paths of files"),
-        ({"train": None}, "mine: raw_items must give split -> paths of files"),
-        ({"train": [3]}, "mine: raw_items must give split -> paths of files"),
+        ({"train": [f"gone{n}" for n in range(9)]}, r"(?s)gone4, which is not a file\nand 4 more faults"),
+        (None, "mine: raw_items must return split -> paths of files"),
+        ({"train": None}, "mine: raw_items must return split -> paths of files"),
+        ({"train": [3]}, "mine: raw_items must return split -> paths of files"),
     ],
 )
 def test_a_list_that_is_none_is_refused(listed: Any, expected: str, folder: Path) -> None:

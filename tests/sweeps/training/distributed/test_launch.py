@@ -67,12 +67,12 @@ def test_the_workers_are_as_many_as_were_started(under_torchrun: None, tmp_path:
 
 
 def test_another_number_is_refused(under_torchrun: None) -> None:
-    with pytest.raises(UserError, match="--devices 4: torchrun has started 2; leave it out"):
+    with pytest.raises(UserError, match="--devices 4: torchrun has started 2; omit --devices"):
         run_settings.parse(["digits_mlp", "--devices", "4"])
 
 
 def test_tries_are_refused_where_others_start_the_workers(under_torchrun: None) -> None:
-    with pytest.raises(UserError, match="--find-batch-size: its tries are runs of their own, which torchrun"):
+    with pytest.raises(UserError, match="--find-batch-size: it starts the workers of its tries itself"):
         run_settings.parse(["digits_mlp", "--find-batch-size"])
 
 

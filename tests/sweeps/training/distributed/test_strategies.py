@@ -182,7 +182,7 @@ def assert_alike(run: Path, expected: Path) -> None:
 def test_two_workers_train_as_one_and_leave_whole_weights(strategy: str, project: Path, alone: Path) -> None:
     done = train(project, strategy, f"two-{strategy}")
     assert done.returncode == 0, done.stderr
-    assert f"how        {strategy} (as asked), 32-true" in done.stdout
+    assert f"strategy   {strategy} (as asked), 32-true" in done.stdout
     assert done.stdout.count("epoch   1/4") == 1, "the first worker speaks, and no other"
     assert done.stderr == ""
     assert_alike(project / "results" / f"two-{strategy}", alone)
@@ -198,7 +198,7 @@ def test_a_killed_run_goes_on_from_its_shards(strategy: str, project: Path, alon
     assert not (run / "best").exists()
     resumed = fit(project, "--resume", f"results/dead-{strategy}")
     assert resumed.returncode == 0, resumed.stderr
-    assert "epochs     4, from 3 on" in resumed.stdout
+    assert "epochs     4, resumed at epoch 3" in resumed.stdout
     assert_alike(run, alone)
 
 

@@ -240,20 +240,20 @@ def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said:
         (
             10.0,
             None,
-            "Limit      compute-bound: the step waits 10 % of the time for its batch\n"
+            "Limit      compute-bound: training waits 10 % of the time for data\n"
             "Each row   waiting 80 -> 1 ms, computing 20 -> 9 ms\n",
         ),
         (
             60.0,
             None,
-            "Limit      data-bound: the step waits 60 % of the time for its batch\n"
+            "Limit      data-bound: training waits 60 % of the time for data\n"
             "Each row   waiting 80 -> 6 ms, computing 20 -> 4 ms\n",
         ),
         (75.0, 97.0, "Limit      compute-bound: the GPU is busy 97 % of the time\n"),
         (
             5.0,
             35.0,
-            "Limit      host-bound: the step waits 5 % of the time for its batch, the GPU is busy 35 %",
+            "Limit      host-bound: training waits 5 % of the time for data, the GPU is busy 35 %",
         ),
     ],
 )
@@ -271,7 +271,7 @@ def test_what_holds_it_back_is_said_with_its_figures(
 def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
     only = rung("as given", fake(10, cores_busy_pct=7.0), RAW)
-    assert "compute-bound: the step waits 5 % of the time" in report.summary([only])
+    assert "compute-bound: training waits 5 % of the time" in report.summary([only])
     assert "GPU is busy" not in report.summary([only])
 
 

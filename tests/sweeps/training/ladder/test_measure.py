@@ -46,14 +46,14 @@ def test_the_speed_of_two_workers_is_theirs_together() -> None:
 
 def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "TIMEOUT_S", 0.1)
-    assert measure.measure("digits_mlp", {}, Setup(), 0.3) == (None, "not done within its time")
+    assert measure.measure("digits_mlp", {}, Setup(), 0.3) == (None, "timed out")
 
 
 def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path) -> None:
     error = FileNotFoundError("no weights here. One of:\n  download them\n  name a folder")
-    with pytest.raises(FileNotFoundError), subprocess_run.telling(tmp_path):
+    with pytest.raises(FileNotFoundError), subprocess_run.report_failure(tmp_path):
         raise error
-    failure = subprocess_run.why(subprocess_run.Ended(1, "", timed_out=False), tmp_path)
+    failure = subprocess_run.failure_of(subprocess_run.Ended(1, "", timed_out=False), tmp_path)
     assert failure.endswith("name a folder")
     assert measure.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
 

@@ -1,4 +1,4 @@
-"""What runs out of memory, what grows, and the allocator's settings."""
+"""Growing memory, snapshots, and the allocator's settings."""
 
 from __future__ import annotations
 
@@ -17,35 +17,6 @@ from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Gro
 from tests.conftest import ROOT
 
 
-def raised(what: str) -> Exception:
-    try:
-        if what == "too much of a CPU":
-            torch.empty(2**60)
-        elif what == "numpy":
-            bytearray(2**62)
-        elif what == "wrapped":
-            try:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            except torch.OutOfMemoryError as error:
-                raise ValueError("the step failed") from error
-        elif what == "cublas":
-            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)")
-        else:
-            torch.zeros(2) @ torch.zeros(3)
-    except Exception as error:
-        return error
-    raise AssertionError(what)
-
-
-@pytest.mark.parametrize("what", ["too much of a CPU", "numpy", "wrapped", "cublas"])
-def test_what_runs_out_of_memory_is_known(what: str) -> None:
-    assert memory.is_out_of_memory(raised(what))
-
-
-def test_another_error_is_none() -> None:
-    assert not memory.is_out_of_memory(raised("a bug"))
-
-
 def notes(epochs: list[float], name: str = "memory_gb") -> list[str]:
     growth = Growth()
     return [growth.note({name: value}) for value in epochs]
@@ -56,7 +27,7 @@ def test_memory_that_grows_with_each_epoch_is_named_once_it_is_certain() -> None
     first = WARM_UP_EPOCHS + GROWING_EPOCHS
     assert told[:first] == [""] * first
     assert (
-        "the memory of the process grew in each of the last 5 epochs, by 50 MB an epoch, to 1.35 GB"
+        "the memory of the process grew in each of the last 5 epochs, by 50 MB per epoch, to 1.35 GB"
         in told[first]
     )
     assert told[first + 1 :] == ["", ""]
@@ -126,7 +97,7 @@ def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "--memory-snapshot: records the memory of a GPU, and there is none" in done.stderr
+    assert "--memory-snapshot: it records the memory of a GPU, but there is none" in done.stderr
 
 
 def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(

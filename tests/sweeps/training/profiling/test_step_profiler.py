@@ -154,7 +154,7 @@ def test_shares_of_several_epochs_are_weighed_by_time_and_memory_is_its_peak() -
     assert mean_costs([]) == {}
 
 
-WAITS = "the step waits {} % of the time for its batch"
+WAITS = "training waits {} % of the time for data"
 
 
 @pytest.mark.parametrize(
@@ -174,4 +174,4 @@ def test_the_verdict_is_in_words(waits: float, gpu: float | None, expected: str)
 
 def test_data_that_is_prepared_is_not_to_be_prepared() -> None:
     assert verdict({"data_wait_pct": 61.0}).endswith("; prepare the data or add loader workers")
-    assert verdict({"data_wait_pct": 61.0}, is_prepared=True).endswith("for its batch; add loader workers")
+    assert verdict({"data_wait_pct": 61.0}, is_prepared=True).endswith("for data; add loader workers")

@@ -1,4 +1,4 @@
-"""`--profile`: the trace, the dearest operations, and batches against steps."""
+"""`--profile`: the trace, the most expensive operations, and the timeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 from sweeps import fit
 from sweeps.training.profiling import torch_trace
 from sweeps.training.profiling.timeline import TIMELINE_FILE, Step, Timeline
-from sweeps.training.profiling.torch_trace import DEAREST, RECORDED, TRACE_FILE, dearest
+from sweeps.training.profiling.torch_trace import MOST_EXPENSIVE, RECORDED, TRACE_FILE, most_expensive
 
 PNG = b"\x89PNG"
 
@@ -45,12 +45,14 @@ def test_the_picture_is_one(run: Path) -> None:
     assert (run / "profile" / TIMELINE_FILE).read_bytes().startswith(PNG)
 
 
-def test_the_dearest_operations_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_most_expensive_operations_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ("--max-epochs", "1", "--profile", "--results-dir", str(tmp_path))
     assert fit.main(["digits_mlp", *arguments]) == 0
     printed = capsys.readouterr().out.splitlines()
-    start = printed.index(f"The dearest operations of {RECORDED} steps, CPU time by themselves:")
-    shares = [float(line.split("%")[0]) for line in printed[start + 2 : start + 2 + DEAREST]]
+    start = printed.index(f"Most expensive operations of {RECORDED} steps, by self CPU time:")
+    shares = [float(line.split("%")[0]) for line in printed[start + 2 : start + 2 + MOST_EXPENSIVE]]
     assert shares == sorted(shares, reverse=True)
     assert 0 < sum(shares) <= 100.5
     assert any(line.startswith("Timeline   the loader prepares") for line in printed)
@@ -69,8 +71,8 @@ def printed_with(flags: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def calls_a_step(steps: str, printed: list[str]) -> dict[str, float]:
-    """Of the dearest operations of so many steps."""
-    start = printed.index(f"The dearest operations of {steps}, CPU time by themselves:")
+    """Of the most expensive operations of so many steps."""
+    start = printed.index(f"Most expensive operations of {steps}, by self CPU time:")
     lines = itertools.takewhile(lambda line: not line.startswith("Trace"), printed[start + 2 :])
     return {line.split()[3]: float(line.split()[2]) for line in lines}
 
@@ -80,7 +82,7 @@ def test_too_few_steps_for_a_trace_are_said(
     steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = printed_by(steps, tmp_path, capsys)
-    assert f"Profile    no trace: that takes 6 steps, there were {steps}" in printed
+    assert f"Profile    no trace: it needs 6 steps, and the run had {steps}" in printed
     assert not list(tmp_path.rglob(TRACE_FILE))
 
 
@@ -103,7 +105,7 @@ def test_validation_is_not_recorded_wherever_an_epoch_ends(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch_trace, "DEAREST", 1000)  # all of them
+    monkeypatch.setattr(torch_trace, "MOST_EXPENSIVE", 1000)  # all of them
     flags = f"--max-epochs {epochs} --steps-per-epoch {epoch_steps}"
     calls = calls_a_step(recorded, printed_with(flags, tmp_path, capsys))
     assert calls["aten::addmm"] == 2.0
@@ -131,8 +133,8 @@ def test_a_kernel_counts_once_by_the_name_of_the_operation_that_launched_it() ->
         use_device="cuda",
     )
     found._tree_built = True  # nothing nests here, and else the operations would lie in one another
-    lines = dearest(found.key_averages(), 2, on_gpu=True).splitlines()
-    assert lines[0] == "The dearest operations of 2 steps, GPU time by themselves:"
+    lines = most_expensive(found.key_averages(), 2, on_gpu=True).splitlines()
+    assert lines[0] == "Most expensive operations of 2 steps, by self GPU time:"
     assert [line.split() for line in lines[2:]] == [
         ["60.0%", "0.300", "0.5", "aten::mm"],
         ["20.0%", "0.100", "0.5", "aten::relu"],
@@ -146,7 +148,7 @@ def slow_batches(seconds: float) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("loader_s", "words"), [(0.02, "batches arrive later than steps end"), (0.0, "batches arrive in time")]
+    ("loader_s", "words"), [(0.02, "training waits for data"), (0.0, "batches are ready in time")]
 )
 def test_it_says_who_waits_for_whom(loader_s: float, words: str) -> None:
     timeline = Timeline()
