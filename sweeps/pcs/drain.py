@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -130,11 +131,11 @@ def _wait_for_processes() -> None:
 def _ray_titles() -> list[str]:
     """The titles of Ray's processes on this PC, as `SweepTrial.step`, `IDLE` or `raylet`."""
     titles = []
-    for process in psutil.process_iter(["name", "cmdline"]):
-        title = " ".join(process.info["cmdline"] or ()).strip()
-        if title.startswith("ray::"):
-            titles.append(title.removeprefix("ray::"))
-        elif process.info["name"] == "raylet":
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or [""]  # a process that has ended, but was not waited for, has none
+        if words[0].startswith("ray::"):
+            titles.append(words[0].removeprefix("ray::"))
+        elif Path(words[0]).name == "raylet":
             titles.append("raylet")
     return titles
 
