@@ -1,4 +1,4 @@
-"""Who may know whom, no cycles, and a light start: each rule is also shown to fail when broken."""
+"""What may import what, no cycles, and a light start; each rule is also shown to fail when broken."""
 
 from __future__ import annotations
 

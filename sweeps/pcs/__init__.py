@@ -1,1 +1,1 @@
-"""The operator's door to the PCs of a cluster: `sweeps pcs COMMAND`"""
+"""The commands for the PCs of a cluster: `sweeps pcs check|status|drain|back|down`"""
