@@ -21,6 +21,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one of its causes, is that the GPU's or the PC's memory ran out."""
     return any(
         isinstance(cause, MemoryError)
+        or type(cause).__name__ == "OutOfMemoryError"  # PyTorch's, which is not imported for this
         or (isinstance(cause, RuntimeError) and any(words in str(cause) for words in _OUT_OF_MEMORY))
         for cause in causes(error)
     )

@@ -13,8 +13,6 @@ from sweeps.trial.job import Job
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
-    from sweeps.trial.runner import TrialRunner
-
 
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
@@ -28,10 +26,15 @@ class SweepTrial(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
-        """Keep the first trial for the first step; `job` is shared by all trials."""
-        self._job: Job = shared["job"]
+        """Prepare the process, and keep the first trial for the first step; `job` is shared by all trials.
+
+        What is missing on this PC is an error here: Tune then knows that the process has not started.
+        """
+        with gc_freeze.uncollected():
+            from sweeps.trial.runner import TrialRunner  # with PyTorch, which the driver does not load
+        job: Job = shared["job"]
+        self._runner = TrialRunner(job)
         self._next_config: dict[str, Any] | None = config
-        self._runner: TrialRunner | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Keep another trial for the next step: what ends here of the trial before it is the user's code, and
@@ -41,10 +44,6 @@ class SweepTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
-        if self._runner is None:
-            with gc_freeze.uncollected():
-                from sweeps.trial.runner import TrialRunner  # with PyTorch, which the driver does not load
-            self._runner = TrialRunner(self._job)
         if self._next_config is not None:
             self._runner.begin(self._next_config)
             self._next_config = None
@@ -52,7 +51,6 @@ class SweepTrial(tune.Trainable):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a checkpoint into the storage. Tune's own folder stays empty."""
-        assert self._runner is not None, "Tune saves after a step"
         self._runner.save()
 
     def load_checkpoint(self, checkpoint: Any) -> None:
@@ -64,5 +62,4 @@ class SweepTrial(tune.Trainable):
 
     def cleanup(self) -> None:
         """End the training."""
-        if self._runner is not None:
-            self._runner.end()
+        self._runner.end()

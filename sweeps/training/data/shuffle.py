@@ -66,8 +66,9 @@ def _taken(
             reader = pa.ipc.open_file(content)
             for batch in map(reader.get_batch, range(reader.num_record_batches)):
                 last = int(np.searchsorted(positions, begin + batch.num_rows))
-                arrays = shards.to_arrays(pa.Table.from_batches([batch]), columns)
-                for name, values in arrays.items():
-                    taken[name][by_position[first:last]] = values[positions[first:last] - begin]
+                if last > first:  # else nothing of it is copied
+                    arrays = shards.to_arrays(pa.Table.from_batches([batch]), columns)
+                    for name, values in arrays.items():
+                        taken[name][by_position[first:last]] = values[positions[first:last] - begin]
                 begin, first = begin + batch.num_rows, last
     return taken

@@ -92,7 +92,8 @@ def columns_of(part: Path) -> dict[str, Column]:
 
 def rows_of(part: Path) -> int:
     with pa.memory_map(str(part)) as content:
-        return int(pa.ipc.open_file(content).count_rows())
+        reader = pa.ipc.open_file(content)
+        return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
 
 
 def reason_of(error: BaseException, function: str) -> str:

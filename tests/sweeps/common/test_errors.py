@@ -19,6 +19,8 @@ def raised(what: str) -> Exception:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             except torch.OutOfMemoryError as error:
                 raise ValueError("the step failed") from error
+        elif what == "without words":
+            raise torch.OutOfMemoryError
         elif what == "cublas":
             raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)")
         else:
@@ -28,7 +30,7 @@ def raised(what: str) -> Exception:
     raise AssertionError(what)
 
 
-@pytest.mark.parametrize("what", ["too much of a CPU", "numpy", "wrapped", "cublas"])
+@pytest.mark.parametrize("what", ["too much of a CPU", "numpy", "wrapped", "without words", "cublas"])
 def test_what_runs_out_of_memory_is_known(what: str) -> None:
     assert is_out_of_memory(raised(what))
 

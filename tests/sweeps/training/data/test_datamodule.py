@@ -148,6 +148,15 @@ def test_a_transform_is_told_split_and_epoch_and_makes_the_batch(loader_workers:
         assert batch["epoch"].item() == 0
 
 
+def test_a_stop_iteration_of_a_transform_does_not_end_the_epoch(folder: Path) -> None:
+    def broken(_split: str, _epoch: int, _batch: Columns) -> Columns:
+        return next(iter(()))
+
+    data = ParquetDataModule(folder, 10, transform=broken)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(data.train_dataloader())
+
+
 def test_an_epoch_is_in_another_order_and_the_same_one_is_not(folder: Path) -> None:
     def order(seed: int, epoch: int) -> list[int]:
         rows, batches = reader(folder, seed), Batches(64, 16)
