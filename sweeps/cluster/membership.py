@@ -92,7 +92,8 @@ class Membership:
         """Place nothing more on a PC; the line that says so. None where it is unknown, or the head, with
         which the cluster would end."""
         pc = self._there.get(node)
-        if pc is None or pc.is_head:
+        heads = {there.address for there in self._there.values() if there.is_head}
+        if pc is None or pc.address in heads:
             return None
         self.left_out.setdefault(pc.address, reason)
         self._update_away()

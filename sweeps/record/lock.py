@@ -23,7 +23,10 @@ def held(folder: Path) -> Iterator[None]:
 
     Raises:
         UserError: another process holds it.
+        FileNotFoundError: there is no such folder; filelock would make it.
     """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no sweep in {folder}: there is no such folder")
     path = folder / LOCK_FILE
     try:
         lock = FileLock(path, WAIT_S, poll_interval=0.02, fallback_to_soft=False).acquire()

@@ -140,8 +140,7 @@ def bring(
         CannotCopy: the disk is full, a checksum is wrong, or the copy would overwrite the original.
     """
     try:
-        place.lock.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(place.lock, fallback_to_soft=False):
+        with _locked(place.lock):
             if (folder := find(original, place)) is None:
                 _copy(original, place, fetch, told)
                 folder = place.folder
@@ -150,6 +149,21 @@ def bring(
             raise CannotCopy(f"the disk of {place.root} is full") from None
         raise CannotCopy(f"{place.root}: {error.strerror or error}") from None
     return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock whose folder another worker may remove while this one waits: then it is made again."""
+    lock = FileLock(path, fallback_to_soft=False)
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            lock.acquire()
+            break
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None) -> bool:

@@ -31,9 +31,11 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
 def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:
     """The best finished rerun of a trial whose weights are in the storage, or are `kept`."""
     objective = record.objective
-    there = [
-        rerun
+    scores = {
+        rerun.number: score
         for rerun in record.reruns.of(number)
-        if rerun.status == "finished" and (rerun.number == kept or storage.epochs(rerun.number))
-    ]
-    return objective.best(there, lambda rerun: rerun.best_score(objective))
+        if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
+    }
+    best_first = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])
+    there = (rerun for rerun in best_first if rerun == kept or storage.epochs(rerun))  # a store may be far
+    return next((record.trials[rerun] for rerun in there), None)

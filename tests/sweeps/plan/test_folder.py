@@ -175,7 +175,7 @@ def test_a_resume_mends_what_the_driver_left(plan: Plan) -> None:
 
 def test_a_folder_that_is_gone_is_a_mistake_and_is_not_made(plan: Plan) -> None:
     with (
-        pytest.raises(UserError, match=r"results/s: no sweep in .*record.journal is missing"),
+        pytest.raises(UserError, match=r"results/s: no sweep in .*: there is no such folder"),
         opened(again(plan)),
     ):
         raise AssertionError("was opened")

@@ -103,7 +103,7 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
     )
     shown = dict(space(sweep))
     assert shown["lr"] == "0.001 to 0.3, log scale"
-    assert re.fullmatch(r"\d+ to \d+ in steps of 2, in \d+ %", shown["width_2"])
+    assert re.fullmatch(r"\d+ to \d+ in steps of 2, in \d+ % of points", shown["width_2"])
     written = advice.advise(conditional(tmp_path / "written", search_space="fashion_cnn"))
     assert not [line for line in written.lines if "suggest" in line or "search_spaces" in line]
 

@@ -49,7 +49,7 @@ def test_it_says_that_nothing_can_be_changed(chromium: Chromium, tmp_path: Path)
     with served(tmp_path) as url:
         page = chromium.open(f"{url}/dashboard")
         answer = page.value("fetch('/api/studies/0', {method: 'DELETE'}).then(reply => reply.json())")
-    assert answer["reason"].startswith("this page is for looking")
+    assert answer["reason"].startswith("this page is read-only")
 
 
 @pytest.mark.slow
