@@ -6,6 +6,7 @@ where it was. The manifest comes last: without it the folder is incomplete.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil

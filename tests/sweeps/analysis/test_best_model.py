@@ -152,7 +152,9 @@ def test_without_weights_it_says_so(sweep: Path) -> None:
 def test_a_broken_checkpoint_is_named(sweep: Path) -> None:
     weights = checkpoint_store.folder_of(sweep, 0) / "epoch_0003" / "weights.pt"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"the checkpoint of epoch 3 is damaged \(weights.pt has changed since"):
+    with pytest.raises(
+        UserError, match=r"the checkpoint of epoch 3 is damaged \(weights.pt has changed since"
+    ):
         best_of(sweep).model()
 
 
