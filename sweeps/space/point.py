@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,7 +55,7 @@ class Suggests(Protocol):
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
-class TrialProxy:
+class TrialProxy(ABC):
     """The three `suggest` methods of an Optuna trial, each passed on to `_ask`."""
 
     def suggest_float(
@@ -68,8 +69,9 @@ class TrialProxy:
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         return self._ask("suggest_categorical", name, choices)
 
+    @abstractmethod
     def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        raise NotImplementedError
+        """Answer one of the three calls: its method, its arguments and its options."""
 
 
 class Space(Protocol):
