@@ -14,7 +14,7 @@ from sweeps.analysis.dashboard import PORT, THIS_PC, listen
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.config.sweep_folder import no_sweep
 
 
@@ -56,7 +56,7 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
     Raises:
         UserError: the record can't be read, or the port not be had.
     """
-    print(f"Reading {place(folder)}", flush=True)
+    print(f"Reading {shown_path(folder)}", flush=True)
     from sweeps.record.journal import RecordUnreadable
     from sweeps.record.record import Record
 
@@ -69,7 +69,7 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
             print(f"Port {PORT} is in use; another one serves (--port N chooses one)", flush=True)
         if host not in THIS_PC:
             print(f"Everyone who can reach {host} can see the dashboard: there is no password", flush=True)
-        print(f"{server.url}  shows {place(folder)}; press Ctrl-C to end it", flush=True)
+        print(f"{server.url}  shows {shown_path(folder)}; press Ctrl-C to end it", flush=True)
         server.serve(folder)
     return 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, place
+from sweeps.common.formatting import command, shown_path
 
 TEMPLATE = "template"
 """Folder of the files to write, beside this one."""
@@ -56,7 +56,7 @@ def init(folder: Path) -> int:
     """
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            raise UserError(f"{place(folder)} is not empty: give a new folder, or an empty one")
+            raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
         with resources.as_file(resources.files("sweeps") / TEMPLATE) as template:
@@ -64,8 +64,8 @@ def init(folder: Path) -> int:
             for file in files:
                 (folder / file.name).write_text(file.read_text().replace(NAME, name))
     except OSError as error:
-        raise UserError(f"{place(folder)} can't be written to: {error.strerror or error}") from None
-    print(f"Created    {place(folder.resolve())}: {', '.join(file.name for file in files)}")
+        raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
+    print(f"Created    {shown_path(folder.resolve())}: {', '.join(file.name for file in files)}")
     print(f"Next       {_next(folder)}")
     return 0
 
@@ -77,7 +77,7 @@ def _next(folder: Path) -> str:
     # A relative path of Python is not valid in that folder.
     typed = command(*words)
     again = typed if typed.startswith("sweeps ") else shlex.join([sys.executable, "-m", "sweeps", *words])
-    return f"{shlex.join(['cd', place(folder.resolve())])} && {again}"
+    return f"{shlex.join(['cd', shown_path(folder.resolve())])} && {again}"
 
 
 if __name__ == "__main__":

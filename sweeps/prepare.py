@@ -17,7 +17,7 @@ from sweeps.common import param_types, plugins
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, place
+from sweeps.common.formatting import command, shown_path
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
@@ -105,7 +105,7 @@ def prepare(asked: Asked) -> int:
     for fault in damaged.values():
         print(f"error: {fault}", file=sys.stderr)
     if damaged:
-        removed = shlex.join(["rm", *(place(path) for path in damaged)])
+        removed = shlex.join(["rm", *(shown_path(path) for path in damaged)])
         print(f"Remedy     {removed} && {data_set.command()}", file=sys.stderr)
         return 1
     print(f"intact: {data_set.in_a_line()}")

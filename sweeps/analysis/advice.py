@@ -17,7 +17,7 @@ from sweeps.analysis.influence import LEAST_TO_FIX
 from sweeps.analysis.range_edges import Edge
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.top_trials import FEW, Ranked, distributions_of, trainables
-from sweeps.common.formatting import command, count, place, short
+from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.record import status
 from sweeps.record.record import Record
 
@@ -46,7 +46,7 @@ def _command(record: Record, found: Findings) -> str:
     trials, where a judgement needs more of them."""
     if status.can_go_on(record):
         return status.go_on(record)
-    folder = place(record.folder.resolve())
+    folder = shown_path(record.folder.resolve())
     if not any(trial.status in ("finished", "pruned") for trial in record.searched):
         return ""
     if found.cut or any(part.can_judge_ranges for part in found.parts):

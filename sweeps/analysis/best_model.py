@@ -13,10 +13,10 @@ import yaml
 
 from sweeps.common import param_types, plugins, project
 from sweeps.common.errors import UserError, first_line
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import ParamValue, load_yaml
-from sweeps.config.sweep_folder import FOLDER, PARAMS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
@@ -58,7 +58,7 @@ class Best:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.
         """
         weights = self._weights()
-        project.use_noted(self.folder, [self.trainable], place(self.folder))
+        project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
         module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
         model: LightningModule = module.build_model(self._params_of(module))
         import torch  # seconds that reading a record does not need
@@ -66,16 +66,16 @@ class Best:
         try:
             model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise UserError(f"{place(weights)} can't be read: {first_line(error)}") from None
+            raise UserError(f"{shown_path(weights)} can't be read: {first_line(error)}") from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these
             raise UserError(
-                f"{place(weights)} does not fit the model that {self.trainable} builds now, or is damaged: "
-                + " ".join(str(error).split())
+                f"{shown_path(weights)} does not fit the model that {self.trainable} builds now, or is "
+                "damaged: " + " ".join(str(error).split())
             ) from None
         return model.eval()
 
     def _weights(self) -> Path:
-        best = self.folder / FOLDER
+        best = self.folder / BEST_FOLDER
         if run_in(best) == self.run and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
@@ -90,14 +90,14 @@ class Best:
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = run_in(self.folder / FOLDER)
-        there = f"{FOLDER}/ is of trial {of}" if of is not None else f"it has no {FOLDER}/"
+        of = run_in(self.folder / BEST_FOLDER)
+        there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
-        return f"{place(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
+        return f"{shown_path(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
 
     def _params_of(self, module: Any) -> Any:
         known = param_types.hints_of(module.Params)
-        what = f"{place(self.folder)}: trial {self.number} does not fit {self.trainable} as it is now: "
+        what = f"{shown_path(self.folder)}: trial {self.number} does not fit {self.trainable} as it is now: "
         faults = [f"{name}: {param_types.unknown(name, known)}" for name in self.params if name not in known]
         if faults:
             raise UserError(what + "; ".join(faults))
@@ -145,7 +145,7 @@ def run_in(folder: Path) -> int | None:
 def is_lost(record: Record, storage: Storage) -> bool:
     """Whether `best/` is not there, and can be made."""
     run = run_of_winner(record, storage)
-    if run is None or (record.folder / FOLDER).is_dir():
+    if run is None or (record.folder / BEST_FOLDER).is_dir():
         return False
     return bool(storage.epochs(run.number))
 
@@ -156,4 +156,4 @@ def run_of_winner(record: Record, storage: Storage) -> TrialRow | None:
     best = record.best()
     if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
         return best
-    return retention.best_rerun(record, storage, best.number, run_in(record.folder / FOLDER)) or best
+    return retention.best_rerun(record, storage, best.number, run_in(record.folder / BEST_FOLDER)) or best

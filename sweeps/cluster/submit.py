@@ -26,7 +26,7 @@ from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
 OTHER_PYTHON = (
@@ -125,7 +125,7 @@ def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
         else:
             shutil.copy(path, folder)
     if config.resume is None:
-        (folder / CONFIG_FILE).write_text(to_yaml(config))
+        (folder / SWEEP_FILE).write_text(to_yaml(config))
 
 
 def _entrypoint(config: SweepConfig) -> str:
@@ -133,7 +133,7 @@ def _entrypoint(config: SweepConfig) -> str:
     words = ["python", "-m", "sweeps.run", "--address", "auto"]
     folders = parser.machine_typed()
     if config.resume is None:
-        words += ["--config", CONFIG_FILE]
+        words += ["--config", SWEEP_FILE]
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
         others = [word for word in sys.argv[1:] if not parser.is_flag(word, "--submit")]

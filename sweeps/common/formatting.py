@@ -25,7 +25,7 @@ def count(number: float, thing: str) -> str:
     return f"{number:,g} {thing}" + ("" if number == 1 else "s")
 
 
-def place(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """A path, relative when it is below the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
@@ -35,11 +35,11 @@ def command(*words: str) -> str:
     """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`."""
     script = Path(sys.executable).with_name("sweeps")
     if not script.is_file():
-        program = [place(Path(sys.executable)), "-m", "sweeps"]
+        program = [shown_path(Path(sys.executable)), "-m", "sweeps"]
     elif shutil.which("sweeps") == str(script):
         program = ["sweeps"]
     else:
-        program = [place(script)]
+        program = [shown_path(script)]
     return shlex.join([*program, *words])
 
 

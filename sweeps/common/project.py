@@ -16,13 +16,13 @@ from pathlib import Path
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.common.yaml_values import load_yaml
 
 TRAINABLES, SEARCH_SPACES = "trainables", "search_spaces"
 JOURNAL = "record.journal"
 """The record, in the folder of a sweep."""
-SETTINGS_FILE = "fit.yaml"
+FIT_FILE = "fit.yaml"
 """The settings, in the folder of a single run."""
 KEY = "project"
 """Key of the project's folder in a record and in the settings of a single run."""
@@ -84,8 +84,8 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
 def noted_in(results: Path) -> str | None:
     """The project's folder in the record of a sweep or the settings of a single run; None without one."""
     with contextlib.suppress(OSError, ValueError, AttributeError, yaml.YAMLError):
-        if (results / SETTINGS_FILE).is_file():
-            return load_yaml((results / SETTINGS_FILE).read_text()).get(KEY) or None
+        if (results / FIT_FILE).is_file():
+            return load_yaml((results / FIT_FILE).read_text()).get(KEY) or None
         with (results / JOURNAL).open() as journal:
             head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, HEAD_LINES)]
         return next((str(each[KEY]) for each in head if KEY in each), None)
@@ -116,7 +116,7 @@ def dotted(file: Path) -> str:
         parts = _parts(file, root)
     if parts is None:
         raise UserError(
-            f"{place(file)}: Python imports no file of this name; use letters, digits and _ only, "
+            f"{shown_path(file)}: Python imports no file of this name; use letters, digits and _ only, "
             f"as in {file.stem.replace('-', '_').replace(' ', '_')}.py"
         )
     return ".".join(parts)

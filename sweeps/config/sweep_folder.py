@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.common import params_file
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
+from sweeps.common.project import FIT_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
-from sweeps.common.project import SETTINGS_FILE
 from sweeps.common.yaml_values import closest
 
 RESULTS = "results"
 REPORT_FILE = "report.html"
-CONFIG_FILE = "sweep.yaml"
+SWEEP_FILE = "sweep.yaml"
 """The settings of a sweep."""
-FOLDER = "best"
+BEST_FOLDER = "best"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 MOST_LISTED = 8
 """Sweeps in a message: the last by name, which are the newest."""
@@ -28,17 +28,17 @@ def no_sweep(folder: Path) -> str | None:
         what = "no such folder"
     elif not folder.is_dir():
         what = "not a folder"
-    elif (folder / SETTINGS_FILE).is_file():
+    elif (folder / FIT_FILE).is_file():
         what = "a single run of sweeps fit, not a sweep"
     elif within := _sweeps_in(folder):
-        return f"{place(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
+        return f"{shown_path(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
     else:
         what = f"not a sweep: {JOURNAL} is missing"
     beside = {Path(path).name: path for path in _sweeps_in(folder.parent) or _sweeps_in(Path(RESULTS))}
     hint = f" Existing sweeps: {_listed([*beside.values()])}" if beside else ""
     if (near := closest(folder.name, beside)) is not None:
         hint = f" Did you mean '{beside[near]}'?"
-    return f"{place(folder)}: {what}.{hint}"
+    return f"{shown_path(folder)}: {what}.{hint}"
 
 
 def _sweeps_in(folder: Path) -> list[str]:

@@ -12,10 +12,10 @@ import yaml
 
 from sweeps.common.cli.parser import Fault, typed
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place, short
+from sweeps.common.formatting import short, shown_path
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
-from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL, no_sweep
+from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
 
 PAIRS = ("params", "ranges")
 """Settings with a `name: value` line for each hyperparameter."""
@@ -114,17 +114,17 @@ def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: st
     number, name = next((n, name) for n, name in names if not (where / name).exists())
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % SEEDS
     searcher = {"searcher": "tpe"} if contents[0].get("searcher") == "grid" else {}
-    return {"name": name, "results_dir": str(place(where)), "seed": seed, **searcher}
+    return {"name": name, "results_dir": str(shown_path(where)), "seed": seed, **searcher}
 
 
 def settings_of_sweep(sweep: str, flag: str) -> str:
     """The sweep.yaml of a sweep to resume or to refine."""
     folder = Path(sweep).expanduser()
-    settings, is_recorded = folder / CONFIG_FILE, (folder / JOURNAL).is_file()
+    settings, is_recorded = folder / SWEEP_FILE, (folder / JOURNAL).is_file()
     if settings.is_file() and is_recorded:
         return str(settings)
     if is_recorded:
-        what = f"{CONFIG_FILE} is missing. Write it again from the settings in {JOURNAL}, `identity`"
+        what = f"{SWEEP_FILE} is missing. Write it again from the settings in {JOURNAL}, `identity`"
     elif settings.is_file():
         what = f"{JOURNAL} is missing, and with it all trials. Start a new sweep: --config {settings}"
     else:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, place, short
-from sweeps.config.sweep_folder import CONFIG_FILE, FOLDER
+from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.config.sweep_folder import BEST_FOLDER, SWEEP_FILE
 from sweeps.execution import winner
 from sweeps.execution.driver import Driver
 from sweeps.plan.plan import Plan
@@ -40,11 +40,11 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
     elif end.outcome != "finished":
         how = {"out of time": "ended by --time-budget-hours"}.get(end.outcome, end.outcome)
         print(f"The sweep was {how}{status.how_far(record)}.")
-    _print([("Folder", place(plan.folder))])
+    _print([("Folder", shown_path(plan.folder))])
     if end.outcome != "lost" and record.trials:
         _print([("Report", _report(record))])
     if end.outcome == "finished":
-        again = ("--config", place(plan.folder / CONFIG_FILE), "--name", f"{plan.config.name}-again")
+        again = ("--config", shown_path(plan.folder / SWEEP_FILE), "--name", f"{plan.config.name}-again")
         _print([("Repeat", command("run", *again, *parser.machine_given()))])
     else:
         _print([("Resume", status.go_on(record))])
@@ -63,11 +63,11 @@ def _report(record: Record) -> str:
     try:
         from sweeps.analysis.report import page  # plotly and scipy: seconds that no sweep needs to begin
 
-        return place(page.write(Sweep(record)))
+        return shown_path(page.write(Sweep(record)))
     except KeyboardInterrupt:
         return "not written: interrupted by Ctrl-C"
     except Exception as error:  # of plotly, jinja2, a full disk: in any case the sweep is complete
-        again = command("report", place(record.folder))
+        again = command("report", shown_path(record.folder))
         return f"not written, {type(error).__name__}: {error}; write it again: {again}"
 
 
@@ -91,8 +91,8 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
-    if (plan.folder / FOLDER).is_dir():
-        yield "Weights", place(plan.folder / FOLDER)
+    if (plan.folder / BEST_FOLDER).is_dir():
+        yield "Weights", shown_path(plan.folder / BEST_FOLDER)
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     if failed := [trial for trial in record.trials if trial.status == "failed"]:
         yield "Failed", f"{count(len(failed), 'trial')}, most often: {_commonest(failed)}"
@@ -125,7 +125,7 @@ def _failure(record: Record) -> Iterator[Line]:
         return
     yield "Result", f"No trial finished: {len(ended)} ended, most often: {_commonest(ended)}"
     if log := next((trial.log for trial in ended if trial.log), None):
-        yield "Traceback", place(record.folder / log)
+        yield "Traceback", shown_path(record.folder / log)
 
 
 def _commonest(trials: Sequence[TrialRow]) -> str:

@@ -16,8 +16,8 @@ from ray.exceptions import RayError
 from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io, params_file
-from sweeps.common.formatting import place
-from sweeps.config.sweep_folder import FOLDER, METRICS_FILE, PARAMS_FILE
+from sweeps.common.formatting import shown_path
+from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
@@ -44,12 +44,12 @@ def keep(driver: Driver) -> dict[str, float]:
     try:
         weights = _weights(plan, record, run)
         if weights is None:
-            print(f"The weights of trial {run.number} are lost: {FOLDER}/ is not written.", flush=True)
+            print(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is not written.", flush=True)
             return {}
         scores = _scores(driver, run, weights)
         atomic_io.write(weights / METRICS_FILE, _metrics_text(record, run, scores))
     except OSError as error:
-        end.stop("lost", f"{FOLDER}/ can't be written: {error.strerror or error}")
+        end.stop("lost", f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     except KeyboardInterrupt:  # the run has ended, too
         resume.end_run(record, "interrupted")
@@ -59,7 +59,7 @@ def keep(driver: Driver) -> dict[str, float]:
 
 def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:
     """The words behind `sweeps fit` that train the best trial again."""
-    return best.trainable, "--params", place(plan.folder / FOLDER / PARAMS_FILE)
+    return best.trainable, "--params", shown_path(plan.folder / BEST_FOLDER / PARAMS_FILE)
 
 
 def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
@@ -81,7 +81,7 @@ def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
 
 def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     """The folder `best/`, made from the checkpoint of a trial; None where its weights are lost."""
-    folder = plan.folder / FOLDER
+    folder = plan.folder / BEST_FOLDER
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
         _write_folder(plan, record, run, newest)
@@ -95,11 +95,11 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
 def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
     workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
     fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
-    with atomic_io.atomic_write(plan.folder / FOLDER) as part:
+    with atomic_io.atomic_write(plan.folder / BEST_FOLDER) as part:
         part.mkdir()
         shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
         (part / PARAMS_FILE).write_text(_params_text(plan, record, run, fit))
-        shutil.rmtree(plan.folder / FOLDER, ignore_errors=True)
+        shutil.rmtree(plan.folder / BEST_FOLDER, ignore_errors=True)
 
 
 def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from sweeps.cluster import placement, session
-from sweeps.common.formatting import count, place
+from sweeps.common.formatting import count, shown_path
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import confirmation
 from sweeps.plan.models import Model
@@ -27,7 +27,7 @@ def describe(plan: Plan) -> str:
         ("epochs", _epochs(plan)),
         *(_wrapped("confirm", confirmation.describe(config)) if config.confirm else []),
         ("resources", _resources(config)),
-        ("folder", place(plan.folder)),
+        ("folder", shown_path(plan.folder)),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)

@@ -11,9 +11,9 @@ from typing import Any
 from sweeps.common import project
 from sweeps.common.atomic_io import atomic_write, write
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, place
+from sweeps.common.formatting import command, shown_path
 from sweeps.config.sweep_config import to_yaml
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.plan.fingerprint import identity
 from sweeps.plan.plan import Plan
 from sweeps.record import lock
@@ -39,7 +39,7 @@ def opened(plan: Plan) -> Iterator[Record]:
             stack.enter_context(lock.held(plan.folder))
             record = Record.reopen(plan.folder)
         except (OSError, RecordUnreadable) as error:
-            raise UserError(f"{'--resume ' if resumes else ''}{place(plan.folder)}: {error}") from None
+            raise UserError(f"{'--resume ' if resumes else ''}{shown_path(plan.folder)}: {error}") from None
         try:
             yield record
         except UserError:
@@ -49,7 +49,7 @@ def opened(plan: Plan) -> Iterator[Record]:
         except RecordLost as error:
             raise UserError(str(error)) from None
         except BaseException:
-            again = command("run", "--resume", place(plan.folder))
+            again = command("run", "--resume", shown_path(plan.folder))
             print(f"\nAll results so far are recorded. Resume: {again}", file=sys.stderr)
             raise
 
@@ -70,6 +70,6 @@ def _create(plan: Plan) -> None:
             about[project.KEY] = noted
         if plan.lineage is not None:
             about["parents"] = list(plan.lineage.parents)
-        write(part / CONFIG_FILE, to_yaml(config))
+        write(part / SWEEP_FILE, to_yaml(config))
         earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
         Record.create(part, str(config.name), config.objective.mode, about, earlier)

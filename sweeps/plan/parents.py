@@ -14,7 +14,7 @@ from typing import Any
 from sweeps.analysis.top_trials import ranked
 from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count, place
+from sweeps.common.formatting import count, shown_path
 from sweeps.common.param_types import cast, hints_of
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.fingerprint import score_changes
@@ -52,7 +52,7 @@ def read(config: SweepConfig) -> list[Record]:
 
 
 def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
-    info, what = parent.info, f"--refine {place(parent.folder)}"
+    info, what = parent.info, f"--refine {shown_path(parent.folder)}"
     if sorted(info.trainables) != sorted(config.trainables):
         trained, now = ", ".join(info.trainables), ", ".join(config.trainables)
         yield f"{what}: it trained {trained}, this sweep trains {now}"

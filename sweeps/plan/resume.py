@@ -18,9 +18,9 @@ from typing import Any
 from sweeps.analysis import best_model
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, place
+from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.config.yaml_files import refuse_other
 from sweeps.plan import confirmation, models
 from sweeps.plan.fingerprint import changes, identity
@@ -62,7 +62,7 @@ def look(plan: Plan, record: Record) -> ResumeState:
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
         raise UserError(
-            f"--resume {place(plan.folder)}: this changed since the sweep began, so trials before and after "
+            f"--resume {shown_path(plan.folder)}: this changed since the sweep began, so trials before and after "
             f"are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
@@ -78,7 +78,7 @@ def begin_run(plan: Plan, record: Record) -> None:
         record.note("identity", now)
     if (sampled := models.sampled(plan.models)) != record.info.sampled_space:
         record.note("sampled_space", sampled)
-    atomic_io.write(plan.folder / CONFIG_FILE, to_yaml(plan.config))
+    atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
     record.note("outcome", "unfinished")
     if _other_confirmation(plan.config, record):
         asked = confirmation.asked(plan.config)
@@ -102,9 +102,9 @@ def _other_confirmation(config: SweepConfig, record: Record) -> bool:
 
 
 def _refuse_old_record(plan: Plan, record: Record) -> None:
-    where = f"--resume {place(plan.folder)}"
+    where = f"--resume {shown_path(plan.folder)}"
     if not record.info.has_identity:
-        again = command("run", "--config", str(plan.folder / CONFIG_FILE), "--name", "NEW")
+        again = command("run", "--config", str(plan.folder / SWEEP_FILE), "--name", "NEW")
         raise UserError(f"{where}: its record is of a version that could not resume yet; repeat it: {again}")
     if not hasattr(plan.scheduler, "ends_at"):
         raise UserError(
@@ -131,13 +131,15 @@ def _refuse_used_up(config: SweepConfig, record: Record) -> None:
 
 def _finished(plan: Plan, record: Record) -> str:
     ended = len(record.searched)
-    text = f"{plan.config.name} is finished: {count(ended, 'trial')} ended. Folder: {place(plan.folder)}."
+    text = (
+        f"{plan.config.name} is finished: {count(ended, 'trial')} ended. Folder: {shown_path(plan.folder)}."
+    )
     if record.best() is not None and not plan.config.confirm:
-        confirm = command("run", "--resume", place(plan.folder), "--confirm", "3")
+        confirm = command("run", "--resume", shown_path(plan.folder), "--confirm", "3")
         text += f"\nTo confirm its best trials with new seeds: {confirm}"
     if ended >= plan.space.size():
         return f"{text}\nIts search space has no more points."
-    more = command("run", "--resume", place(plan.folder), "--num-trials", str(2 * ended))
+    more = command("run", "--resume", shown_path(plan.folder), "--num-trials", str(2 * ended))
     return f"{text}\nFor more trials: {more}"
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sweeps.common.cli import parser
-from sweeps.common.formatting import command, count, place, short
+from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.record import lock
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def go_on(record: Record) -> str:
     more = parser.machine_given()
     if status(record) == "out of time":
         more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
-    return command("run", "--resume", place(record.folder.resolve()), *more)
+    return command("run", "--resume", shown_path(record.folder.resolve()), *more)
 
 
 def best(record: Record) -> str:

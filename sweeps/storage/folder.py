@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.common import atomic_io
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, new_name, numbers_in
 from sweeps.training import checkpoint_store
 
@@ -22,7 +22,7 @@ class Folder:
 
     @property
     def where(self) -> str:
-        return place(self.root)
+        return shown_path(self.root)
 
     def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
         folder = checkpoint_store.folder_of(self.root, number)

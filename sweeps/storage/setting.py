@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.storage.backend import Backend
 from sweeps.storage.folder import Folder
 from sweeps.storage.protocol import Storage
@@ -41,7 +41,7 @@ def open_storage_of(sweep: Path) -> Storage:
     """The storage that an existing sweep has in its settings; its own folder where they can't be read."""
     setting = None
     with suppress(OSError, AttributeError):
-        setting = load_yaml((sweep / CONFIG_FILE).read_text()).get("storage")
+        setting = load_yaml((sweep / SWEEP_FILE).read_text()).get("storage")
     return open_storage(setting, sweep)
 
 

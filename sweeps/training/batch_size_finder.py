@@ -18,7 +18,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.errors import CannotTrain, UserError, first_line
-from sweeps.common.formatting import command, count, duration, place
+from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.training import run_settings, subprocess_run
 from sweeps.training.data import build
 from sweeps.training.data.dataset import build_data
@@ -26,7 +26,7 @@ from sweeps.training.distributed import gradient_accumulation, launch, strategy
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.training.run_settings import SETTINGS_FILE, SingleRun
+from sweeps.training.run_settings import FIT_FILE, SingleRun
 from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 
 STEPS = 2
@@ -66,7 +66,7 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     if workers == 1:
         try:
             rows = find(run, module, prepared).rows
-            again = command("fit", "--resume", place(run.folder), "--micro-batch", str(rows))
+            again = command("fit", "--resume", shown_path(run.folder), "--micro-batch", str(rows))
             launch.say(f"Resume with the same effective batch:\n  {again}")
         except (MemoryError, CannotTrain, UserError) as error:
             launch.say(f"No micro-batch was found: {error}")
@@ -119,7 +119,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
 
 def _try(run: SingleRun, rows: int, workers: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
-        atomic_io.write(Path(folder) / SETTINGS_FILE, run.to_yaml())
+        atomic_io.write(Path(folder) / FIT_FILE, run.to_yaml())
         command = [sys.executable, "-m", "sweeps.training.batch_size_finder", folder, str(rows)]
         failure = subprocess_run.failure_of(subprocess_run.run(command, TRY_TIMEOUT_S), Path(folder))
     return does_fit(failure, rows, workers)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from sweeps.common import atomic_io, params_file
 from sweeps.common.cli import parser
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
-from sweeps.common.formatting import command, count, duration, place, short, size
+from sweeps.common.formatting import command, count, duration, short, shown_path, size
 from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
@@ -32,7 +32,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.profiling.torch_trace import Trace
-from sweeps.training.run_settings import BEST, SETTINGS_FILE, SingleRun
+from sweeps.training.run_settings import BEST, FIT_FILE, SingleRun
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 """Written by `--profile` and `--memory-snapshot`."""
@@ -104,7 +104,7 @@ class RunFolder:
         config, choice = self._config, training.choice
         begin = f", resumed at epoch {training.epochs + 1}" if training.epochs else ""
         lines = [
-            ("run", place(self._run.folder)),
+            ("run", shown_path(self._run.folder)),
             ("data", self._run.data),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{begin}"),
@@ -116,7 +116,7 @@ class RunFolder:
                 self._run.folder.mkdir(parents=True)
                 self._is_mine = True
                 atomic_io.sync(self._run.folder.parent)
-                atomic_io.write(self._run.folder / SETTINGS_FILE, self._run.to_yaml())
+                atomic_io.write(self._run.folder / FIT_FILE, self._run.to_yaml())
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
@@ -170,9 +170,9 @@ class RunFolder:
         say(f"Time       {duration(time.monotonic() - self._started)}: {where_time_went(costs)}")
         say(f"Verdict    {verdict(costs, is_prepared=is_prepared)}")
         if self._run.memory_snapshot:
-            file = place(self._run.folder / SNAPSHOT_FILE)
+            file = shown_path(self._run.folder / SNAPSHOT_FILE)
             say(f"Memory     {file} (open in https://pytorch.org/memory_viz)")
-        say(f"Weights    {place(self.best)}")
+        say(f"Weights    {shown_path(self.best)}")
         return 0
 
     def _write_line(self, epoch: Epoch) -> DiskIsFull | None:
@@ -245,7 +245,7 @@ class RunFolder:
     def _no_room(self, what: str) -> DiskIsFull:
         left = size(shutil.disk_usage(self._run.folder).free)
         return DiskIsFull(
-            f"{place(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free some "
+            f"{shown_path(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free some "
             f"space; {self._resumes_after}:\n  {self._resume_command}"
         )
 
@@ -257,7 +257,7 @@ class RunFolder:
 
     @property
     def _resume_command(self) -> str:
-        return command("fit", "--resume", place(self._run.folder), *parser.machine_given())
+        return command("fit", "--resume", shown_path(self._run.folder), *parser.machine_given())
 
     @property
     def _epochs(self) -> Path:

@@ -17,7 +17,7 @@ from sweeps.common import atomic_io, machine_folders, param_types, plugins, proj
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
-from sweeps.common.project import SETTINGS_FILE as SETTINGS_FILE
+from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 from sweeps.training.config import FIT_SETTINGS, FitConfig
@@ -139,7 +139,7 @@ def read(folder: Path) -> SingleRun:
     Raises:
         OSError, yaml.YAMLError, TypeError: they are missing or can't be read.
     """
-    content = dict(**load_yaml((folder / SETTINGS_FILE).read_text()))
+    content = dict(**load_yaml((folder / FIT_FILE).read_text()))
     given = {name: value for name, value in content.items() if value is not None}
     return SingleRun.of(**given, name=folder.name, results_dir=str(folder.parent))
 
@@ -158,7 +158,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     try:
         run = read(path)
     except (OSError, yaml.YAMLError, TypeError) as error:
-        known = [str(each.parent) for each in Path("results").glob(f"*/{SETTINGS_FILE}")]
+        known = [str(each.parent) for each in Path("results").glob(f"*/{FIT_FILE}")]
         raise UserError(
             f"--resume {folder}: no run of sweeps fit ({error}).{nearest(folder, known)}"
         ) from None
@@ -170,7 +170,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     module = plugins.find(TRAINABLE, run.trainable)
     params, faults = param_types.checked(module.Params, run.params)
     if faults:
-        changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {SETTINGS_FILE}"
+        changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {FIT_FILE}"
         raise UserError("\n".join([changed, *faults]))
     return run.changed(params=params), module, True
 

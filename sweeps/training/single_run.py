@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sweeps.common.errors import UserError, is_out_of_memory
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.training import batch_size_finder
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
@@ -45,7 +45,7 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
         now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
     if run.data and run.data != now:
         raise UserError(
-            f"--resume {place(run.folder)}: the run began with other data. "
+            f"--resume {shown_path(run.folder)}: the run began with other data. "
             "Give its --data-dir, or start a new run\n"
             f"  then  {run.data}\n  now   {now}"
         )

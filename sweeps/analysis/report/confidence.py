@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.formatting import command, count, place, short
+from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.common.objective import Objective
 from sweeps.record import status
 from sweeps.record.record import Record
@@ -37,7 +37,7 @@ def to_confirm(sweep: Sweep) -> str:
     record = sweep.record
     if record.best() is None or record.info.confirm or status.status(record) == "running":
         return ""
-    return command("run", "--resume", place(sweep.folder.resolve()), "--confirm", "3")
+    return command("run", "--resume", shown_path(sweep.folder.resolve()), "--confirm", "3")
 
 
 def confirmed(sweep: Sweep) -> list[Confirmed]:

@@ -16,7 +16,7 @@ from sweeps.analysis.report import confidence, text
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place, short, size
+from sweeps.common.formatting import short, shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record.journal import RecordUnreadable
 
@@ -91,7 +91,7 @@ def write_of_folder(folder: Path, output: Path | None) -> str:
         written = write(sweep, output)
     except OSError as error:
         raise UserError(f"{output or folder / REPORT_FILE}: {error.strerror or error}") from None
-    return f"{place(written)} ({size(written.stat().st_size)})"
+    return f"{shown_path(written)} ({size(written.stat().st_size)})"
 
 
 def page(sweep: Sweep) -> str:

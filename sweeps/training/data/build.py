@@ -17,7 +17,7 @@ import filelock
 
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.common.formatting import count, duration, place, size
+from sweeps.common.formatting import count, duration, shown_path, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import MAX_BAD_PCT
@@ -184,7 +184,7 @@ def _write_shards(
 def _print_summary(data_set: DataSet, manifest: Manifest) -> None:
     bytes_, shards = sum(s.size_bytes for s in manifest.shards), len(manifest.shards)
     lines = [
-        ("prepared", place(data_set.folder)),
+        ("prepared", shown_path(data_set.folder)),
         ("rows", ", ".join(f"{manifest.rows(split):,} {split}" for split in manifest.splits)),
         ("size", f"{size(bytes_)} in {count(shards, 'shard')}"),
         ("time", duration(manifest.about["seconds"])),

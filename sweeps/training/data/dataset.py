@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.common import machine_folders, source_files
 from sweeps.common.errors import CannotTrain, UserError
-from sweeps.common.formatting import command, count, place, size
+from sweeps.common.formatting import command, count, shown_path, size
 from sweeps.common.machine_folders import PREPARED_DIR_VARIABLE
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import Trainable
@@ -143,7 +143,7 @@ class DataSet:
         manifest = Manifest.read(self.folder)
         rows = ", ".join(f"{manifest.rows(split):,} rows {split}" for split in manifest.splits)
         skipped = len(manifest.about.get("skipped", []))
-        return f"{place(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
+        return f"{shown_path(self.folder)}, {rows}" + (f", {skipped:,} raw files skipped" if skipped else "")
 
     def command(self, *more: str) -> str:
         """The command that prepares it, with `more` arguments at its end."""
@@ -151,7 +151,7 @@ class DataSet:
         words = ["--params", *words] if words else []
         for name, variable in machine_folders.OF_THE_MACHINE.items():
             if folder := os.environ.get(variable):
-                words += [name, place(Path(folder))]
+                words += [name, shown_path(Path(folder))]
         return command("prepare", self.trainable, *words, *more)
 
     @property

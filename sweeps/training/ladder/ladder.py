@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import place
+from sweeps.common.formatting import shown_path
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import gradient_accumulation
 from sweeps.training.ladder import measure, report, rungs
@@ -48,7 +48,7 @@ def climb(config: LadderConfig) -> int:
             return 1
     print(f"\n{report.summary(results)}\n")
     for path in sorted(config.folder.iterdir()):
-        print(f"           {place(path)}")
+        print(f"           {shown_path(path)}")
     return 0
 
 

@@ -17,7 +17,7 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.config.sweep_folder import CONFIG_FILE, JOURNAL
+from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE
 from sweeps.plan import resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.folder import opened
@@ -60,10 +60,10 @@ def begin(record: Record, plan: Plan) -> None:
 
 def test_a_new_folder_holds_the_settings_and_the_record(plan: Plan) -> None:
     with opened(plan) as record:
-        assert names(plan.folder) == [LOCK_FILE, JOURNAL, CONFIG_FILE]
+        assert names(plan.folder) == [LOCK_FILE, JOURNAL, SWEEP_FILE]
         assert names(plan.folder.parent) == ["s"]
         begin(record, plan)
-    assert cli.parse(["--config", str(plan.folder / CONFIG_FILE)]) == plan.config
+    assert cli.parse(["--config", str(plan.folder / SWEEP_FILE)]) == plan.config
     written = Record.read(plan.folder)
     assert len(written.trials) == 1
     assert (written.objective.mode, written.about["metric"], written.about["max_epochs"]) == (
@@ -157,9 +157,9 @@ def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Pla
         assert len(record.trials) == 1
         resume.begin_run(other, record)
         begin(record, plan)
-        assert names(plan.folder) == [LOCK_FILE, JOURNAL, CONFIG_FILE]
+        assert names(plan.folder) == [LOCK_FILE, JOURNAL, SWEEP_FILE]
     assert len(Record.read(plan.folder).trials) == 2
-    read = cli.parse(["--config", str(plan.folder / CONFIG_FILE)])
+    read = cli.parse(["--config", str(plan.folder / SWEEP_FILE)])
     assert read == other.config.changed(resume=None, force=False)
 
 

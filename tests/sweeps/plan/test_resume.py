@@ -14,7 +14,7 @@ import pytest
 from sweeps.cluster import package_versions
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, to_yaml
-from sweeps.config.sweep_folder import CONFIG_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
@@ -296,7 +296,7 @@ def test_where_a_sweep_runs_and_lies_may_change(sweep: Sweep, tmp_path: Path) ->
 def test_a_record_of_before_there_was_a_resume_is_refused_with_what_to_do(tmp_path: Path) -> None:
     old = config(tmp_path)
     (tmp_path / "s").mkdir()
-    (tmp_path / "s" / CONFIG_FILE).write_text(to_yaml(old))
+    (tmp_path / "s" / SWEEP_FILE).write_text(to_yaml(old))
     Record.create(tmp_path / "s", "s", "max", {"metric": "score", "fixed": {}})
     plan = make_plan(old.changed(resume=str(tmp_path / "s")))
     with pytest.raises(
