@@ -27,7 +27,7 @@ def run(config: SweepConfig) -> int:
     with folder.opened(plan) as record:
         preflight.on_this_pc(plan)
         if config.resume is not None:
-            state = resume.look(plan, record)
+            state = resume.check(plan, record)
             print(state.text, flush=True)
             if state.is_finished or config.dry_run:
                 return 0

@@ -1,8 +1,8 @@
 """The trials of a sweep at one fidelity, as a study of Optuna's, for figures and importances.
 
-With early stopping few trials are complete, and those were selected. So a study is made of the scores at one
-epoch, the highest that enough trials reached: scores of different epochs are never compared. Figures of
-hyperparameters and the advice on them use the same one, so that they quote the same numbers.
+With pruning few trials reach the last epoch, and they are the better ones. So the study has the scores of one
+epoch, the highest that enough trials reached: scores of different epochs are never compared.
+The figures of hyperparameters and the advice use the same study, so they give the same numbers.
 """
 
 from __future__ import annotations

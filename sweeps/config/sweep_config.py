@@ -23,7 +23,10 @@ _Dumper.add_implicit_resolver(*FLOAT)
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig(Settings):
-    """The settings of a sweep: search, training, pruning, resources."""
+    """The settings of a sweep: search, training, pruning, resources.
+
+    A new field also needs a line in WITHOUT_EFFECT of plan/fingerprint.py, unless results depend on it.
+    """
 
     OF_FIT: ClassVar = ("max_epochs", "metric", "mode", "seed", "precision", "strategy", "compile")
 

@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.formatting import duration, short
+from sweeps.common.formatting import count, duration, short
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
 from sweeps.record.record import Record
@@ -107,7 +107,7 @@ class SweepReporter(CLIReporter):
         for trial in trials:
             table.add_row(*(cell(trial) for _, cell in columns), style="bold" if trial is best else None)
         hidden = len(self._trials) - len(trials)
-        notes = [f"and {hidden} more trials"] if hidden > 0 else []
+        notes = [f"and {count(hidden, 'more trial')}"] if hidden > 0 else []
         if left_out:
             notes.append(f"columns that do not fit: {', '.join(left_out)}")
         if notes:
@@ -188,7 +188,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
         expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
         time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
-    states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    states = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
     sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
     best = objective.best(sound, lambda trial: trial.best_score(objective))
     found = "none yet"

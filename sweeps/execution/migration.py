@@ -4,6 +4,8 @@ The process on such a PC is ended when its trial has ended, when the checkpoint 
 written, when it has had no trial for a moment (Tune keeps a process for the next trial), or at the deadline.
 Tune then finds it lost, frees its resources and starts the trial again, before younger ones, from that
 checkpoint. No scheduler sees a pause, so this works with any of them.
+
+A PC lost without notice: `recorder.on_trial_error`.
 """
 
 from __future__ import annotations

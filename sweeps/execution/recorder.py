@@ -1,5 +1,5 @@
-"""The driver's part while trials run: writes the record, the logs of failures and the tables, decides which
-checkpoints are kept, and requeues trials."""
+"""Tune callback of the driver: writes epochs and ends of trials to the record, requeues trials that lost
+their process or PC, decides which checkpoints stay."""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ class End(Stopper):
         self._clock = clock
         self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
         self.outcome = "finished"
-        """finished, out of time, interrupted, error, or lost (the record can't be written)."""
+        """finished, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
+        written, or no PC is left on which a trial can continue)."""
         self.error = ""
-        """A user's mistake that showed only in training, or why the record was lost."""
+        """A user's mistake that showed only in training, or why the outcome is lost."""
 
     def stop(self, outcome: str, error: str = "") -> None:
         """Stop all trials at the next turn of Tune's loop."""

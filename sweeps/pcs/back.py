@@ -17,10 +17,10 @@ def run() -> int:
     was_away = MARK.exists()
     remove_mark()
     if _systemctl("is-enabled", "--quiet", UNIT):
-        has_started = _systemctl("restart", UNIT)
-        print(
-            "This PC joins now." if has_started else f"This command failed: systemctl --user restart {UNIT}"
-        )
+        if not _systemctl("restart", UNIT):
+            print(f"This command failed: systemctl --user restart {UNIT}")
+            return 1
+        print("This PC joins now.")
     elif was_away:
         print("If this PC is one of worker_ips, the head starts Ray here within a minute.")
         print("Otherwise start Ray here as you did before: ray start --address=HEAD:6379")

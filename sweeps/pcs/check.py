@@ -1,4 +1,7 @@
-"""`sweeps pcs check [ray_cluster.yaml]`: find what is wrong on each PC of the cluster file."""
+"""`sweeps pcs check [ray_cluster.yaml]`: find what is wrong on each PC of the cluster file.
+
+A PC is measured by `probe.look` and judged by `diagnosis.find`; PARTS and `_cells` show the result here.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def run(file: ClusterFile, storage: str | None) -> int:
         pc.faults.extend(
             diagnosis.of_network([peer for peer in pc.silent if peer.rpartition(":")[0] not in unreached])
         )
-    screen.console().print(_table(file, [*checked], PARTS if storage else PARTS[:-1]))
+    screen.console().print(_table(file, [*checked], [part for part in PARTS if storage or part != "storage"]))
     found = [(pc.address, fault) for pc in checked for fault in pc.faults]
     for address, fault in found:
         print(f"\n{address}  {fault.part}: {fault.reason}\n    {fault.remedy}")
@@ -115,7 +118,7 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
         return Checked(address, {}, [fault])
     found = json.loads(answer.output.splitlines()[-1])
     skew_s = clock_skew.skew(found["clock"], (before, time.time()))
-    faults = diagnosis.find(f"{file.user}@{address}", found, here, skew_s)
+    faults = diagnosis.find(file, address, found, here, skew_s)
     return Checked(address, _cells(found, skew_s), [*faults], found["silent"])
 
 

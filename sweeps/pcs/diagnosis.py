@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sweeps.cluster import clock_skew
 from sweeps.common.formatting import GB, size
-from sweeps.pcs.cluster_file import PYTHON
+from sweeps.pcs.cluster_file import PYTHON, ClusterFile
 
 MIN_DISK_GB = 5
 """Free, for Ray's logs and spilled objects and for the packages."""
@@ -25,11 +25,14 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def find(login: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: float) -> Iterator[Fault]:
+def find(
+    file: ClusterFile, address: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: float
+) -> Iterator[Fault]:
     """The faults of a PC that answered.
 
     Args:
-        login: USER@ADDRESS.
+        file: of the cluster.
+        address: of the PC.
         found: the result of `probe.look`.
         here: the versions on this PC.
         skew_s: of its clock.
@@ -37,7 +40,7 @@ def find(login: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: 
     versions = found["versions"]
     if versions is None:
         reason = f"{PYTHON} does not run: {found['why_no_versions']}"
-        yield Fault("packages", reason, "ray up -y sets it up")
+        yield Fault("packages", reason, f"type: ray up -y {file.path}")
     elif other := [name for name in here if _release(versions[name]) != _release(here[name])]:
         reason = "; ".join(f"{name} {versions[name]}, here {here[name]}" for name in other)
         remedy = "use the same requirements.lock on both, then: make .venv/.installed"
@@ -59,7 +62,8 @@ def find(login: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: 
             remedy = "end that program, or change the port in the cluster file"
             yield Fault("ports", f"port {port} is taken by {holder}", remedy)
     if found["storage"]:
-        yield Fault("storage", found["storage"], f"mount it there, writable for that user (ssh {login})")
+        remedy = f"mount it there, writable for that user (ssh {file.user}@{address})"
+        yield Fault("storage", found["storage"], remedy)
 
 
 def _release(version: str) -> str:

@@ -89,17 +89,20 @@ def _learn(parents: Sequence[Record], name: str, prefix: str, keep: float) -> _L
     """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
     seen = [ranked(parent, name, keep) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
-    words = distributions_of(trials)
+    distributions = distributions_of(trials)
     good = [trial for part in seen for trial in part.good]
     best = [trial for part in seen if part.can_judge_ranges for trial in part.best]
-    at_edges = edges(best, trials, words) if best else []
+    at_edges = edges(best, trials, distributions) if best else []
     found = [each for parent in parents if (each := influence(parent, name)) is not None]
     without = set.intersection(*(set(each.without) for each in found)) if found else set()
     return _Learnt(
         seen,
         best,
         {(edge.hyperparameter.removeprefix(prefix), edge.side): edge for edge in at_edges},
-        [(each.hyperparameter.removeprefix(prefix), each) for each in dead_regions(trials, good, words)],
+        [
+            (each.hyperparameter.removeprefix(prefix), each)
+            for each in dead_regions(trials, good, distributions)
+        ],
         {each.removeprefix(prefix): max(one.at.importances[each] for one in found) for each in without},
     )
 

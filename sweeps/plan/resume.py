@@ -1,4 +1,5 @@
-"""Resume a sweep whose driver is gone: what may have changed, what must not, and where each trial continues.
+"""Begin and end the run of a sweep, a new or a resumed one: `begin_run` and `end_run` write it to the record.
+`check` says of a sweep to resume what has changed, what must not, and where each trial continues.
 
 Searchers and schedulers read the record, so a resume is a new Tune run over the old record. Beside that it
 reports what has changed since, ends the trials whose end was decided but not written, and puts the
@@ -43,7 +44,7 @@ class ResumeState:
     is_finished: bool
 
 
-def look(plan: Plan, record: Record) -> ResumeState:
+def check(plan: Plan, record: Record) -> ResumeState:
     """The state of a sweep that is to be resumed.
 
     Raises:
@@ -62,8 +63,8 @@ def look(plan: Plan, record: Record) -> ResumeState:
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
         raise UserError(
-            f"--resume {shown_path(plan.folder)}: this changed since the sweep began, so trials before and after "
-            f"are not comparable:\n{listed}\n"
+            f"--resume {shown_path(plan.folder)}: this changed since the sweep began, so trials before and "
+            f"after are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
     return ResumeState(_unfinished(plan, record, changed), is_finished=False)

@@ -167,13 +167,18 @@ class Record(RankedTrials):
         self._run_began = time.monotonic()
 
     def begin(
-        self, point: Point, words: OptunaPoint, seed: int, confirms: int | None = None, origin: str = ""
+        self,
+        point: Point,
+        optuna_point: OptunaPoint,
+        seed: int,
+        confirms: int | None = None,
+        origin: str = "",
     ) -> TrialRow:
         """Write a proposed trial; its number is the next one.
 
         Args:
             point: its hyperparameters.
-            words: the same for Optuna and its dashboard.
+            optuna_point: the same for Optuna and its dashboard.
             seed: of the trial.
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
@@ -182,14 +187,14 @@ class Record(RankedTrials):
             self.note("format", FORMAT)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
-        trial = TrialRow(number, params, seed, now, fixed, point.trainable, words, confirms, origin)
+        trial = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
         attributes = {"trainable": trial.trainable, "params": params, "fixed": fixed, "seed": seed}
         attributes |= {} if confirms is None else {"confirms": confirms}
         attributes |= {"origin": origin} if origin else {}
         template = create_trial(
             state=TrialState.RUNNING,
-            params=dict(words.params),
-            distributions=dict(words.distributions),
+            params=dict(optuna_point.params),
+            distributions=dict(optuna_point.distributions),
             user_attrs=attributes,
         )
         self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))

@@ -245,8 +245,8 @@ class RunFolder:
     def _no_room(self, what: str) -> DiskIsFull:
         left = size(shutil.disk_usage(self._run.folder).free)
         return DiskIsFull(
-            f"{shown_path(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free some "
-            f"space; {self._resumes_after}:\n  {self._resume_command}"
+            f"{shown_path(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free "
+            f"some space; {self._resumes_after}:\n  {self._resume_command}"
         )
 
     @property

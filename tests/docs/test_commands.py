@@ -96,7 +96,7 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
         plan = make_plan(cli.parse(tokens))
         with plan_folder.opened(plan) as record:
-            assert "begun: 0 trials ended" in resume.look(plan, record).text
+            assert "begun: 0 trials ended" in resume.check(plan, record).text
         return
     for place, token in enumerate(tokens):
         if "--refine" in tokens and token.startswith("results/"):

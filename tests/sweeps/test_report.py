@@ -268,6 +268,16 @@ def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[s
     assert "so far." not in said
 
 
+def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -> None:
+    record = begun(tmp_path, confirm={"top": 1, "seeds": 1})
+    add(record, drawn(0), 9)
+    rerun(record, 0, 0.5)
+    pages = [analysis_sweep.load(folder) for folder in (folders["troubled"], tmp_path)]
+    sections = [section for sweep in pages for section in report_page.sections(sweep)]
+    shown = {figure.name for section in sections for figure in section.figures}
+    assert shown == set(analysis_figures.FIGURES)
+
+
 def test_a_figure_that_fails_costs_a_sentence(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,4 +42,4 @@ FIGURES: Mapping[str, Callable[..., Any]] = {
         *(time_spent, utilization, timeline, failures, lineage),
     )
 }
-"""All of them by name, in the order of the report."""
+"""All of them by name. `report/page.py` says which section of the report shows which."""

@@ -6,16 +6,21 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+import yaml
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
+from sweeps.common.yaml_values import load_yaml
+from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS
 
@@ -52,8 +57,8 @@ def spent(sweep: Sweep) -> Spent:
     trials = sweep.record.trials
     settings = sweep.record.info.settings
     on_gpu = any(trial.place.get("gpu") for trial in trials)
-    asked = settings.get("gpus_per_trial") if on_gpu else settings.get("cpus_per_trial")
-    share = float(asked or 1)
+    share = _gpus_per_worker(sweep) if on_gpu else float(settings.get("cpus_per_trial") or 1)
+    share *= settings.get("workers_per_trial", 1)
     end = sweep.record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
     for trial in sweep.record.searched:  # a rerun is pruned only where it is no longer asked for
@@ -185,6 +190,28 @@ def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
                 found[part.replace("_", " ")] += row.costs.get(f"{part}_pct", 0.0) / 100 * row.seconds
     known = {name: value for name, value in found.items() if value > 0}
     return {**known, "rest": max(0.0, seconds - sum(known.values()))}
+
+
+def _gpus_per_worker(sweep: Sweep) -> float:
+    """GPUs of a worker of a trial; with `--trials-per-gpu auto` the mean, since the GPU of each trial is
+    recorded, not its share."""
+    trials, per_gpu = sweep.record.trials, None
+    with suppress(OSError, AttributeError, yaml.YAMLError):
+        # The record has no --trials-per-gpu: no result depends on it.
+        per_gpu = load_yaml((sweep.folder / SWEEP_FILE).read_text()).get("trials_per_gpu")
+    if per_gpu != "auto":
+        return 1 / per_gpu if per_gpu else float(sweep.record.info.settings.get("gpus_per_trial") or 1)
+    spans: dict[tuple[Any, Any], list[tuple[float, float]]] = defaultdict(list)
+    for trial in trials:
+        gpu = trial.place.get("pc"), trial.place.get("gpu")
+        spans[gpu] += [(row.time - row.seconds, row.time) for row in trial.epochs.values()]
+    held_s = 0.0
+    for of_gpu in spans.values():
+        last = -math.inf
+        for begin, end in sorted(of_gpu):
+            held_s += max(0.0, end - max(begin, last))
+            last = max(last, end)
+    return held_s / (math.fsum(map(_seconds, trials)) or 1)
 
 
 def _seconds(trial: TrialRow) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweeps.pcs import diagnosis
+from sweeps.pcs.cluster_file import ClusterFile
 
+FILE = ClusterFile(Path("my_cluster.yaml"), ("pc0", "pc1"), "me", None, "/tmp/ray", {})
 HERE = {"python": "3.11.7", "torch": "2.13.0+cpu"}
 SOUND: dict[str, Any] = {
     "versions": {"python": "3.11.7", "torch": "2.13.0+cu130"},
@@ -20,7 +23,7 @@ SOUND: dict[str, Any] = {
 
 
 def faults(skew_s: float = 0.0, **more: Any) -> list[tuple[str, str]]:
-    found = diagnosis.find("me@pc1", {**SOUND, **more}, HERE, skew_s)
+    found = diagnosis.find(FILE, "pc1", {**SOUND, **more}, HERE, skew_s)
     return [(fault.part, fault.reason) for fault in found]
 
 
@@ -42,6 +45,12 @@ def test_a_pc_that_is_sound_has_none() -> None:
 )
 def test_each_fault_is_named(found: dict[str, Any], fault: tuple[str, str]) -> None:
     assert faults(**found) == [fault]
+
+
+def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:
+    found = {**SOUND, "versions": None, "why_no_versions": "no such file"}
+    (fault,) = diagnosis.find(FILE, "pc1", found, HERE, 0.0)
+    assert (fault.part, fault.remedy) == ("packages", "type: ray up -y my_cluster.yaml")
 
 
 def test_several_faults_are_all_named() -> None:

@@ -339,7 +339,7 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
     def look(**asked: int) -> resume.ResumeState:
         again = make_plan(config_of(tmp_path, resume=str(plan.folder), **asked))
         with folder.opened(again) as record:
-            standing = resume.look(again, record)
+            standing = resume.check(again, record)
             if not standing.is_finished:
                 resume.begin_run(again, record)
                 for number, seed in record.reruns_to_come():

@@ -51,7 +51,7 @@ def config(results: Path, **changes: Any) -> SweepConfig:
 def look(plan: Plan) -> resume.ResumeState:
     """As the program does."""
     with folder.opened(plan) as record:
-        return resume.look(plan, record)
+        return resume.check(plan, record)
 
 
 class Sweep:
