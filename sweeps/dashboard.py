@@ -66,7 +66,8 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
         raise UserError(str(error)) from None
     with listen(host, port) as server:
         if port is None and server.server_port != PORT:
-            print(f"Port {PORT} is in use; another one serves (--port N chooses one)", flush=True)
+            instead = f"port {server.server_port} is used instead"
+            print(f"Port {PORT} is in use; {instead} (--port N chooses one)", flush=True)
         if host not in THIS_PC:
             print(f"Everyone who can reach {host} can see the dashboard: there is no password", flush=True)
         print(f"{server.url}  shows {shown_path(folder)}; press Ctrl-C to end it", flush=True)

@@ -111,8 +111,9 @@ def listen(host: str, port: int | None) -> Server:
             return Server((host, number), _Handler)
         except OSError as error:
             if port is not None or number == 0 or isinstance(error, socket.gaierror):
-                asked = f"--host {host}" if port is None else f"--port {port} of {host}"
-                raise UserError(f"{asked}: can't be listened at: {error.strerror}") from None
+                asked = f"--host {host}" if port is None else f"--port {port}"
+                where = host if port is None else f"port {port} of {host}"
+                raise UserError(f"{asked}: can't listen on {where}: {error.strerror}") from None
     raise AssertionError
 
 

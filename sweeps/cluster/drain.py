@@ -1,4 +1,4 @@
-"""Ray's own drain of a PC: the PC gets no new work, and Ray ends there once its work has ended.
+"""Ray's own drain of a PC: the PC gets no new work, and Ray stops there once its work is done.
 
 The only module that uses what Ray 2.60 does not document: nothing public lists the PCs that are being drained
 (ray-project/ray#42982; `scripts.drain_node` and serve's `cluster_node_info_cache` make the same calls). With

@@ -58,7 +58,7 @@ class Cluster:
         """What was joined or started, and where its dashboard is."""
         lines = [f"ray        {self.size}"]
         if self.code:
-            lines.append(f"code       {', '.join(self.code)}: sent to every PC, as they are now")
+            lines.append(f"code       {', '.join(self.code)}: the current version is sent to every PC")
         lines += [f"left out   {node.name}: {why}" for node, why in self.too_small.items()]
         if self.dashboard_url:
             hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""

@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
     faults = check(config)
     if not config.confirm and "confirm_top" in typed:
-        faults.append("--confirm-top: only with --confirm")
+        faults.append("--confirm-top needs --confirm")
     if faults:
         raise UserError("\n".join(faults))
     if values.print_config:
@@ -97,11 +97,11 @@ def _refuse_beside_resume(sweep: str, typed: Mapping[str, Any], files: Sequence[
     if not sweep:
         raise UserError("--resume: give the folder of a sweep, as in --resume results/NAME")
     if "refine" in typed:
-        raise UserError("--refine: not with --resume: it starts a new sweep")
+        raise UserError("--refine can't be combined with --resume: it starts a new sweep")
     if given := sorted(flag(name) for name in ("name", "results_dir") if name in typed):
         raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
     if files:
-        raise UserError("--config: not with --resume: a resumed sweep keeps its settings")
+        raise UserError("--config can't be combined with --resume: a resumed sweep keeps its settings")
 
 
 def _use_project_of(settings: str, content: Mapping[str, Any], where: str) -> None:

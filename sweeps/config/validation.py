@@ -17,10 +17,10 @@ def check(config: SweepConfig) -> list[str]:
             f"Give at most --max-epochs {config.max_epochs}, or --scheduler none"
         )
     if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
-        faults.append("--refine-keep: only with --refine")
+        faults.append("--refine-keep needs --refine")
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]
     if config.force and config.resume is None:
-        faults.append("--force: only with --resume")
+        faults.append("--force needs --resume")
     is_new = config.resume is None and config.name is not None
     if is_new and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", str(config.name)):
         faults.append(
@@ -33,7 +33,10 @@ def check(config: SweepConfig) -> list[str]:
 def _faults_of_gpus(config: SweepConfig) -> list[str]:
     trials, gpus, workers = config.trials_per_gpu, config.gpus_per_trial, config.workers_per_trial
     if trials == "auto" and workers > 1:
-        return [f"--trials-per-gpu auto: each of --workers-per-trial {workers} needs its own GPU"]
+        return [
+            f"--trials-per-gpu auto can't be combined with --workers-per-trial {workers}: "
+            "each worker needs its own GPU"
+        ]
     if not trials or gpus is None or (trials != "auto" and math.isclose(trials * gpus, 1)):
         return []
     return [f"--trials-per-gpu {trials}: contradicts --gpus-per-trial {gpus:g}; give one of them"]
@@ -42,24 +45,26 @@ def _faults_of_gpus(config: SweepConfig) -> list[str]:
 def _faults_of_address(config: SweepConfig) -> list[str]:
     address = config.address or ""
     if not address and config.data != SweepConfig.data:
-        return ["--data: only with --address; a single PC needs no copy"]
+        return ["--data needs --address; a single PC needs no copy"]
     if not config.submit:
         wrong = f"--address {address}: give HOST:6379, or auto (or http://HOST:8265 with --submit)"
         return [wrong] if "://" in address else []
-    faults = [] if address else ["--submit: only with --address"]
+    faults = [] if address else ["--submit needs --address"]
     if "://" in address and not address.startswith(("http://", "https://")):
         faults.append(f"--address {address}: give HOST:6379, auto, or http://HOST:8265")
     why = {
-        "dashboard": "its page would open on the head; there: sweeps dashboard results/NAME",
+        "dashboard": "the page would open on the head. Run `sweeps dashboard results/NAME` there",
         "dry_run": "a plan depends on the PC that makes it; run it on the head",
         "refine": "the head does not have the sweep of this PC; run it where the sweep is",
     }
     faults += [
-        f"{flag(name)}: not with --submit: {text}" for name, text in why.items() if getattr(config, name)
+        f"{flag(name)} can't be combined with --submit: {text}"
+        for name, text in why.items()
+        if getattr(config, name)
     ]
     kept = ("params", "ranges") if config.resume is not None else ()
-    why_kept = "not with --submit --resume: the sweep keeps its own"
-    return faults + [f"{flag(name)}: {why_kept}" for name in kept if getattr(config, name)]
+    why_kept = "can't be combined with --submit --resume: the sweep keeps its own"
+    return faults + [f"{flag(name)} {why_kept}" for name in kept if getattr(config, name)]
 
 
 def _faults_of_names(config: SweepConfig) -> list[str]:
@@ -74,7 +79,8 @@ def _faults_of_names(config: SweepConfig) -> list[str]:
         if kind != "search_space" and len(set(given)) < len(given):
             faults.append(f"{flag(kind)} {' '.join(given)}: a name is given twice")
     if config.search_space is not None and names and len(spaces) != len(names):
-        trainables = f"each of {len(names)} trainables ({', '.join(names)}), in their order"
-        wanted = names[0] if len(names) == 1 else trainables
-        faults.append(f"--search-space {' '.join(spaces)}: give one for {wanted}; or none, for their own")
+        several = f"as many search spaces as trainables ({len(names)}), in the order {', '.join(names)}"
+        wanted = f"one search space, for {names[0]}" if len(names) == 1 else several
+        own = "its own" if len(names) == 1 else "their own"
+        faults.append(f"--search-space {' '.join(spaces)}: give {wanted}; or none, to use {own}")
     return faults

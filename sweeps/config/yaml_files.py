@@ -47,7 +47,7 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
         if key not in settings:
             faults.append(f"{path}: {key}: no such key.{nearest(str(key), settings)}")
         elif key in OF_ONE_RUN - {"dry_run"}:  # older versions have written `dry_run`
-            faults.append(f"{path}: {key}: not in a file. Give {flag(key)}")
+            faults.append(f"{path}: {key}: can't be set in a file: use the flag {flag(key)}")
         elif key in PAIRS:
             faults += _faults_of_hyperparameters(path, key, value)
             values[key] = value
@@ -55,7 +55,7 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             values[key] = typed(f"{path}: {key}", settings[key].kind, value)
             faults += [values[key]] if isinstance(values[key], Fault) else []
     if faults and name == "--resume":
-        faults.append("A newer version of this program may have written this file: upgrade this one.")
+        faults.append("A newer version of sweeps may have written this file: upgrade sweeps.")
     if faults:
         raise UserError("\n".join(faults))
     return values
@@ -95,7 +95,7 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     if workers != then:
         raise UserError(
             f"--workers-per-trial {workers}: the sweep has {then}, and a checkpoint holds a part for each. "
-            "Start a new sweep to change it; --refine uses these trials."
+            "Start a new sweep to change it; `--refine FOLDER` starts one that learns from these trials."
         )
 
 
@@ -124,9 +124,12 @@ def settings_of_sweep(sweep: str, flag: str) -> str:
     if settings.is_file() and is_recorded:
         return str(settings)
     if is_recorded:
-        what = f"{SWEEP_FILE} is missing. Write it again from the settings in {JOURNAL}, `identity`"
+        what = (
+            f"{SWEEP_FILE} is missing. Restore it from a copy; most of its settings are in {JOURNAL} under "
+            "`identity.settings`"
+        )
     elif settings.is_file():
-        what = f"{JOURNAL} is missing, and with it all trials. Start a new sweep: --config {settings}"
+        what = f"{JOURNAL} is missing, so its trials are lost. Start a new sweep: --config {settings}"
     else:
         raise UserError(f"{flag} {no_sweep(folder)}")
     raise UserError(f"{flag} {sweep}: {what}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -175,9 +176,7 @@ def _progress(trial: TrialRow, waits: Waits | None) -> str:
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; the time left follows from `expected_epochs`, those of the plan."""
     trials, elapsed_s, objective = record.searched, record.elapsed_s, record.objective
-    counts = dict.fromkeys(("finished", "pruned", "failed", "diverged", "training", "waiting"), 0)
-    for trial in trials:
-        counts[_progress(trial, waits)] += 1
+    counts = Counter(_progress(trial, waits) for trial in trials)
     live = counts["training"] + counts["waiting"]
     ended = len(trials) - live
     epochs = sum(len(trial.epochs) for trial in trials)
@@ -188,7 +187,12 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
         expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
         time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
-    states = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+
+    def states(*words: str) -> str:
+        return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+
+    ways = f" ({states('finished', 'pruned', 'failed', 'diverged')})" if ended else ""
+    running = f"; {states('training', 'waiting')}" if live else ""
     sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
     best = objective.best(sound, lambda trial: trial.best_score(objective))
     found = "none yet"
@@ -196,7 +200,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     return (
-        f"trials {ended}/{config.num_trials} ended ({states}); best {objective.metric} {found}\n"
+        f"trials {ended}/{config.num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
     )
 
@@ -211,7 +215,7 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
     for number, of_trial in reruns.items():
         scores = [rerun.best_score(record.objective) for rerun in of_trial if rerun.status == "finished"]
         if finite := [score for score in scores if score is not None]:
-            means.append(f"trial {number} {short(statistics.fmean(finite))} of {len(finite)}")
+            means.append(f"trial {number} {short(statistics.fmean(finite))} ({count(len(finite), 'rerun')})")
     epochs = sum(len(rerun.epochs) for rerun in begun)
     seconds = sum(row.seconds for rerun in begun for row in rerun.epochs.values())
     time_left = ""
@@ -220,6 +224,6 @@ def summary_of_reruns(record: Record, config: SweepConfig) -> str:
         time_left = f", about {duration(to_train * seconds / epochs / len(live))} left"
     return (
         f"reruns {ended}/{len(begun) + to_come} ended; "
-        f"mean {config.objective.metric} {', '.join(means) or 'none yet'}\n"
+        f"mean {config.objective.metric}: {', '.join(means) or 'none yet'}\n"
         f"epochs {epochs:,} trained; {duration(record.elapsed_s)} elapsed{time_left}"
     )

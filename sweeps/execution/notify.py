@@ -124,5 +124,5 @@ def _run(command: str, variables: Mapping[str, str], timeout_s: float, output: I
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return "interrupted" if isinstance(error, KeyboardInterrupt) else f"no end after {timeout_s:g} s"
+        return "interrupted" if isinstance(error, KeyboardInterrupt) else f"timed out after {timeout_s:g} s"
     return f"exit status {exit_status}" if exit_status else ""

@@ -31,7 +31,7 @@ def on_this_pc(plan: Plan) -> None:
     except OSError as error:
         fault, taken = str(error), []
     if fault:
-        raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {fault}")
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {fault}")
     if taken:
         raise UserError(
             f"--name {plan.config.name}: {storage.where} has checkpoints of {count(len(taken), 'trial')} "
@@ -49,7 +49,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
     try:
         storage.write_note(name, text)
     except OSError as error:
-        raise UserError(f"{_setting(plan)}: {platform.node()} can't use it: {error}") from None
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
     answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), TIMEOUT_S)
     faults = {
         node.name: fault
@@ -63,7 +63,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
     if faults:
         lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(faults.items()))
         raise UserError(
-            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(answers)} can't use it:\n{lines}"
+            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(answers)} can't use this storage:\n{lines}"
         )
 
 
@@ -78,7 +78,7 @@ def _fault(storage: Storage, theirs: str, text: str) -> str:
     mine, written = new_name(), uuid.uuid4().hex
     try:
         if theirs and storage.read_note(theirs) != text:
-            return f"{storage.where} is another folder there"
+            return f"{storage.where}: that path is a different folder on that PC: share one folder"
         storage.write_note(mine, written)
         read = storage.read_note(mine)
         storage.remove_note(mine)
@@ -91,7 +91,9 @@ def _fault(storage: Storage, theirs: str, text: str) -> str:
         return str(error)
     except OSError as error:
         return f"{storage.where}: {error.strerror or error}"
-    return "" if read == written else f"{storage.where}: a file that was written there reads differently"
+    if read == written:
+        return ""
+    return f"{storage.where}: a file that was written there has other content when read back"
 
 
 def _setting(plan: Plan) -> str:

@@ -107,7 +107,7 @@ class Recorder(DriverCallback):
         can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
         if not can_start and not self._anything_trained():
             cause = str(error).strip().splitlines()[-1]
-            why = f"no trial can start on a worker: {cause} (is it installed on every PC?)"
+            why = f"no trial can start on a worker: {cause} (is the project installed on every PC?)"
             self._driver.end.stop("error", why)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -124,7 +124,7 @@ class Recorder(DriverCallback):
         if is_lost and self._searcher.requeue(number):
             return
         text = str(error).strip()
-        reason = f"its process was lost {count(lost, 'time')}, the last time by: {text.splitlines()[-1]}"
+        reason = f"its process was lost {count(lost, 'time')}; last error: {text.splitlines()[-1]}"
         self._record.end(number, "failed", reason, self._write_log(number, text))
         self._drop_checkpoints({number})
 

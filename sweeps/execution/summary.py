@@ -38,8 +38,9 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
     if end.outcome == "lost":
         print(f"The sweep stopped: {end.error}. All results so far are recorded.")
     elif end.outcome != "finished":
-        how = {"out of time": "ended by --time-budget-hours"}.get(end.outcome, end.outcome)
-        print(f"The sweep was {how}{status.how_far(record)}.")
+        is_out_of_time = end.outcome == "out of time"
+        how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
+        print(f"The sweep {how}{status.how_far(record)}.")
     _print([("Folder", shown_path(plan.folder))])
     if end.outcome != "lost" and record.trials:
         _print([("Report", _report(record))])
@@ -95,7 +96,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         yield "Weights", shown_path(plan.folder / BEST_FOLDER)
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     if failed := [trial for trial in record.trials if trial.status == "failed"]:
-        yield "Failed", f"{count(len(failed), 'trial')}, most often: {_commonest(failed)}"
+        yield "Failed", f"{count(len(failed), 'trial')}. Most common reason: {_commonest(failed)}"
 
 
 def _how_often(record: Record) -> str:
@@ -115,7 +116,7 @@ def _confirmed(record: Record, confirmed: Sequence[Confirmed]) -> Iterator[Line]
 
 def _mean(trial: Confirmed) -> str:
     spread = "" if trial.std is None else f" +/- {short(trial.std)}"
-    return f"{short(trial.mean)}{spread}, mean of {len(trial.scores)}"
+    return f"{short(trial.mean)}{spread}, mean of {count(len(trial.scores), 'rerun')}"
 
 
 def _failure(record: Record) -> Iterator[Line]:
@@ -123,7 +124,7 @@ def _failure(record: Record) -> Iterator[Line]:
     if not ended:
         yield "Result", "No trial ended."
         return
-    yield "Result", f"No trial finished: {len(ended)} ended, most often: {_commonest(ended)}"
+    yield "Result", f"No trial succeeded: {len(ended)} ended. Most common reason: {_commonest(ended)}"
     if log := next((trial.log for trial in ended if trial.log), None):
         yield "Traceback", shown_path(record.folder / log)
 

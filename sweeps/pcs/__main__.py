@@ -18,7 +18,7 @@ COMMANDS = {
     "status": "show what runs on each PC of the running cluster, and why a trial waits",
     "drain": "take a PC out of the cluster within a minute; its trials move to other PCs",
     "back": "let this PC join the cluster again after a drain",
-    "down": "end Ray on every PC of the cluster file, the workers included",
+    "down": "stop Ray on every PC of the cluster file, the workers included",
 }
 """Each has a function in `flags`, and a module beside this one with `run(...) -> exit status`."""
 

@@ -134,6 +134,6 @@ def _cells(found: Mapping[str, Any], skew_s: float) -> dict[str, str]:
         "disk": size(min(found["disks"].values())),
         "memory": size(found["memory"]),
         "clock": f"{skew_s:+.1f} s",
-        "ports": "Ray runs" if any(found["ports"].values()) else "ok",
+        "ports": "used by Ray" if any(found["ports"].values()) else "ok",
         "storage": "ok",
     }

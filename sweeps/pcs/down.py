@@ -1,4 +1,4 @@
-"""`sweeps pcs down [ray_cluster.yaml]`: end Ray on every PC of the cluster file.
+"""`sweeps pcs down [ray_cluster.yaml]`: stop Ray on every PC of the cluster file.
 
 `ray down` ends the head alone and prints "No nodes remaining"; the workers end a minute later, when they have
 missed the head (teardown_cluster in Ray's autoscaler/_private/commands.py).
@@ -24,12 +24,12 @@ def run(file: ClusterFile) -> int:
     launcher = Path(sys.executable).with_name("ray")
     subprocess.run([str(launcher), "down", "-y", str(file.path)], check=False, capture_output=True)
     faults = [line for line in ssh.on_each(file.pcs, lambda address: _stop(file, address)).values() if line]
-    print("\n".join(faults) or f"Ray has ended on {count(len(file.pcs), 'PC')}.")
+    print("\n".join(faults) or f"Ray has stopped on {count(len(file.pcs), 'PC')}.")
     return 1 if faults else 0
 
 
 def _stop(file: ClusterFile, address: str) -> str:
-    """What went wrong; "" where Ray has ended."""
+    """What went wrong; "" where Ray has stopped."""
     try:
         answer = ssh.run(file, address, STOP)
     except ssh.CannotReach as error:

@@ -1,7 +1,7 @@
 """`sweeps pcs drain [PC]`: take a PC out of the running cluster.
 
 Its trials write a checkpoint at the end of the current epoch and move to other PCs; a trial whose epoch takes
-longer than --timeout-s continues from its last checkpoint. Then Ray ends on the PC.
+longer than --timeout-s continues from its last checkpoint. Then Ray stops on the PC.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     while drain.is_there(gcs, node.id):
         if time.monotonic() > began + timeout_s + GRACE_S:
             print(f"After {_since(began)} the PC is still part of the cluster.")
-            print(f"It runs: {_at_work(node, is_here, address) or 'nothing of a sweep'}.")
-            print("Ray gives it no new work, and ends there when that has ended.")
+            work = _at_work(node, is_here, address)
+            print(f"It runs: {work}." if work else "No trial runs there.")
+            print("Ray stops there once its current work is done.")
             return 1
         if time.monotonic() > say_at:
-            print(f"{_since(began)}: {_at_work(node, is_here, address) or 'nothing runs there'}", flush=True)
+            print(f"{_since(began)}: {_at_work(node, is_here, address) or 'no trial runs there'}", flush=True)
             say_at += PROGRESS_EVERY_S
         time.sleep(0.3)
     if is_here:
@@ -116,7 +117,7 @@ def _at_work(node: Node, is_here: bool, address: str) -> str:
     try:
         pcs = status.look(address).pcs
     except UserError:  # Ray lists it on the head alone
-        return "something (the head lists what)"
+        return f"unknown work (see `{command('pcs', 'status')}` on the head)"
     running = (process for pc in pcs if pc.node.address == node.address for process in pc.processes)
     return ", ".join(sorted(f"{name} (process {pid})" for name, pid in running))
 

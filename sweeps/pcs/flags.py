@@ -54,7 +54,7 @@ def drain(words: Sequence[str]) -> dict[str, Any]:
     parser = Parser(
         "sweeps pcs drain",
         "%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
-        "Take a PC out of the cluster: its trials move to other PCs, and Ray ends there.",
+        "Take a PC out of the cluster: its trials move to other PCs, and Ray stops there.",
     )
     parser.add_argument("pc", nargs="?", metavar="PC", help="Its name or address (default: this PC).")
     help_ = "Seconds for the current epoch; after that a trial continues from its last checkpoint."

@@ -64,12 +64,12 @@ def _blocked(needs: Resources, pcs: Sequence[Offer]) -> str:
     closest = min(pcs, key=distance)
     if never := Offer(closest.name, closest.has, {}).lacks(needs):
         has = ", ".join(_in_words(name, closest.has.get(name, 0.0)) for name in never)
-        return f"{wanted}: no PC has that; the closest is {closest.name} with {has}"
+        return f"{wanted}: no PC has that; the best match is {closest.name} with {has}"
     parts = []
     for name in closest.lacks(needs):
         free = _in_words(name, closest.free(name)) if "memory" in name else f"{closest.free(name):g}"
         parts.append(f"{free} of {_in_words(name, closest.has[name])}")
-    return f"{wanted}: no PC has that free now; the closest is {closest.name} with {', '.join(parts)}"
+    return f"{wanted}: no PC has that free now; the best match is {closest.name} with {', '.join(parts)}"
 
 
 def _in_words(name: str, amount: float) -> str:

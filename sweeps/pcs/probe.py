@@ -162,10 +162,10 @@ def _storage(folder: str, mark: str, own: str) -> str:
             file.flush()
             os.fsync(file.fileno())
         if (place / own).read_text() != own:
-            return "a file that was written there reads differently"
+            return "a file that was written there has other content when read back"
     except OSError as error:
         return error.strerror or str(error)
-    return "" if (place / mark).exists() else "it is another folder there than here"
+    return "" if (place / mark).exists() else "that path is a different folder on that PC"
 
 
 if __name__ == "__main__":

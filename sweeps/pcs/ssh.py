@@ -16,11 +16,11 @@ OF_SSH = 255
 Result = TypeVar("Result")
 WHY = (
     ("HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
-     "if it was installed anew: ssh-keygen -R {address}, then ssh {user}@{address}; "
+     "if it was reinstalled: ssh-keygen -R {address}, then ssh {user}@{address}; "
      "if not, another machine answers"),
     ("Host key verification failed", "its host key is not known here",
      "ssh {user}@{address} once, and compare the key that it shows"),
-    ("Permission denied", "it accepts none of your keys", "ssh-copy-id {key}{user}@{address}"),
+    ("Permission denied", "your SSH keys are not authorised there", "ssh-copy-id {key}{user}@{address}"),
     ("Connection refused", "no SSH server runs there", "on that PC: apt-get install openssh-server"),
     ("Could not resolve", "no PC has this name", "give its address in the cluster file"),
     ("No route to host", "it is off, or its cable is unplugged",
@@ -78,7 +78,9 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
     except FileNotFoundError:
         raise CannotReach("ssh is not installed on this PC", "here: apt-get install openssh-client") from None
     except subprocess.TimeoutExpired:
-        raise CannotReach(f"it did not answer within {timeout_s:.0f} s", "look at its screen") from None
+        raise CannotReach(
+            f"it did not answer within {timeout_s:.0f} s", "check that it is not hung or overloaded"
+        ) from None
     answer = Answer(done.returncode, done.stdout, done.stderr)
     if done.returncode == OF_SSH:
         raise _why(file, address, answer)
@@ -96,4 +98,4 @@ def _why(file: ClusterFile, address: str, answer: Answer) -> CannotReach:
     for sign, reason, remedy in WHY:
         if sign in answer.errors:
             return CannotReach(reason, remedy.format(address=address, user=file.user, key=key))
-    return CannotReach(answer.last_line, f"ssh {key}{file.user}@{address}, until it works")
+    return CannotReach(answer.last_line, f"make this work first: ssh {key}{file.user}@{address}")

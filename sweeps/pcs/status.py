@@ -74,7 +74,7 @@ def run(address: str, folder: Path | None) -> int:
     snapshot = look(address)
     screen.console().print(_table(snapshot.pcs, trials))
     for lost in snapshot.lost:
-        print(f"{lost} is lost: it is off or unplugged, or Ray has ended there")
+        print(f"{lost} is lost: it is off or unplugged, or Ray has stopped there")
     reasons = [pending.why(bundles, [pc.offer for pc in snapshot.pcs]) for bundles in snapshot.waits]
     for reason in sorted(set(reasons)):
         many = reasons.count(reason)

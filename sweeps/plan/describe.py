@@ -43,7 +43,7 @@ def _epochs(plan: Plan) -> str:
     most, expected = (plan.config.num_trials or 0) * plan.config.max_epochs, plan.expected_epochs
     if expected >= most:
         return f"{most:,}"
-    return f"at most {most:,}; with pruning about {expected:,} (estimate)"
+    return f"at most {most:,}; about {expected:,} expected with pruning"
 
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
@@ -56,22 +56,27 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
         *zip(("data", ""), filter(None, data), strict=False),
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[("", f"  {name:<14} {words}") for name, words in hyperparameters.items()],
-        ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "nothing"),
+        ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "none"),
     ]
 
 
 def _resources(config: SweepConfig) -> str:
-    cpus, workers = count(config.cpus_per_trial, "CPU"), config.workers_per_trial
-    of_workers = "" if workers == 1 else f"{workers} workers of "
     later = ""
     if config.trials_per_gpu == "auto":
-        later = "; later as many trials on each GPU as fit, by the memory of the first ones"
+        later = "; after the first trials, as many per GPU as its memory holds"
     if config.address is not None:
-        gpus = "" if config.gpus_per_trial is None else f" and {count(config.gpus_per_trial, 'GPU')}"
-        return f"{of_workers}{cpus}{gpus} per trial, on the Ray cluster at {config.address}{later}"
+        each = _describe_trial(config, config.gpus_per_trial)
+        return f"{each} per trial, on the Ray cluster at {config.address}{later}"
     here = session.this_pc()
     return (
         f"{count(placement.slots(config, [here]), 'trial')} at a time on this PC "
         f"({count(here.cpus, 'CPU')}, {count(here.gpus, 'GPU')}), "
-        f"each with {of_workers}{cpus} and {count(placement.gpus_per_trial(config, [here]), 'GPU')}{later}"
+        f"each with {_describe_trial(config, placement.gpus_per_trial(config, [here]))}{later}"
     )
+
+
+def _describe_trial(config: SweepConfig, gpus: float | None) -> str:
+    """`1 CPU and 1 GPU`, or `2 workers (1 CPU and 1 GPU per worker)`."""
+    each = count(config.cpus_per_trial, "CPU") + ("" if gpus is None else f" and {count(gpus, 'GPU')}")
+    workers = config.workers_per_trial
+    return each if workers == 1 else f"{workers} workers ({each} per worker)"

@@ -169,7 +169,8 @@ def _start(plan: Plan, record: Record, trial: TrialRow) -> str:
     newest, faults = plan.storage.look(trial.number, params, reported)
     epoch = newest or 0
     again = reported - epoch
-    notes = [*([f"{count(again, 'epoch')} again"] if again else []), *faults]
+    trained_again = f"{count(again, 'epoch')} {'is' if again == 1 else 'are'} trained again"
+    notes = [*([trained_again] if again else []), *faults]
     start = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
     return start + (f" ({'; '.join(notes)})" if notes else "")
 

@@ -70,13 +70,13 @@ def go_on(record: Record) -> str:
 
 
 def best(record: Record) -> str:
-    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2)`."""
+    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2 reruns)`."""
     leader, metric = record.best(), record.info.metric
     if leader is None:
         return "no trial ended well"
     confirmed = record.confirmed()
     if confirmed and confirmed[0].scores:
-        means = f"mean of {len(confirmed[0].scores)}"
+        means = f"mean of {count(len(confirmed[0].scores), 'rerun')}"
         return f"{metric} {short(confirmed[0].mean)} (trial {leader.number}, {means})"
     return f"{metric} {short(leader.best_score(record.objective))} (trial {leader.number})"
 

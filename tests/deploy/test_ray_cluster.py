@@ -96,7 +96,7 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     assert down.returncode == 0, down.stdout
     assert "raylet" not in head.run("ps", "-A").stdout
     ended = laptop.run(PYTHON, "-m", "sweeps.pcs", "down", str(CLUSTER_FILE), timeout_s=120).stdout
-    assert ended.splitlines()[-1] == "Ray has ended on 2 PCs."
+    assert ended.splitlines()[-1] == "Ray has stopped on 2 PCs."
     assert "raylet" not in worker.run("ps", "-A").stdout
 
 
@@ -135,7 +135,7 @@ def test_the_words_of_the_docs_lead_from_four_machines_to_a_sweep_on_all_of_them
     line = f"cd ~/sweeps && {status.replace('results/NAME', 'results/all')}"
     assert machines[3].address in machines[0].run("bash", "-ec", line, timeout_s=120).stdout
     ended = laptop.run("sh", "-c", down.replace("pcs down", f"pcs down {CLUSTER_FILE}"), timeout_s=120).stdout
-    assert "Ray has ended on 4 PCs." in ended
+    assert "Ray has stopped on 4 PCs." in ended
 
 
 def _attached(laptop: PC, command: str) -> str:

@@ -212,5 +212,5 @@ def test_the_job_ends_as_the_sweep_does(bed: Bed) -> None:
     job = bed.submit(*SHORT, "--num-trials", "2", "--params", "fault=raises", sbatch=("--nodes=1",))
     assert bed.slurm.end_of(job) == "FAILED"
     assert bed.slurm.shown(job)["ExitCode"] == "1:0"
-    assert "No trial finished" in bed.slurm.said(job)
+    assert "No trial succeeded" in bed.slurm.said(job)
     assert bed.left() == []

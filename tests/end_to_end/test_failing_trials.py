@@ -152,7 +152,7 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
     assert done.returncode == 1
     notice = "--notify-command failed: exit status 3: no mail: all: finished; no trial ended well, 1"
     assert notice in done.stdout.splitlines()
-    assert "No trial finished: 2 ended, most often: " in done.stdout
+    assert "No trial succeeded: 2 ended. Most common reason: " in done.stdout
     assert "logs/trial_000" in done.stdout
     assert "Traceback (most recent call last)" not in done.stdout + done.stderr
 
@@ -178,7 +178,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
         *("--no-ray-dashboard", *_into(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "ended by --time-budget-hours" in done.stdout
+    assert "The sweep reached --time-budget-hours; " in done.stdout
     assert told(tmp_path)["SWEEP_OUTCOME"] == "out of time"
     record = Record.read(tmp_path / "sweep")
     assert record.best() is not None

@@ -101,7 +101,7 @@ def test_a_storage_that_does_not_open_is_said_before_anything_starts(
         *(*TOY, "--storage", server.url, "--results-dir", str(results), "--name", "far"),
     )
     assert done.returncode == 2
-    assert f"--storage {server.url}: {os.uname().nodename} can't use it" in done.stderr
+    assert f"--storage {server.url}: {os.uname().nodename} can't use this storage" in done.stderr
     assert f"the host key of [127.0.0.1]:{server.port} is not known" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Starting Ray" not in done.stdout
@@ -171,7 +171,7 @@ def test_a_pc_that_does_not_see_the_results_folder_works_from_the_storage_alone(
         refused = run(home, *TOY, *more, "--address", address, "--name", "near")
         done = run(home, *TOY, *more, "--address", address, "--name", "far", "--storage", server.url)
     assert refused.returncode == 2, refused.stdout + refused.stderr
-    assert "1 PC of 2 can't use it:" in refused.stderr
+    assert "1 PC of 2 can't use this storage:" in refused.stderr
     assert "all PCs must see that folder; share it, or give --storage sftp://" in refused.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     record = Record.read(results / "far")

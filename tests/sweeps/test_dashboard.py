@@ -236,7 +236,9 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        with pytest.raises(UserError, match=f"--port {taken} of 127.0.0.1: can't be listened at: Address"):
+        with pytest.raises(
+            UserError, match=f"--port {taken}: can't listen on port {taken} of 127.0.0.1: Addr"
+        ):
             analysis_dashboard.listen("127.0.0.1", taken)
         monkeypatch.setattr(analysis_dashboard, "PORT", taken)
         with analysis_dashboard.listen("127.0.0.1", None) as server:

@@ -51,7 +51,7 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     done = _sweep(project.write(tmp_path), address, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"on the Ray cluster at {address}" in done.stdout
-    sent = "code       my_layers.py, my_project, my_tools, sweeps: sent to every PC, as they are now"
+    sent = "code       my_layers.py, my_project, my_tools, sweeps: the current version is sent to every PC"
     assert sent in done.stdout.splitlines()
     assert (
         "warning    Ray requires no token: anyone who reaches its ports can run code on your PCs."

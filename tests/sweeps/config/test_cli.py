@@ -185,7 +185,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--num-trials"], "--num-trials: expected one argument"),
         (["--resume"], "--resume: expected one argument"),
         (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),
-        (["--force"], "--force: only with --resume"),
+        (["--force"], "--force needs --resume"),
         (["--config"], "--config: expected one argument"),
         (["stray"], "stray: not a flag"),
         (["--max-epochs", "0", "--grace-epochs", "0"], "--max-epochs 0: must be at least 1"),
@@ -204,8 +204,8 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
         ("num_trials: many\n", "sweep.yaml: num_trials many: must be a whole number"),
         ("seed: null\n", "sweep.yaml: seed None: must be a whole number"),
         ("ray_dashboard: 3\n", "ray_dashboard 3: must be true or false"),
-        ("resume: results/s\n", "resume: not in a file. Give --resume"),
-        ("force: true\n", "force: not in a file. Give --force"),
+        ("resume: results/s\n", "resume: can't be set in a file: use the flag --resume"),
+        ("force: true\n", "force: can't be set in a file: use the flag --force"),
         ("trainable: 3\n", "sweep.yaml: trainable 3: must be text"),
         ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
         ("trainable: []\n", "--trainable: give at least one"),
@@ -353,7 +353,7 @@ def test_the_folder_of_a_sweep_may_be_renamed_to_anything(tmp_path: Path) -> Non
 
 def test_a_sweep_to_resume_brings_its_own_settings(tmp_path: Path) -> None:
     folder = sweep_in(tmp_path, "s")
-    expected = ["--config: not with --resume: a resumed sweep keeps its settings"]
+    expected = ["--config can't be combined with --resume: a resumed sweep keeps its settings"]
     assert faults("--resume", str(folder), "--config", str(folder / "sweep.yaml")) == expected
     assert faults(f"--config={folder}/sweep.yaml", f"--resume={folder}") == expected
 
@@ -398,7 +398,7 @@ def test_settings_without_a_record_are_not_gone_on_with(
     folder = sweep_in(tmp_path, "s")
     (folder / "record.journal").unlink()
     assert faults("--resume", str(folder)) == [
-        f"--resume {folder}: record.journal is missing, and with it all trials. "
+        f"--resume {folder}: record.journal is missing, so its trials are lost. "
         f"Start a new sweep: --config {folder}/sweep.yaml"
     ]
 
@@ -434,13 +434,16 @@ def test_the_settings_printed_of_a_resume_are_those_of_a_new_sweep(
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (("--submit",), "--submit: only with --address"),
+        (("--submit",), "--submit needs --address"),
         (("--submit", "--address", "ray://h:1"), "--address ray://h:1: give HOST:6379, auto, or http://"),
-        (("--submit", "--address", "h:1", "--dry-run"), "--dry-run: not with --submit: a plan depends"),
-        (("--submit", "--address", "h:1", "--dashboard"), "--dashboard: not with --submit: its page"),
+        (("--submit", "--address", "h:1", "--dry-run"), "--dry-run can't be combined with --submit: a plan"),
+        (
+            ("--submit", "--address", "h:1", "--dashboard"),
+            "--dashboard can't be combined with --submit: the page would open on the head. Run `sweeps",
+        ),
         (
             ("--submit", "--address", "h:1", "--resume", "results/there", "--params", "a=1"),
-            "--params: not with --submit --resume: the sweep keeps its own",
+            "--params can't be combined with --submit --resume: the sweep keeps its own",
         ),
         (("--address", "http://h:8265"), "--address http://h:8265: give HOST:6379, or auto (or http"),
     ],

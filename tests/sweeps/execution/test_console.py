@@ -30,13 +30,13 @@ def test_it_counts_trials_by_what_they_do(tmp_path: Path) -> None:
     record.end(1, "pruned")
     record.end(2, "failed", "ValueError: no")
     trials, epochs = summary(record, CONFIG, 40, lambda trial: len(trial.epochs) == 3).splitlines()
-    assert "trials 3/10 ended (1 finished, 1 pruned, 1 failed, 2 training, 1 waiting)" in trials
+    assert "trials 3/10 ended (1 finished, 1 pruned, 1 failed); 2 training, 1 waiting; " in trials
     assert "best val_acc 4.1 (trial 4, epoch 1)" in trials, "of those that train, too"
     assert epochs.startswith("epochs 18 trained, 6 saved by pruning")
 
 
 def test_without_a_scheduler_that_pauses_none_waits(tmp_path: Path) -> None:
-    assert "(2 training)" in summary(record_of(tmp_path, {0: 3, 1: 3}), CONFIG, 40)
+    assert "trials 0/10 ended; 2 training; best" in summary(record_of(tmp_path, {0: 3, 1: 3}), CONFIG, 40)
 
 
 def test_the_time_left_goes_by_the_plan_while_only_the_poorest_have_ended(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_tune_may_pickle_it_and_has_the_same_one_again(record: Record) -> None:
         ("--trials-per-gpu auto --gpus-per-trial 1", "--trials-per-gpu auto: .* give one of them"),
         (
             "--trials-per-gpu auto --workers-per-trial 2",
-            "each of --workers-per-trial 2 needs its own GPU",
+            "--trials-per-gpu auto can't be combined with --workers-per-trial 2: each worker needs its own",
         ),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
 ) -> None:
     command = f"sleep 1000 & echo $! > {tmp_path / 'pid'}; wait"
     notify.send(command, {}, timeout_s=1.0)
-    assert capfd.readouterr().out == f"{RUNNING}--notify-command failed: no end after 1 s\n"
+    assert capfd.readouterr().out == f"{RUNNING}--notify-command failed: timed out after 1 s\n"
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     for _ in range(100):  # it has been sent SIGKILL; nobody may have reaped it yet
         with contextlib.suppress(FileNotFoundError):

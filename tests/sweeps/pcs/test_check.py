@@ -69,10 +69,8 @@ def test_a_key_that_it_does_not_take(three: list[PC]) -> None:
     status, said = check(head)
     keys.write_text(kept)
     assert (status, faulty(said)) == (1, [(worker.address, "reach")])
-    assert (
-        f"it accepts none of your keys\n    ssh-copy-id -i {HOME}/.ssh/id_ed25519 root@{worker.address}"
-        in said
-    )
+    remedy = f"ssh-copy-id -i {HOME}/.ssh/id_ed25519 root@{worker.address}"
+    assert f"your SSH keys are not authorised there\n    {remedy}" in said
 
 
 @pytest.mark.parametrize(("is_another", "reason"), [(False, "is not known here"), (True, "has changed")])
@@ -206,7 +204,7 @@ def test_a_storage_that_is_the_same_folder_for_all(lab_of: Callable[..., Lab], t
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("mount -t tmpfs tmpfs /mnt", "it is another folder there than here"),
+        ("mount -t tmpfs tmpfs /mnt", "that path is a different folder on that PC"),
         ("mount -t tmpfs -o ro tmpfs /mnt", "Read-only file system"),
         ("mount -t tmpfs -o nr_inodes=1 tmpfs /mnt", "No space left on device"),
     ],

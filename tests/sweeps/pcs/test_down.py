@@ -1,4 +1,4 @@
-"""`python -m sweeps.pcs down`: Ray ends on every PC (test_ray_cluster.py), or who can not is said."""
+"""`python -m sweeps.pcs down`: Ray stops on every PC (test_ray_cluster.py), or who can not is said."""
 
 from __future__ import annotations
 

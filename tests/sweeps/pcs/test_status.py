@@ -75,7 +75,7 @@ def test_what_is_free_and_who_waits_for_what(
         [f"{head.address} (head)", "0 of 0", "0 of 1", "nothing"],
         [worker.address, "1 of 1", "1 of 1", "nothing"],
     ]
-    closest = f"the closest is {worker.address}"
+    closest = f"the best match is {worker.address}"
     assert re.fullmatch(rf"1 trial waits for .*4 GPU.*: no PC has that; {closest} with 1 GPU", lines[-1])
     assert re.fullmatch(
         rf"2 trials wait for .*1 GPU.*: no PC has that free now; {closest} with .*0 of 1 GPU.*", lines[-2]

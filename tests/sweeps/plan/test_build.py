@@ -43,7 +43,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert line(text, "searcher").endswith("tpe")
     assert "3, 9, 27 (the end)" in line(text, "scheduler")
     assert line(text, "trials").endswith("9, each of at most 27 epochs")
-    assert line(text, "epochs").startswith("epochs     at most 243; with pruning about ")
+    assert line(text, "epochs").startswith("epochs     at most 243; about ")
     assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each with 1 CPU", text)
     assert line(text, "folder").endswith(str(tmp_path / "s"))
 

@@ -365,7 +365,7 @@ def test_reports_what_no_one_wants() -> None:
         cli.parse(["--confirm", "-1"])
     with pytest.raises(UserError, match="--confirm-top 0: must be at least 1"):
         cli.parse(["--confirm", "1", "--confirm-top", "0"])
-    with pytest.raises(UserError, match="--confirm-top: only with --confirm"):
+    with pytest.raises(UserError, match="--confirm-top needs --confirm"):
         cli.parse(["--confirm-top", "2"])
 
 
@@ -395,9 +395,10 @@ def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
     best = record.confirmed()[0]
     assert record.best() is record.trials[best.number]
     assert (
-        f"Best       trial {best.number}: score {best.mean:.4g} +/- {best.std:.4g}, mean of 2" in done.stdout
+        f"Best       trial {best.number}: score {best.mean:.4g} +/- {best.std:.4g}, mean of 2 reruns"
+        in done.stdout
     )
-    assert "reruns 4/4 ended; mean score trial" in done.stdout
+    assert "reruns 4/4 ended; mean score: trial" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -456,7 +456,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
         ),
         (
             ["--refine", "results/wide", "--resume", "results/wide"],
-            "--refine: not with --resume: it starts a new sweep",
+            "--refine can't be combined with --resume: it starts a new sweep",
         ),
         (
             ["--refine", "results/wide", "--refine-keep", "0"],
@@ -466,7 +466,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
             ["--refine", "results/wide", "--refine-keep", "1.5"],
             "--refine-keep 1.5: must be above 0 and at most 1",
         ),
-        (["--refine-keep", "0.5"], "--refine-keep: only with --refine"),
+        (["--refine-keep", "0.5"], "--refine-keep needs --refine"),
         (
             ["--refine", "results/wide", "--ranges", "lrr=0..1"],
             "--ranges lrr: not in the space. Did you mean 'lr'?",

@@ -386,9 +386,9 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
     sweep.trial(0.1)
     assert sweep.look(num_trials=8).text.strip().splitlines() == [
         "Resuming s: 2 trials ended, 4 unfinished, 2 to come",
-        "  trial 1 continues after epoch 4 (1 epoch again)",
+        "  trial 1 continues after epoch 4 (1 epoch is trained again)",
         "  trial 2 continues after epoch 4",
-        "  trial 3 starts from its first epoch (2 epochs again)",
+        "  trial 3 starts from its first epoch (2 epochs are trained again)",
         "  trial 4 starts from its first epoch",
     ]
 

@@ -157,5 +157,5 @@ def test_the_best_is_the_mean_where_there_is_one(is_confirmed: bool, tmp_path: P
     if is_confirmed:
         rerun(record, 0, 0.6)
         rerun(record, 0, 0.7)
-    mean = "acc 0.65 (trial 0, mean of 2)"
+    mean = "acc 0.65 (trial 0, mean of 2 reruns)"
     assert status.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")
