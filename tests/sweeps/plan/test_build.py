@@ -44,6 +44,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert "3, 9, 27 (the end)" in line(text, "scheduler")
     assert line(text, "trials").endswith("9, each of at most 27 epochs")
     assert line(text, "epochs").startswith("epochs     at most 243; about ")
+    assert line(text, "epochs").endswith(" expected with pruning")
     assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each with 1 CPU", text)
     assert line(text, "folder").endswith(str(tmp_path / "s"))
 
@@ -58,6 +59,8 @@ def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
     assert line(text, "resources").endswith(
         "900 CPUs and 0 GPUs per trial, on the Ray cluster at 10.0.0.1:6379"
     )
+    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", workers_per_trial=2)))
+    assert "2 workers (1 CPU and 0 GPUs per worker) per trial, on the Ray cluster" in line(text, "resources")
 
 
 def test_the_plan_settles_every_default(tmp_path: Path) -> None:
