@@ -55,6 +55,8 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path]) -> int:
             tuner.fit(driver)
             test_scores = winner.keep(driver)
             resume.end_run(record, driver.end.outcome)
-            notice.status = summary.say(driver, test_scores)
+            summary.print_result(driver, test_scores)
+            summary.write_report(driver)
+            notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome
             return notice.status

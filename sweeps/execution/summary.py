@@ -23,8 +23,8 @@ Line = tuple[str, str]
 """A title and a text."""
 
 
-def say(driver: Driver, test_scores: dict[str, float]) -> int:
-    """Print the result of the sweep; the exit status.
+def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
+    """Print the best trial, or why there is none, and why the sweep ended early.
 
     Raises:
         UserError: training showed a mistake in what was asked (a metric that is never logged).
@@ -42,16 +42,25 @@ def say(driver: Driver, test_scores: dict[str, float]) -> int:
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
         print(f"The sweep {how}{status.how_far(record)}.")
     _print([("Folder", shown_path(plan.folder))])
-    if end.outcome != "lost" and record.trials:
-        _print([("Report", _report(record))])
-    if end.outcome == "finished":
+
+
+def write_report(driver: Driver) -> None:
+    """Write `report.html`, and print where it is."""
+    if driver.end.outcome != "lost" and driver.record.trials:
+        _print([("Report", _report(driver.record))])
+
+
+def print_next_step(driver: Driver) -> int:
+    """Print the command that repeats or resumes the sweep; the exit status."""
+    plan, record, outcome = driver.plan, driver.record, driver.end.outcome
+    if outcome == "finished":
         again = ("--config", shown_path(plan.folder / SWEEP_FILE), "--name", f"{plan.config.name}-again")
         _print([("Repeat", command("run", *again, *parser.machine_given()))])
     else:
         _print([("Resume", status.go_on(record))])
-    if end.outcome == "interrupted":
+    if outcome == "interrupted":
         return INTERRUPTED
-    return 0 if best and end.outcome != "lost" else 1
+    return 0 if outcome != "lost" and record.best() else 1
 
 
 def _print(lines: Iterable[Line]) -> None:

@@ -50,7 +50,9 @@ class Record(RankedTrials):
     """
 
     def __init__(self, folder: Path, journal: Journal, storage: JournalStorage, study_id: int) -> None:
-        super().__init__(sweep_info.parse(storage.get_study_user_attrs(study_id)))
+        self.about: Mapping[str, Any] = storage.get_study_user_attrs(study_id)
+        """The attributes of the sweep, for loggers and notebooks; `info` is typed."""
+        super().__init__(sweep_info.parse(self.about))
         self.folder = folder
         self.together = journal.together
         self._storage = storage
@@ -125,11 +127,6 @@ class Record(RankedTrials):
     def __reduce__(self) -> tuple[Any, ...]:
         """Tune pickles all that it is given; a copy reads the same journal, and never writes."""
         return Record.read, (self.folder,)
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """The attributes of the sweep as the journal has them, for loggers and notebooks; `info` is typed."""
-        return self._storage.get_study_user_attrs(self._study_id)
 
     @property
     def name(self) -> str:
@@ -276,6 +273,7 @@ class Record(RankedTrials):
     def note(self, key: str, value: Any) -> None:
         """Write an attribute of the sweep."""
         self._storage.set_study_user_attr(self._study_id, key, value)
+        self.about = self._storage.get_study_user_attrs(self._study_id)
         self.info = sweep_info.parse(self.about)
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
