@@ -429,7 +429,8 @@ def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
     sweep.checkpoint(0, 2, 3)
     (checkpoint_store.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
     text = sweep.look().text
-    assert "trial 0 continues after epoch 2 (1 epoch again; the checkpoint of epoch 3 is damaged" in text
+    again = "1 epoch is trained again; the checkpoint of epoch 3 is damaged"
+    assert f"trial 0 continues after epoch 2 ({again}" in text
 
 
 def test_a_finished_sweep_that_has_lost_its_best_folder_makes_it_anew(sweep: Sweep) -> None:
