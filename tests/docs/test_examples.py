@@ -37,6 +37,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
 """Rows of the table of domains, by their first word."""
 
 
+ON_ONE_CPU = ("--max-concurrent", "1", "--no-ray-dashboard")
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files of the docs, the current one."""
@@ -52,7 +55,7 @@ def test_the_model_of_the_readme_is_swept_as_it_is_typed(tmp_path: Path) -> None
     assert command
     smaller = command[1].replace("--num-trials 12", "--num-trials 4")
     done = subprocess.run(
-        [sys.executable, "-m", "sweeps", "run", *smaller.split(), "--name", "own", "--no-ray-dashboard"],
+        [sys.executable, "-m", "sweeps", "run", *smaller.split(), "--name", "own", *ON_ONE_CPU],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -25,8 +25,9 @@ def folder(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep of digits_mlp: 6 trials of 4 epochs."""
     results = tmp_path_factory.mktemp("results")
     arguments = ("--trainable", "digits_mlp", "--num-trials", "6", "--max-epochs", "4", "--name", "digits")
-    keeping = ("--checkpoint-epochs", "1", "--keep-checkpoints", "6", "--no-dashboard")
-    done = sweep(*arguments, *keeping, "--results-dir", str(results))
+    keeping = ("--checkpoint-epochs", "1", "--keep-checkpoints", "6")
+    small = ("--max-concurrent", "1", "--no-ray-dashboard")
+    done = sweep(*arguments, *keeping, *small, "--results-dir", str(results))
     assert done.returncode == 0, done.stderr
     return results / "digits"
 

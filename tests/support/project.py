@@ -27,7 +27,7 @@ FILES = {
 RUN = (
     *("--trainable", "my_project.model", "--search-space", "my_project.space", "--name", "mine"),
     *("--searcher", "my_project.search", "--scheduler", "my_project.prune"),
-    *("--num-trials", "3", "--max-epochs", "3", "--no-ray-dashboard"),
+    *("--num-trials", "3", "--max-epochs", "3", "--max-concurrent", "1", "--no-ray-dashboard"),
 )
 
 

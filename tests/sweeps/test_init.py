@@ -14,7 +14,7 @@ import pytest
 from sweeps.record.record import Record
 from tests.conftest import ROOT
 
-SMALL = ("--max-epochs", "3", "--no-ray-dashboard")
+SMALL = ("--max-epochs", "3", "--max-concurrent", "1", "--no-ray-dashboard")
 
 
 @pytest.fixture(scope="module")

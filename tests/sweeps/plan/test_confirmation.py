@@ -46,7 +46,7 @@ HYPERPARAMETER = {"slope": FloatDistribution(0.1, 1.0)}
 ASKED = {"top": 2, "seeds": 2}
 LUCKY = (
     *("--trainable", "tests.faulty.lucky", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-    *("--num-trials", "4", "--max-epochs", "3", "--scheduler", "none", "--no-dashboard"),
+    *("--num-trials", "4", "--max-epochs", "3", "--scheduler", "none", "--no-ray-dashboard"),
 )
 
 
@@ -378,7 +378,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(sweep: Command, results: Path) -> subprocess.CompletedProcess[str]:
     """A whole sweep with its confirmation."""
     asked = ("--confirm", "2", "--confirm-top", "2", "--name", "sure", "--results-dir", str(results))
-    return sweep(*LUCKY, *asked, timeout_s=300)
+    return sweep(*LUCKY, *asked, "--max-concurrent", "1", timeout_s=300)
 
 
 def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
