@@ -160,9 +160,8 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     sweep: Command, tmp_path: Path
 ) -> None:
-    done = sweep(
-        *TOY, *("--search-space", "tests.faulty.one", "--metric", "scoer", "--mode", "max"), *_into(tmp_path)
-    )
+    asked = ("--search-space", "tests.faulty.one", "--metric", "scoer", "--mode", "max")
+    done = sweep(*TOY, *asked, *("--max-concurrent", "1"), *_into(tmp_path))
     assert done.returncode == 2
     assert "metric 'scoer' was not logged in epoch 1; logged: other, score" in done.stderr
     assert "Did you mean 'score'?" in done.stderr
