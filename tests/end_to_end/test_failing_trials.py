@@ -173,7 +173,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
 def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.006"),
+        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.015"),
         *("--no-ray-dashboard", *_into(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
