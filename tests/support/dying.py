@@ -54,7 +54,7 @@ def before(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_, **__: 
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "a run is noted, its trials are not in order": lambda: before(resume, "_write_ends"),
+    "a run is noted, its trials are not in order": lambda: after(Record, "start_clock"),
     "an epoch is recorded": lambda: after(Record, "report"),
     "the last epoch is recorded, its weights are asked for": lambda: after(
         Recorder, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
@@ -63,7 +63,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "half of the end is recorded": lambda: before(JournalStorage, "set_trial_state_values"),
     "the end is recorded, the checkpoints are not dropped": lambda: before(Recorder, "_drop_checkpoints"),
     "the old best/ is gone, the new one is not there": lambda: before(
-        Path, "rename", lambda path, *_: path.name == ".best.part"
+        Path, "replace", lambda path, *_: path.name == ".best.part"
     ),
     "the winner is tested, the outcome is not recorded": lambda: before(resume, "end_run"),
 }
