@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -12,6 +14,11 @@ from sweeps.trial.job import Job
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
+
+    from sweeps.trial.runner import TrialRunner
+
+NEEDED = ("torch", "lightning")
+"""Packages without which no trial can train."""
 
 
 class SweepTrial(tune.Trainable):
@@ -26,15 +33,23 @@ class SweepTrial(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
-        """Prepare the process, and keep the first trial for the first step; `job` is shared by all trials.
+        """Keep the first trial for the first step; `job` is shared by all trials.
 
-        What is missing on this PC is an error here: Tune then knows that the process has not started.
+        PyTorch is loaded by the first step: Tune gives the trial of a process that is still starting to one
+        that has become free, so that with short trials a process that starts slowly would never train. A
+        missing package is an error here all the same: Tune then knows that the process has not started.
         """
+        for package in NEEDED:
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named '{package}'", name=package)
+        self._job: Job = shared["job"]
+        self._next_config: dict[str, Any] | None = config
+
+    @cached_property
+    def _runner(self) -> TrialRunner:
         with gc_freeze.uncollected():
             from sweeps.trial.runner import TrialRunner  # with PyTorch, which the driver does not load
-        job: Job = shared["job"]
-        self._runner = TrialRunner(job)
-        self._next_config: dict[str, Any] | None = config
+        return TrialRunner(self._job)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Keep another trial for the next step: what ends here of the trial before it is the user's code, and
@@ -62,4 +77,5 @@ class SweepTrial(tune.Trainable):
 
     def cleanup(self) -> None:
         """End the training."""
-        self._runner.end()
+        if "_runner" in vars(self):  # no step was taken otherwise
+            self._runner.end()

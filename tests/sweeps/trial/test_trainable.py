@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,6 +93,33 @@ def _live_models() -> int:
 def alone(start: Start) -> list[dict[str, float]]:
     """The second trial with nothing before it."""
     return _train(start(_job(), SECOND))
+
+
+STARTED = """
+import sys
+from sweeps.trial.trainable import SweepTrial
+
+class Started(SweepTrial):
+    def __init__(self):
+        self.setup({}, job=None)
+
+Started().cleanup()
+print("torch" in sys.modules)
+"""
+
+
+def test_a_process_starts_without_pytorch() -> None:
+    """One that starts slowly would never get a short trial on a PC that joins."""
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_a_process_does_not_start_where_a_package_is_missing(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.trial.trainable.NEEDED", ("torch", "no_such_package"))
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_package'"):
+        start(_job(), FIRST)
 
 
 @pytest.mark.parametrize("epochs", [EPOCHS, 1])
