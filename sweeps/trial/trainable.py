@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import tune
 
 from sweeps.common import gc_freeze
+from sweeps.trial.failures import unfit
 from sweeps.trial.job import Job
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
     from sweeps.trial.runner import TrialRunner
-
-NEEDED = ("torch", "lightning")
-"""Packages without which no trial can train."""
 
 
 class SweepTrial(tune.Trainable):
@@ -35,13 +34,9 @@ class SweepTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         """Keep the first trial for the first step; `job` is shared by all trials.
 
-        PyTorch is loaded by the first step: Tune gives the trial of a process that is still starting to one
-        that has become free, so that with short trials a process that starts slowly would never train. A
-        missing package is an error here all the same: Tune then knows that the process has not started.
+        PyTorch is loaded by that step: Tune gives the trial of a process that is still starting to one that
+        has become free, so that with short trials a process that starts slowly would never train.
         """
-        for package in NEEDED:
-            if find_spec(package) is None:
-                raise ModuleNotFoundError(f"No module named '{package}'", name=package)
         self._job: Job = shared["job"]
         self._next_config: dict[str, Any] | None = config
 
@@ -60,7 +55,12 @@ class SweepTrial(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
         if self._next_config is not None:
-            self._runner.begin(self._next_config)
+            try:
+                runner = self._runner
+            except (ImportError, OSError) as error:  # PyTorch or Lightning is missing or broken on this PC
+                place = {"pc": platform.node(), "pid": os.getpid(), "gpu": ""}
+                return {**unfit(error), "place": place}
+            runner.begin(self._next_config)
             self._next_config = None
         return self._runner.step()
 

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -182,6 +184,32 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     record = Record.read(tmp_path / "sweep")
     assert record.best() is not None
     assert 0 < len(record.trials) < 5000
+
+
+def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A virtual environment that holds the packages of this one, except Lightning."""
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/*/site-packages")
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if "lightning" not in package.name:
+            (packages / package.name).symlink_to(package)
+    done = subprocess.run(
+        [
+            *(tmp_path / "venv" / "bin" / "python", "-m", "sweeps.run", "--trainable", "digits_mlp"),
+            *("--searcher", "random", "--scheduler", "none", "--num-trials", "2", "--max-epochs", "2"),
+            *("--max-concurrent", "1", "--no-ray-dashboard", *_into(tmp_path)),
+        ],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "trial 0 can't continue on " in done.stdout
+    assert "No module named 'lightning'" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -114,14 +114,6 @@ def test_a_process_starts_without_pytorch() -> None:
     assert done.stdout.split() == ["False"]
 
 
-def test_a_process_does_not_start_where_a_package_is_missing(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sweeps.trial.trainable.NEEDED", ("torch", "no_such_package"))
-    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_package'"):
-        start(_job(), FIRST)
-
-
 @pytest.mark.parametrize("epochs", [EPOCHS, 1])
 def test_a_trial_trains_alike_after_another_one(
     start: Start, alone: list[dict[str, float]], epochs: int
