@@ -101,7 +101,7 @@ def find(kind: Kind, name: str) -> ModuleType:
     project.enter()
     path = path_of(kind, name)
     if not _exists(path):
-        raise UserError(_no_such(kind, name))
+        raise UserError(_hidden(kind, name, path) or _no_such(kind, name))
     module = _import(kind, name, path)
     lacking = [entry for entry in kind.defines if not hasattr(module, entry)]
     if lacking:
@@ -150,6 +150,22 @@ def _no_such(kind: Kind, name: str) -> str:
         listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
     hint = nearest(name, [*known, *beside])
     return f"{kind.flag} {name}: no such {kind.name}.{hint} Choices: {listed}."
+
+
+def _hidden(kind: Kind, name: str, path: str) -> str:
+    """The message for a file of the project whose package Python takes from elsewhere; "" for any other.
+
+    A folder without an `__init__.py` is a package only if no other folder of Python's path has one.
+    """
+    own, package = project.file_in(project.folder(), path), path.partition(".")[0]
+    here = project.folder() / package
+    spec = importlib.util.find_spec(package) if own and not (here / "__init__.py").is_file() else None
+    if own is None or spec is None or spec.origin is None:
+        return ""
+    return (
+        f"{kind.flag} {name}: Python takes the package {package} from {Path(spec.origin).parent}, so that it "
+        f"does not see {own}. Put an empty __init__.py into {here}, or rename that folder"
+    )
 
 
 def _beside(name: str) -> list[str]:

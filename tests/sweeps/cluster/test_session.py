@@ -84,14 +84,24 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
         address = started.address
         done = _sweep(home, address, *project.RUN, "--results-dir", str(tmp_path / "results"))
         assert done.returncode == 0, done.stdout + done.stderr
-        mixed = home / "trainables"  # a folder of the user's that has the name of one of ours
-        mixed.mkdir()
-        (mixed / "mlp.py").write_text("from trainables.digits_mlp import *\n")
-        few = ("--search-space", "digits_mlp", "--num-trials", "1", "--max-epochs", "3", "--name", "mixed")
-        both = _sweep(home, address, "--trainable", "mlp", *few, "--results-dir", str(tmp_path / "results"))
+        named_alike = home / "trainables"  # a folder of the user's that has the name of one of ours
+        named_alike.mkdir()
+        (named_alike / "__init__.py").touch()
+        (named_alike / "mine.py").write_text("from my_project.model import *\n")
+        few = (
+            "--search-space",
+            "my_project.space",
+            "--num-trials",
+            "1",
+            "--max-epochs",
+            "3",
+            "--name",
+            "alike",
+        )
+        both = _sweep(home, address, "--trainable", "mine", *few, "--results-dir", str(tmp_path / "results"))
         assert both.returncode == 0, both.stdout + both.stderr
-    assert "code       trainables, trainables, sweeps: sent" in both.stdout
-    for name, count in (("mine", 3), ("mixed", 1)):
+    assert "code       my_layers.py, my_project, my_tools, trainables, sweeps: " in both.stdout
+    for name, count in (("mine", 3), ("alike", 1)):
         trials = Record.read(tmp_path / "results" / name).trials
         assert [trial.status for trial in trials] == ["finished"] * count
 
@@ -100,12 +110,12 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
     """One that is installed here is not sent: it is to be installed there too."""
     installed = project.install(tmp_path / "installed")
+    home = project.write(tmp_path / "home")
     with head({**OPEN, "PYTHONPATH": ""}) as started:
-        few = ("--trainable", "digits_mlp", "--num-trials", "4", "--name", "none")
-        done = _sweep(tmp_path, started.address, *few, path=installed)
+        done = _sweep(home, started.address, *project.RUN, path=installed)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "code  " not in done.stdout
-    assert "no trial can start on a worker: ModuleNotFoundError: No module named 'sweeps'" in done.stderr
+    assert "my_tools, sweeps: " not in done.stdout
+    assert "ModuleNotFoundError: No module named 'sweeps'" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -287,6 +288,19 @@ def test_a_project_has_its_own_trainables_and_spaces_and_no_others(is_package: b
     assert found_in(tmp_path, "trainable", "mine") == [str(tmp_path / "trainables/mine.py"), "choices: mine"]
     space = str(tmp_path / "search_spaces" / "mine.py")
     assert found_in(tmp_path, "search_space", "mine") == [space, "choices: mine"]
+
+
+def test_a_file_that_a_package_elsewhere_hides_is_named_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, {"here/trainables/mine.py": TRAINABLE, "there/trainables/__init__.py": ""})
+    here, there = tmp_path / "here", tmp_path / "there"
+    done = subprocess.run(
+        [sys.executable, "-c", "from sweeps.config import plugins; plugins.find('trainable', 'mine')"],
+        cwd=here, env={**os.environ, "PYTHONPATH": f"{there}:{ROOT}"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (
+        f"--trainable mine: Python takes the package trainables from {there / 'trainables'}, so that it does "
+        f"not see {here / 'trainables' / 'mine.py'}. Put an empty __init__.py into {here / 'trainables'}"
+    ) in done.stderr
 
 
 @pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py"])
