@@ -169,7 +169,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_reader
 from sweeps.storage.data_source import READER, CopiedData
 from sweeps.storage.folder_copy import File, Original
-files = (File("train-0.parquet", 5, "0", (0, 0, 0, 0)), File("manifest.json", 5, "0", (0, 0, 0, 0)))
+files = (File("train-0.parquet", 5, "0", (1, 5, 0, 0)), File("manifest.json", 5, "0", (1, 5, 0, 0)))
 with_one = CopiedData(Original("/nowhere/mine", "", files), "lock", "pc7")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 for has_reader in (False, True):
