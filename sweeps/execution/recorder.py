@@ -75,7 +75,8 @@ class Recorder(DriverCallback):
         """Write the epoch; ask for the weights of a trial that ends among the best."""
         number = trial.config["number"]
         with self._record.together():
-            self._record.place(number, result["place"])
+            if "place" in result:  # not where the process can't load PyTorch
+                self._record.place(number, result["place"])
             for notice in result.pop("notices", []):
                 self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)

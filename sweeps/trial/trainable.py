@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +56,7 @@ class SweepTrial(tune.Trainable):
             try:
                 runner = self._runner
             except (ImportError, OSError) as error:  # PyTorch or Lightning is missing or broken on this PC
-                place = {"pc": platform.node(), "pid": os.getpid(), "gpu": ""}
-                return {**unfit(error), "place": place}
+                return unfit(error)
             runner.begin(self._next_config)
             self._next_config = None
         return self._runner.step()
