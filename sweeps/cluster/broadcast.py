@@ -64,6 +64,11 @@ def answers(tasks: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, An
         try:
             found[tasks[one]] = Answer(ray.get(one))
         except ray.exceptions.RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            found[tasks[one]] = Answer(fault=reason, is_there=tasks[one].id in alive)
+            found[tasks[one]] = Answer(fault=cause(error), is_there=tasks[one].id in alive)
     return found
+
+
+def cause(error: Exception) -> str:
+    """The last line of an error of Ray's, which says what was wrong on the other PC."""
+    line = str(error).strip().splitlines()[-1]
+    return f"{line} (is it installed on every PC?)" if "ModuleNotFoundError: " in line else line

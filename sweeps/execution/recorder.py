@@ -16,6 +16,7 @@ from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
+from sweeps.cluster import broadcast
 from sweeps.common.formatting import count
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
@@ -105,11 +106,8 @@ class Recorder(DriverCallback):
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """End the sweep where a process can't even start: it will not start the next time either."""
         error = _error_of(trial)
-        can_start = not (isinstance(error, RayActorError) and error.actor_init_failed)
-        if not can_start and not self._anything_trained():
-            cause = str(error).strip().splitlines()[-1]
-            why = f"no trial can start on a worker: {cause} (is the project installed on every PC?)"
-            self._driver.end.stop("error", why)
+        if isinstance(error, RayActorError) and error.actor_init_failed and not self._anything_trained():
+            self._driver.end.stop("error", f"no trial can start on a worker: {broadcast.cause(error)}")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Requeue a trial whose process was lost, unless it has lost too many.

@@ -88,19 +88,10 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
         named_alike.mkdir()
         (named_alike / "__init__.py").touch()
         (named_alike / "mine.py").write_text("from my_project.model import *\n")
-        few = (
-            "--search-space",
-            "my_project.space",
-            "--num-trials",
-            "1",
-            "--max-epochs",
-            "3",
-            "--name",
-            "alike",
-        )
-        both = _sweep(home, address, "--trainable", "mine", *few, "--results-dir", str(tmp_path / "results"))
-        assert both.returncode == 0, both.stdout + both.stderr
-    assert "code       my_layers.py, my_project, my_tools, trainables, sweeps: " in both.stdout
+        few = (*project.RUN, "--trainable", "mine", "--num-trials", "1", "--name", "alike")
+        alike = _sweep(home, address, *few, "--results-dir", str(tmp_path / "results"))
+        assert alike.returncode == 0, alike.stdout + alike.stderr
+    assert "code       my_layers.py, my_project, my_tools, trainables, sweeps: " in alike.stdout
     for name, count in (("mine", 3), ("alike", 1)):
         trials = Record.read(tmp_path / "results" / name).trials
         assert [trial.status for trial in trials] == ["finished"] * count
@@ -114,8 +105,8 @@ def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Pat
     with head({**OPEN, "PYTHONPATH": ""}) as started:
         done = _sweep(home, started.address, *project.RUN, path=installed)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "my_tools, sweeps: " not in done.stdout
-    assert "ModuleNotFoundError: No module named 'sweeps'" in done.stderr
+    assert "code       my_layers.py, my_project, my_tools: the current version is sent" in done.stdout
+    assert "ModuleNotFoundError: No module named 'sweeps' (is it installed on every PC?)" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
