@@ -34,7 +34,7 @@ def pcs(lab_of: Callable[..., Lab]) -> tuple[PC, PC, str]:
 
 
 def _sweep(laptop: PC, *arguments: str) -> subprocess.CompletedProcess[str]:
-    typed = shlex.join([PYTHON, "-m", "sweeps.run", *arguments, *project.RUN])
+    typed = shlex.join([PYTHON, "-m", "sweeps.run", *project.RUN, *arguments])
     return laptop.run("sh", "-c", f"cd {FOLDER} && {typed}", env=INSTALLED, check=False, timeout_s=300)
 
 
@@ -50,7 +50,7 @@ def test_a_sweep_from_a_pc_that_joined(pcs: tuple[PC, PC, str]) -> None:
         RAY, "start", f"--address={address}", *("--num-cpus=1", "--object-store-memory=100000000"),
         env={"RAY_AUTH_MODE": "token", **INSTALLED},
     )  # fmt: skip
-    done = _sweep(laptop, *where, "--params", "epoch_s=1")
+    done = _sweep(laptop, *where, "--max-concurrent", "2", "--params", "epoch_s=1")
     assert done.returncode == 0, done.stdout
     folder = laptop.path(FOLDER / "results" / "mine")
     trials = Record.read(folder).trials
