@@ -10,16 +10,13 @@ again, and end trials at epochs that are not rungs, ray#30838).
 
 from __future__ import annotations
 
-from typing import Any
-
-from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import brackets
-from sweeps.search.fifo_scheduler import FifoScheduler, live
+from sweeps.search.pausing_scheduler import PausingScheduler
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -56,24 +53,8 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
 expected_epochs = brackets.expected_epochs
 
 
-class Hyperband(FifoScheduler):
+class Hyperband(PausingScheduler):
     """Pauses a trial at a rung until its whole bracket has reached it, then continues the best ones."""
 
-    def judge(self, number: int, epoch: int, score: float) -> str:
+    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
         return brackets.decision(self._config, self._record, number, epoch, score)
-
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The oldest new trial, else a promoted one. Also ends the trials that were not promoted, since Tune
-        calls it in each turn of its loop."""
-        promoted = []
-        for trial in live(tune_controller):
-            if trial.status != Trial.PAUSED:
-                continue
-            number = trial.config["number"]
-            last = max(self._record.trials[number].epochs, default=0)
-            decision = brackets.decision(self._config, self._record, number, last)
-            if decision == "CONTINUE":
-                promoted.append(trial)
-            elif decision == "STOP":
-                tune_controller.stop_trial(trial)
-        return super().choose_trial_to_run(tune_controller) or next(iter(promoted), None)

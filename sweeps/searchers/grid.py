@@ -12,7 +12,7 @@ from sweeps.space.domain import Form
 from sweeps.space.point import Space
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
-SCHEDULERS = ("asha", "none")
+SCHEDULERS = ("halving", "asha", "none")
 MOST_POINTS = 100_000
 
 

@@ -12,7 +12,7 @@ from sweeps.space.point import Space
 TAKES: frozenset[Form] = frozenset(
     {"finite", "continuous", "normal", "sample_from", "conditional", "several"}
 )
-SCHEDULERS = ("asha", "hyperband", "none")
+SCHEDULERS = ("halving", "asha", "hyperband", "none")
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:

@@ -34,7 +34,7 @@ from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space
 from sweeps.space.replay import optuna_point
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
-SCHEDULERS = ("asha", "hyperband", "none")
+SCHEDULERS = ("halving", "asha", "hyperband", "none")
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:

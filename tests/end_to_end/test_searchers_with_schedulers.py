@@ -22,7 +22,7 @@ PAIRS = [
     for searcher in plugins.choices("searcher")
     for scheduler in plugins.find("searcher", searcher).SCHEDULERS
 ]
-ENDS = {"none": {27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
+ENDS = {"none": {27}, "halving": {3, 9, 27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
 
 
 @pytest.mark.slow

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from ray.tune.experiment import Trial
@@ -17,130 +16,7 @@ from sweeps.record.record import Record
 from sweeps.schedulers import hyperband
 from sweeps.search import brackets
 from tests.conftest import propose
-
-Mode = Literal["min", "max"]
-
-
-@dataclass(eq=False)
-class FakeTrial:
-    """As much of Tune's Trial as a scheduler looks at."""
-
-    number: int
-    status: str = Trial.PENDING
-    epoch: int = 0
-    is_saving: bool = False
-
-    @property
-    def trial_id(self) -> str:
-        return f"trial_{self.number:04d}"
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return {"number": self.number}
-
-
-@dataclass
-class Play:
-    """Tune's loop without processes: who runs is asked of the scheduler, who reports is drawn."""
-
-    config: SweepConfig
-    scheduler: Any
-    record: Record | None
-    seed: str
-    slots: int = 3
-    fails: dict[int, int] = field(default_factory=dict)
-    """Trial number to the epoch after which it fails."""
-    trials: list[FakeTrial] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.search_alg = self.searcher = self  # Ray's scheduler speaks to the searcher through these
-        self.max_running = 0
-
-    # What a scheduler may call.
-    def on_pause(self, trial_id: str) -> None: ...
-
-    def on_unpause(self, trial_id: str) -> None: ...
-
-    def get_trials(self) -> list[FakeTrial]:
-        return self.trials
-
-    def get_live_trials(self) -> list[FakeTrial]:
-        return [trial for trial in self.trials if trial.status != Trial.TERMINATED]
-
-    def stop_trial(self, trial: FakeTrial) -> None:
-        assert trial.status == Trial.PAUSED
-        self._end(trial, "pruned")
-        self.scheduler.on_trial_remove(self, trial)
-
-    def run(self, steps: float = float("inf")) -> dict[int, int]:
-        """Trial number to the last epoch that it trained, after all have ended or so many steps."""
-        while steps > 0 and (self._start() or self._running()):
-            steps -= 1
-            self._report(self.random.choice(self._running()))
-        return {trial.number: trial.epoch for trial in self.trials}
-
-    def _running(self) -> list[FakeTrial]:
-        return [trial for trial in self.trials if trial.status == Trial.RUNNING]
-
-    def _start(self) -> bool:
-        """Fill the slots, as Tune does: a new trial is there before the scheduler chooses."""
-        while len(self._running()) < self.slots:
-            if not any(trial.status == Trial.PENDING for trial in self.trials):
-                self._add()
-            if (chosen := self.scheduler.choose_trial_to_run(self)) is None:
-                break
-            assert chosen.status in (Trial.PENDING, Trial.PAUSED)
-            chosen.status = Trial.RUNNING
-        self.max_running = max(self.max_running, len(self._running()))
-        return bool(self._running())
-
-    def _add(self) -> None:
-        number = len(self.trials)
-        if number < (self.config.num_trials or 0):
-            self.trials.append(FakeTrial(number))
-            if self.record is not None and number == len(self.record.trials):
-                propose(self.record, {})
-            self.scheduler.on_trial_add(self, self.trials[-1])
-
-    def _report(self, trial: FakeTrial) -> None:
-        if trial.epoch == self.fails.get(trial.number):
-            self._end(trial, "failed")
-            self.scheduler.on_trial_error(self, trial)
-            return
-        trial.epoch += 1
-        score = score_of(trial.number, trial.epoch)
-        result = {"epoch": trial.epoch, "score": score, "training_iteration": trial.epoch}
-        decision = self.scheduler.on_trial_result(self, trial, result)
-        if self.record is not None:
-            self.record.report(trial.number, trial.epoch, score, {}, 1.0)
-        if trial.epoch == self.config.max_epochs:
-            self._end(trial, "finished")
-            self.scheduler.on_trial_complete(self, trial, result)
-        elif decision == "STOP":
-            self._end(trial, "pruned")
-            self.scheduler.on_trial_complete(self, trial, result)
-        elif decision == "PAUSE":
-            trial.status = Trial.PAUSED
-        else:
-            assert decision == "CONTINUE"
-
-    def _end(self, trial: FakeTrial, status: Any) -> None:
-        trial.status = Trial.TERMINATED
-        if self.record is not None:
-            self.record.end(trial.number, status)
-
-
-def score_of(number: int, epoch: int) -> float:
-    """Never twice the same: Ray breaks ties by who came last, we by who came first."""
-    return random.Random(f"{number} {epoch}").random()
-
-
-def new_record(folder: Path, config: SweepConfig, mode: Mode = "max") -> Record:
-    folder.mkdir(exist_ok=True)
-    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
-    record.note("runs", [{"num_trials": config.num_trials}])
-    return record
+from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record, resumed
 
 
 def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> Play:
@@ -202,14 +78,7 @@ def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
     record = new_record(tmp_path / "killed", config, mode)
     kills = random.Random(seed)
     while True:
-        resumed = Play(config, hyperband.build(config, record), record, seed=f"{seed}{len(record.trials)}")
-        for row in record.trials:  # they begin anew and report their last epoch once more
-            last = max(row.epochs, default=0)
-            known = FakeTrial(row.number, Trial.TERMINATED, last)
-            resumed.trials.append(known)
-            if row.status == "unfinished":
-                known.status, known.epoch = Trial.PENDING, max(0, last - 1)
-        resumed.run(kills.randint(1, 25))
+        resumed(hyperband, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
         if record.trials and not record.live and len(record.trials) == 24:
             break
         record = Record.read(tmp_path / "killed")
@@ -263,8 +132,8 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
     record, more = Record.read(tmp_path), SweepConfig.of(num_trials=25)
     record.note("runs", [{"num_trials": 12}, {"num_trials": 25}])
     ends = {number: FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()}
-    resumed = Play(more, hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
-    after = resumed.run()
+    again = Play(more, hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
+    after = again.run()
     assert {number: after[number] for number in before} == before
     assert brackets.bracket_of(more, record.planned_trials, 12) == brackets.Bracket(12, 9, (3, 9))
     assert len(after) == 25

@@ -32,6 +32,8 @@ from sweeps.space.replay import optuna_point
 from tests.conftest import propose
 
 SEARCHERS = plugins.choices("searcher")
+MODELS = ("tpe", "gp")
+"""Searchers with a model, of any space; bohb: test_bohb.py."""
 
 EPOCHS = 9
 """Epochs of a trial here; rungs at 1 and 3."""
@@ -427,9 +429,10 @@ def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other
     assert (next_trial(1) != next_trial(-1)) is matters
 
 
-def test_tpe_draws_at_random_until_it_has_a_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_draws_at_random_until_it_has_results(name: str, tmp_path: Path) -> None:
     drawn = Play("random", tmp_path / "random", CONTINUOUS).run(3)
-    assert Play("tpe", tmp_path / "tpe", CONTINUOUS).run(3) == drawn
+    assert Play(name, tmp_path / name, CONTINUOUS).run(3) == drawn
 
 
 CHANGED: dict[str, dict[str, Any]] = {
@@ -441,26 +444,28 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("change", CHANGED)
-def test_tpe_goes_on_in_a_space_that_was_changed_without_the_trials_that_are_not_of_it(
-    change: str, tmp_path: Path
+def test_a_model_goes_on_in_a_space_that_was_changed_without_the_trials_that_are_not_of_it(
+    change: str, name: str, tmp_path: Path
 ) -> None:
-    before = Play("tpe", tmp_path, CONTINUOUS).run(12)
-    resumed = Play.resumed("tpe", tmp_path, CHANGED[change])
+    before = Play(name, tmp_path, CONTINUOUS).run(12)
+    resumed = Play.resumed(name, tmp_path, CHANGED[change])
     assert resumed.run(1) == before[-1:]
     for params in resumed.run(6):
         assert list(params) == list(CHANGED[change])
-        for name, domain in CHANGED[change].items():
-            values = converted(domain).values()
-            assert params[name] in values if values else domain.is_valid(params[name])
+        for hyperparameter, domain in CHANGED[change].items():
+            values, value = converted(domain).values(), params[hyperparameter]
+            assert value in values if values else domain.is_valid(value)
 
 
-def test_what_was_tried_outside_of_a_changed_space_teaches_tpe_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_what_was_tried_outside_of_a_changed_space_teaches_a_model_nothing(name: str, tmp_path: Path) -> None:
     space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
 
     def next_trial(width: int, sign: int) -> Any:
         """After eight trials with scores of this sign of some of them, those with this width."""
-        play = Play("tpe", tmp_path / f"{width} {sign}", CONTINUOUS)
+        play = Play(name, tmp_path / f"{width} {sign}", CONTINUOUS)
         for number in range(16):
             params = {**space.draw((9, number)).params, "width": width if number % 2 else 64}
             propose(play.record, params)
@@ -473,8 +478,9 @@ def test_what_was_tried_outside_of_a_changed_space_teaches_tpe_nothing(tmp_path:
     assert next_trial(8, 1) != next_trial(8, -1)
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mode", ["max", "min"])
-def test_tpe_comes_nearer_to_the_optimum_than_random_search(mode: str, tmp_path: Path) -> None:
+def test_a_model_comes_nearer_to_the_optimum_than_random_search(mode: str, name: str, tmp_path: Path) -> None:
     space = {"lr": tune.loguniform(1e-4, 1.0), "width": tune.randint(1, 101)}
 
     def distance(params: Mapping[str, Any]) -> float:
@@ -494,4 +500,4 @@ def test_tpe_comes_nearer_to_the_optimum_than_random_search(mode: str, tmp_path:
         return median(distance(trial.params) for trial in record.trials[-20:])
 
     for seed in (0, 1):
-        assert distance_at_the_end("tpe", seed) < 0.5 * distance_at_the_end("random", seed)
+        assert distance_at_the_end(name, seed) < 0.5 * distance_at_the_end("random", seed)

@@ -1,0 +1,51 @@
+"""Successive halving in which trials wait: of those at a rung, the best ones continue as others arrive.
+
+Li et al., 2020, https://arxiv.org/abs/1810.05934, as published; `search/promotions.py` says how it decides.
+"""
+
+from __future__ import annotations
+
+from ray.tune.schedulers import TrialScheduler
+
+from sweeps.common.formatting import count
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
+from sweeps.search.pausing_scheduler import PausingScheduler
+from sweeps.search.promotions import Promotions, expected_epochs, trials_at_rungs
+from sweeps.search.rungs import rungs
+
+__all__ = ["build", "describe", "ends_at", "expected_epochs", "waits_at"]
+
+
+def build(config: SweepConfig, record: Record) -> TrialScheduler:
+    """Successive halving over the rungs of the config, judging by the record."""
+    return Halving(config, record)
+
+
+def describe(config: SweepConfig) -> str:
+    if not (judged := rungs(config)):
+        return f"halving: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
+    first, *others = trials_at_rungs(config, config.num_trials or 1)
+    further = [
+        f"{more} to epoch {end}" for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
+    ]
+    return f"halving: {count(first, 'trial')} to epoch {judged[0]}, of them the best {', '.join(further)}"
+
+
+def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
+    """Whether a trial was stopped at this epoch, the last that it reported."""
+    return Promotions.of(config, record).decision(number, epoch) == "STOP"
+
+
+def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
+    """Whether a trial is paused at this epoch, the last that it reported."""
+    return Promotions.of(config, record).decision(number, epoch) == "PAUSE"
+
+
+class Halving(PausingScheduler):
+    """Pauses a trial at a rung until its turn comes."""
+
+    continues_first = True
+
+    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
+        return Promotions.of(self._config, self._record).decision(number, epoch, score)

@@ -1,0 +1,43 @@
+"""The base of the schedulers that pause trials at a rung, to decide later which of them continue."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from ray.tune.experiment import Trial
+
+from sweeps.search.fifo_scheduler import FifoScheduler, live
+
+
+class PausingScheduler(FifoScheduler):
+    """Asks `decide` again about each paused trial."""
+
+    continues_first: ClassVar[bool] = False
+    """Whether trials that continue come before new ones, and the furthest of them first."""
+
+    @abstractmethod
+    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
+        """CONTINUE, PAUSE or STOP of a trial with this last epoch; `score` when the record lacks it."""
+
+    def judge(self, number: int, epoch: int, score: float) -> str:
+        return self.decide(number, epoch, score)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """A new trial or one that continues. Also ends the trials that are not to continue, since Tune calls
+        it in each turn of its loop."""
+        promoted = []
+        for trial in live(tune_controller):
+            if trial.status != Trial.PAUSED:
+                continue
+            number = trial.config["number"]
+            last = max(self._record.trials[number].epochs, default=0)
+            decision = self.decide(number, last)
+            if decision == "CONTINUE":
+                promoted.append((-last, number, trial))
+            elif decision == "STOP":
+                tune_controller.stop_trial(trial)
+        new = super().choose_trial_to_run(tune_controller)
+        if self.continues_first and promoted:
+            return min(promoted)[-1]
+        return new or next((trial for _, _, trial in promoted), None)

@@ -1,0 +1,170 @@
+"""Promotions of asynchronous successive halving. Li et al., 2020, https://arxiv.org/abs/1810.05934
+
+As published (algorithm 2), a trial pauses at a rung, and of every `factor` trials that have reached it the
+best one continues. Unlike in Ray's ASHAScheduler, none continues because it came first, and none is stopped
+while it may still be the next best. One difference to the paper: never more than 1/factor of a rung continue,
+however much later trials improve, so the epochs of a sweep are known before it starts.
+
+All follows from the record: in the order in which scores came to a rung, each `factor`-th one promotes the
+best trial that waits there. When no more can come, a rung of which none got further promotes its best one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from dataclasses import dataclass, field
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
+from sweeps.search.rungs import rungs
+
+Decision = Literal["CONTINUE", "PAUSE", "STOP"]
+"""As in `ray.tune.schedulers.TrialScheduler`."""
+MOST_WAITING = 8
+"""Trials that wait at a rung. Each keeps a checkpoint, and the turn of one further back seldom comes."""
+
+
+@dataclass
+class Rung:
+    """What was decided at one rung."""
+
+    epoch: int
+    next_epoch: int
+    """The next rung, or the end."""
+    promotions: int
+    """How many trials continue, of the planned ones."""
+    reached: set[int] = field(default_factory=set)
+    promoted: set[int] = field(default_factory=set)
+    waiting: list[tuple[float, int]] = field(default_factory=list)
+    """Loss and number of the others, the best one first."""
+    read: int = 0
+    """How many of the record's scores at this epoch were added."""
+
+
+class Promotions:
+    """The rungs of a sweep, and who continues there.
+
+    Args:
+        config: max_epochs, grace_epochs and reduction_factor.
+        record: what all trials have reported.
+    """
+
+    def __init__(self, config: SweepConfig, record: Record) -> None:
+        self._factor = config.reduction_factor
+        self._record = record
+        _, *counts = trials_at_rungs(config, planned(record))
+        epochs = [*rungs(config), config.max_epochs]
+        self._rungs = [Rung(*each) for each in zip(epochs, epochs[1:], counts, strict=False)]
+
+    @classmethod
+    def of(cls, config: SweepConfig, record: Record) -> Promotions:
+        """Those of a record; made anew when another number of trials is planned."""
+        key = (*rungs(config), config.reduction_factor, planned(record))
+        if record not in _MADE or _MADE[record][0] != key:
+            _MADE[record] = key, cls(config, record)
+        return _MADE[record][1]
+
+    def decision(self, number: int, epoch: int, score: float | None = None) -> Decision:
+        """Whether a trial continues, pauses or stops after an epoch.
+
+        Args:
+            number: of the trial.
+            epoch: its last one.
+            score: the score of this epoch, when the record does not have it yet.
+        """
+        rung = next((rung for rung in self._rungs if rung.epoch == epoch), None)
+        if rung is None:
+            return "CONTINUE"
+        self._read(rung)
+        if score is not None:
+            self._add(rung, number, score)
+        if number not in rung.reached or number in rung.promoted:
+            return "CONTINUE"
+        needs_one, is_closed = not self._got_further(rung), self._is_closed(rung, number)
+        if is_closed and needs_one and not self._is_on_its_way(rung):
+            self._promote(rung)
+            return self.decision(number, epoch)
+        to_come = 0 if is_closed else rung.promotions - len(rung.promoted)
+        turns = min(MOST_WAITING, max(to_come, int(needs_one)))
+        return "PAUSE" if self._place(rung, number) < turns else "STOP"
+
+    def _read(self, rung: Rung) -> None:
+        """Add the scores that the record has got since."""
+        scores = self._record.scores_at(rung.epoch)
+        for number, score in itertools.islice(scores.items(), rung.read, None):
+            self._add(rung, number, score)
+        rung.read = len(scores)
+
+    def _add(self, rung: Rung, number: int, score: float) -> None:
+        if number not in rung.reached:
+            rung.reached.add(number)
+            bisect.insort(rung.waiting, (-self._record.objective.sign * score, number))
+            if len(rung.reached) % self._factor == 0:
+                self._promote(rung)
+
+    def _promote(self, rung: Rung) -> None:
+        """The best one that waits; one that was stopped waits no more, though more trials are planned now."""
+        rung.waiting = [
+            (loss, number) for loss, number in rung.waiting if not self._was_stopped(rung, number)
+        ]
+        if rung.waiting:
+            rung.promoted.add(rung.waiting.pop(0)[1])
+
+    def _was_stopped(self, rung: Rung, number: int) -> bool:
+        trial = self._record.trials[number]
+        return trial.status == "pruned" and max(trial.epochs) == rung.epoch
+
+    def _place(self, rung: Rung, number: int) -> int:
+        """Position among those that wait, from 0."""
+        before = itertools.takewhile(lambda other: other[1] != number, rung.waiting)
+        return sum(not self._was_stopped(rung, other) for _, other in before)
+
+    def _got_further(self, rung: Rung) -> bool:
+        """Whether a trial has reached the next rung."""
+        return bool(self._record.scores_at(rung.next_epoch))
+
+    def _is_on_its_way(self, rung: Rung) -> bool:
+        """Whether a trial that was promoted still trains."""
+        live = (trial for trial in self._record.live if trial.number in rung.reached)
+        return any(
+            trial.number in rung.promoted or max(trial.epochs, default=0) > rung.epoch for trial in live
+        )
+
+    def _is_closed(self, rung: Rung, but: int) -> bool:
+        """Whether no trial but this one can come to a rung any more."""
+        if len(self._record.searched) < planned(self._record):
+            return False
+        to_come = (t for t in self._record.live if t.number != but and self._may_come(t, rung))
+        return next(to_come, None) is None
+
+    def _may_come(self, trial: TrialRow, rung: Rung) -> bool:
+        last = max(trial.epochs, default=0)
+        return trial.confirms is None and last < rung.epoch and self.decision(trial.number, last) != "STOP"
+
+
+_MADE: WeakKeyDictionary[Record, tuple[tuple[int, ...], Promotions]] = WeakKeyDictionary()
+
+
+def planned(record: Record) -> int:
+    """The number of trials of the whole search."""
+    return max([len(record.searched), *record.planned_trials[-1:]])
+
+
+def trials_at_rungs(config: SweepConfig, num_trials: int) -> list[int]:
+    """How many trials start, reach each rung's promotion and, at last, the end."""
+    counts = [num_trials]
+    for _ in rungs(config):
+        counts.append(max(1, counts[-1] // config.reduction_factor))
+    return counts
+
+
+def expected_epochs(config: SweepConfig) -> int:
+    """Epochs that all trials train when none fails."""
+    ends = [*rungs(config), config.max_epochs]
+    steps = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    counts = trials_at_rungs(config, config.num_trials or 0)
+    return sum(count * step for count, step in zip(counts, steps, strict=True)) if config.num_trials else 0

@@ -1,0 +1,214 @@
+"""Points of a space as rows of numbers, for models that need them, and back."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space, TrialProxy
+from sweeps.space.replay import optuna_point
+
+Array = npt.NDArray[np.float64]
+SAMPLES = 100
+"""Points of a conditional space, whose hyperparameters are known by samples alone."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One hyperparameter. Its coordinate is the position in the range, 0 to 1 on its scale; of a choice of
+    numbers the position in their order, 0 to 1; of another choice its index."""
+
+    low: float = 0.0
+    high: float = 1.0
+    is_log: bool = False
+    step: float | None = None
+    choices: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of(cls, distributions: Sequence[BaseDistribution]) -> Axis:
+        """Of all distributions that a hyperparameter had in samples of its space."""
+        first: Any = distributions[0]
+        if isinstance(first, CategoricalDistribution):
+            return cls(choices=first.choices)
+        several: Sequence[Any] = distributions
+        low, high = min(each.low for each in several), max(each.high for each in several)
+        return cls(low, high, first.log, first.step)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether values between two others are between them in effect, as far as can be known."""
+        return self.choices is None or _are_numbers(self.choices)
+
+    @property
+    def columns(self) -> int:
+        """Of a row for the model."""
+        return 1 if self.is_ordered else len(self.choices or ())
+
+    def coordinate(self, value: Any) -> float:
+        """Of one value.
+
+        Raises:
+            ValueError: it is not a value of this hyperparameter.
+        """
+        if self.choices is None:
+            return float(self._positions(np.array(float(value))))
+        if self.is_ordered:
+            return sorted(self.choices).index(value) / max(1, len(self.choices) - 1)
+        return float(self.choices.index(value))
+
+    def drawn(self, generator: np.random.Generator, size: int) -> Array:
+        """Random coordinates."""
+        return self.snapped(generator.random(size) * (1 if self.is_ordered else self.columns))
+
+    def near(self, coordinates: Array, spread: Array, generator: np.random.Generator) -> Array:
+        """Coordinates moved by about the spread, of the whole range; of an unordered choice any other."""
+        if not self.is_ordered:
+            return self.drawn(generator, len(coordinates))
+        return self.snapped(np.clip(coordinates + spread * generator.standard_normal(len(coordinates)), 0, 1))
+
+    def snapped(self, coordinates: Array) -> Array:
+        """The nearest coordinates that values have."""
+        if self.choices is None:
+            return coordinates if self.step is None else self._positions(self._numbers(coordinates))
+        if not self.is_ordered:
+            return np.minimum(np.floor(coordinates), self.columns - 1)
+        gaps = max(1, len(self.choices) - 1)
+        return np.rint(coordinates * gaps) / gaps
+
+    def value(self, coordinate: float) -> Any:
+        """The value at a coordinate, before the space brings it into its own range and type."""
+        if self.choices is None:
+            return float(self._numbers(np.array(coordinate)))
+        if self.is_ordered:
+            return sorted(self.choices)[round(coordinate * (len(self.choices) - 1))]
+        return self.choices[int(coordinate)]
+
+    def features(self, coordinates: Array) -> Array:
+        """[points, columns] for the model; a point without this hyperparameter (nan) is in the middle."""
+        if self.is_ordered:
+            return np.nan_to_num(coordinates, nan=0.5)[:, None]
+        one_hot: Array = (coordinates[:, None] == np.arange(self.columns)).astype(np.float64)
+        one_hot[np.isnan(coordinates)] = 1 / self.columns
+        return one_hot
+
+    def _numbers(self, positions: Array) -> Array:
+        low, high = self._scaled(np.array(self.low)), self._scaled(np.array(self.high))
+        scaled = low + positions * (high - low)
+        numbers = np.exp(scaled) if self.is_log else scaled
+        if self.step is not None:
+            numbers = self.low + np.rint((numbers - self.low) / self.step) * self.step
+        return np.clip(numbers, self.low, self.high)
+
+    def _positions(self, numbers: Array) -> Array:
+        low, high = self._scaled(np.array(self.low)), self._scaled(np.array(self.high))
+        return np.clip((self._scaled(numbers) - low) / (high - low), 0, 1) if high > low else numbers * 0.0
+
+    def _scaled(self, numbers: Array) -> Array:
+        return np.log(numbers) if self.is_log else numbers
+
+
+def _are_numbers(choices: Sequence[Any]) -> bool:
+    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in choices)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The hyperparameters of a space in order: a point is a row of coordinates, nan where it lacks one."""
+
+    space: Space
+    axes: Mapping[str, Axis]
+    samples: Array
+    """[points, hyperparameters], random points of a conditional space."""
+
+    @classmethod
+    def of(cls, space: Space) -> Encoding:
+        """Of a flat space from one point; of a conditional one from samples."""
+        drawn = []
+        for number in range(SAMPLES if space.is_conditional else 1):
+            with contextlib.suppress(InvalidPoint):
+                drawn.append(optuna_point(space, space.draw((0, number))))
+        found: dict[str, list[BaseDistribution]] = {}
+        for point in drawn:
+            for name, distribution in point.distributions.items():
+                found.setdefault(name, []).append(distribution)
+        axes = {name: Axis.of(each) for name, each in found.items()}
+        made = cls(space, axes, np.empty((0, len(axes))))
+        return cls(space, axes, np.array([made.coordinates(point) for point in drawn]))
+
+    def coordinates(self, point: OptunaPoint) -> Array:
+        """[hyperparameters] of a point; one that the samples lack is left out."""
+        row = np.full(len(self.axes), math.nan)
+        for place, (name, axis) in enumerate(self.axes.items()):
+            if name in point.params:
+                with contextlib.suppress(ValueError):  # of a space that was changed with --force
+                    row[place] = axis.coordinate(point.params[name])
+        return row
+
+    def features(self, coordinates: Array) -> Array:
+        """[points, columns] for a model."""
+        columns = [
+            axis.features(column) for axis, column in zip(self.axes.values(), coordinates.T, strict=True)
+        ]
+        return np.concatenate(columns, axis=1)
+
+    def drawn(self, generator: np.random.Generator, size: int) -> Array:
+        """[size, hyperparameters], random; in a conditional space, samples with other values."""
+        if not self.space.is_conditional:
+            return np.stack([axis.drawn(generator, size) for axis in self.axes.values()], axis=1)
+        rows = self.samples[generator.integers(len(self.samples), size=size)]
+        fresh = np.stack([axis.drawn(generator, size) for axis in self.axes.values()], axis=1)
+        is_ordered = np.array([axis.is_ordered for axis in self.axes.values()])
+        is_new = is_ordered & ~np.isnan(rows) & (generator.random(size) < 0.5)[:, None]
+        return np.where(is_new, fresh, rows)
+
+    def near(self, coordinates: Array, generator: np.random.Generator) -> Array:
+        """Points near others: about half of their hyperparameters moved, by a little or by more."""
+        size = len(coordinates)
+        spread = generator.choice([0.05, 0.1, 0.2], size=size)
+        columns = zip(self.axes.values(), coordinates.T, strict=True)
+        moved = np.stack([axis.near(column, spread, generator) for axis, column in columns], axis=1)
+        is_moved = (generator.random(moved.shape) < 0.5) & ~np.isnan(coordinates)
+        return np.where(is_moved, moved, coordinates)
+
+    def point(self, coordinates: Array, generator: np.random.Generator) -> Point:
+        """The point at coordinates; a hyperparameter that they lack is random.
+
+        Raises:
+            InvalidPoint: they are not a point of the space.
+        """
+        given = zip(self.axes.items(), coordinates, strict=True)
+        values = {name: axis.value(each) for (name, axis), each in given if not math.isnan(each)}
+        return self.space.suggest(_Answers(values, generator))
+
+
+class _Answers(TrialProxy):
+    """A trial that suggests given values, as near as the range asked for allows, and else random ones."""
+
+    def __init__(self, values: Mapping[str, Any], generator: np.random.Generator) -> None:
+        self._values = values
+        self._generator = generator
+
+    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+        if method == "suggest_categorical":
+            choices = list(arguments[0])
+            given = self._values.get(name)
+            return given if given in choices else choices[self._generator.integers(len(choices))]
+        low, high = arguments
+        axis = Axis(low, high, bool(options.get("log")), options.get("step"))
+        if method == "suggest_int":
+            axis = Axis(low, high, axis.is_log, axis.step or 1)
+        value = self._values.get(name)
+        position = (
+            axis.drawn(self._generator, 1)[0]
+            if value is None
+            else axis.coordinate(min(max(value, low), high))
+        )
+        number = axis.value(position)
+        return round(number) if method == "suggest_int" else number

@@ -1,0 +1,150 @@
+"""Tune's loop without Ray's processes, for schedulers that pause trials."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ray.tune.experiment import Trial
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
+from tests.conftest import propose
+
+Mode = Literal["min", "max"]
+
+
+@dataclass(eq=False)
+class FakeTrial:
+    """As much of Tune's Trial as a scheduler looks at."""
+
+    number: int
+    status: str = Trial.PENDING
+    epoch: int = 0
+    is_saving: bool = False
+
+    @property
+    def trial_id(self) -> str:
+        return f"trial_{self.number:04d}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+
+@dataclass
+class Play:
+    """Tune's loop without processes: who runs is asked of the scheduler, who reports is drawn."""
+
+    config: SweepConfig
+    scheduler: Any
+    record: Record | None
+    seed: str
+    slots: int = 3
+    fails: dict[int, int] = field(default_factory=dict)
+    """Trial number to the epoch after which it fails."""
+    trials: list[FakeTrial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.search_alg = self.searcher = self  # Ray's scheduler speaks to the searcher through these
+        self.max_running = 0
+
+    # What a scheduler may call.
+    def on_pause(self, trial_id: str) -> None: ...
+
+    def on_unpause(self, trial_id: str) -> None: ...
+
+    def get_trials(self) -> list[FakeTrial]:
+        return self.trials
+
+    def get_live_trials(self) -> list[FakeTrial]:
+        return [trial for trial in self.trials if trial.status != Trial.TERMINATED]
+
+    def stop_trial(self, trial: FakeTrial) -> None:
+        assert trial.status == Trial.PAUSED
+        self._end(trial, "pruned")
+        self.scheduler.on_trial_remove(self, trial)
+
+    def run(self, steps: float = float("inf")) -> dict[int, int]:
+        """Trial number to the last epoch that it trained, after all have ended or so many steps."""
+        while steps > 0 and (self._start() or self._running()):
+            steps -= 1
+            self._report(self.random.choice(self._running()))
+        return {trial.number: trial.epoch for trial in self.trials}
+
+    def _running(self) -> list[FakeTrial]:
+        return [trial for trial in self.trials if trial.status == Trial.RUNNING]
+
+    def _start(self) -> bool:
+        """Fill the slots, as Tune does: a new trial is there before the scheduler chooses."""
+        while len(self._running()) < self.slots:
+            if not any(trial.status == Trial.PENDING for trial in self.trials):
+                self._add()
+            if (chosen := self.scheduler.choose_trial_to_run(self)) is None:
+                break
+            assert chosen.status in (Trial.PENDING, Trial.PAUSED)
+            chosen.status = Trial.RUNNING
+        self.max_running = max(self.max_running, len(self._running()))
+        return bool(self._running())
+
+    def _add(self) -> None:
+        number = len(self.trials)
+        if number < (self.config.num_trials or 0):
+            self.trials.append(FakeTrial(number))
+            if self.record is not None and number == len(self.record.trials):
+                propose(self.record, {})
+            self.scheduler.on_trial_add(self, self.trials[-1])
+
+    def _report(self, trial: FakeTrial) -> None:
+        if trial.epoch == self.fails.get(trial.number):
+            self._end(trial, "failed")
+            self.scheduler.on_trial_error(self, trial)
+            return
+        trial.epoch += 1
+        score = score_of(trial.number, trial.epoch)
+        result = {"epoch": trial.epoch, "score": score, "training_iteration": trial.epoch}
+        decision = self.scheduler.on_trial_result(self, trial, result)
+        if self.record is not None:
+            self.record.report(trial.number, trial.epoch, score, {}, 1.0)
+        if trial.epoch == self.config.max_epochs:
+            self._end(trial, "finished")
+            self.scheduler.on_trial_complete(self, trial, result)
+        elif decision == "STOP":
+            self._end(trial, "pruned")
+            self.scheduler.on_trial_complete(self, trial, result)
+        elif decision == "PAUSE":
+            trial.status = Trial.PAUSED
+        else:
+            assert decision == "CONTINUE"
+
+    def _end(self, trial: FakeTrial, status: Any) -> None:
+        trial.status = Trial.TERMINATED
+        if self.record is not None:
+            self.record.end(trial.number, status)
+
+
+def score_of(number: int, epoch: int) -> float:
+    """Never twice the same: Ray breaks ties by who came last, we by who came first."""
+    return random.Random(f"{number} {epoch}").random()
+
+
+def new_record(folder: Path, config: SweepConfig, mode: Mode = "max") -> Record:
+    folder.mkdir(exist_ok=True)
+    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
+    record.note("runs", [{"num_trials": config.num_trials}])
+    return record
+
+
+def resumed(module: Any, config: SweepConfig, record: Record, seed: str, slots: int = 3) -> Play:
+    """A play that goes on from a record: its live trials begin anew and report their last epoch once more."""
+    again = Play(config, module.build(config, record), record, seed, slots)
+    for row in record.trials:
+        last = max(row.epochs, default=0)
+        known = FakeTrial(row.number, Trial.TERMINATED, last)
+        again.trials.append(known)
+        if row.status == "unfinished":
+            known.status, known.epoch = Trial.PENDING, max(0, last - 1)
+    return again

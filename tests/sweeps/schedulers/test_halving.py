@@ -1,0 +1,162 @@
+"""Halving with waiting, played without Ray's processes: promotions, ends, kills, failures, more trials."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.tune.experiment import Trial
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
+from sweeps.schedulers import halving
+from sweeps.search.promotions import MOST_WAITING, Promotions
+from tests.conftest import propose
+from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record, resumed
+
+
+def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> Play:
+    record = new_record(folder, config, mode)
+    return Play(config, halving.build(config, record), record, seed="0", **how)
+
+
+def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> list[str]:
+    """New trials come to a rung; the decisions when each of them came."""
+    decisions = []
+    for score in scores:
+        number = propose(record, {}).number
+        decisions.append(Promotions.of(config, record).decision(number, epoch, score))
+        record.report(number, epoch, score, {}, 1.0)
+    return decisions
+
+
+def decisions(config: SweepConfig, record: Record, epoch: int) -> list[str]:
+    made = Promotions.of(config, record)
+    return [made.decision(number, epoch) for number in record.scores_at(epoch)]
+
+
+def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    assert arrive(config, record, 3, 0.5, 0.9, 0.1) == ["PAUSE", "PAUSE", "PAUSE"]
+    assert decisions(config, record, 3) == ["PAUSE", "CONTINUE", "PAUSE"]
+    assert arrive(config, record, 3, 0.8, 0.7, 0.6) == ["PAUSE", "PAUSE", "PAUSE"]
+    assert decisions(config, record, 3)[3:] == ["CONTINUE", "PAUSE", "PAUSE"]
+    assert arrive(config, record, 3, 0.2, 0.3, 0.95) == ["PAUSE", "PAUSE", "CONTINUE"]
+    assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
+
+
+def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    assert arrive(config, record, 3, 0.9) == ["PAUSE"]
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 5, 9, 10, 24, 40, 100])
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: Mode, tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=trials)
+    played = play(tmp_path, config, mode, slots=slots)
+    reached = played.run()
+    assert set(reached.values()) <= {3, 9, 27}
+    assert max(reached.values()) == 27
+    assert len(reached) == trials
+    assert sum(reached.values()) == halving.expected_epochs(config)
+    assert played.max_running == min(slots, trials)
+    assert played.record is not None
+    assert not played.record.live
+
+
+def test_no_more_wait_than_may_have_their_turn(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=100)
+    played = play(tmp_path, config)
+    most = 0
+    while played._start():
+        played._report(played.random.choice(played._running()))
+        most = max(most, sum(trial.status == Trial.PAUSED for trial in played.trials))
+    assert MOST_WAITING < most <= 2 * MOST_WAITING + 1
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode, tmp_path: Path) -> None:
+    """Who was promoted is promoted in every later process, and the epochs are those of the plan."""
+    config = SweepConfig.of(num_trials=24)
+    record = new_record(tmp_path, config, mode)
+    kills = random.Random(seed)
+    promoted: dict[int, set[int]] = {3: set(), 9: set()}
+    while True:
+        resumed(halving, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
+        for epoch, before in promoted.items():
+            made = Promotions.of(config, record)
+            now = {n for n in record.scores_at(epoch) if made.decision(n, epoch) == "CONTINUE"}
+            assert before <= now
+            promoted[epoch] = now
+        if record.trials and not record.live and len(record.trials) == 24:
+            break
+        record = Record.read(tmp_path)
+    assert sum(max(row.epochs) for row in record.trials) == halving.expected_epochs(config)
+
+
+def test_what_was_decided_is_rebuilt_from_the_record(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=17)
+    reached = play(tmp_path, config).run()
+    for record in (Record.read(tmp_path), Record.reopen(tmp_path)):
+        for number, last in reached.items():
+            assert halving.ends_at(config, record, number, last) is (last < 27)
+            for epoch in range(1, last):
+                assert not halving.ends_at(config, record, number, epoch)
+                assert not halving.waits_at(config, record, number, epoch)
+
+
+@pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(19), 1)])
+def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=20)
+    played = play(tmp_path, config, fails=fails)
+    reached = played.run()
+    assert played.record is not None
+    assert not played.record.live
+    assert max(reached.values()) == 27
+    for number, epoch in reached.items():
+        assert epoch in (3, 9, 27) or epoch == fails[number]
+
+
+def test_the_next_best_takes_the_place_of_a_last_one_that_failed(tmp_path: Path) -> None:
+    """All that go beyond epoch 3 fail there, but for two that waited."""
+    config = SweepConfig.of(num_trials=9)
+    whole = play(tmp_path / "whole", config).run()
+    further = [number for number, epoch in whole.items() if epoch > 3]
+    reached = play(tmp_path / "again", config, fails=dict.fromkeys(further, 4)).run()
+    assert max(reached.values()) == 27
+
+
+def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=12)
+    before = play(tmp_path, config).run()
+    record, more = Record.read(tmp_path), SweepConfig.of(num_trials=30)
+    record.note("runs", [{"num_trials": 12}, {"num_trials": 30}])
+    ends = [FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()]
+    after = Play(more, halving.build(more, record), record, seed="2", trials=ends).run()
+    assert {number: after[number] for number in before} == before
+    assert len(after) == 30
+    assert not record.live
+    assert sum(after.values()) <= halving.expected_epochs(more)
+
+
+def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=17)
+    record = new_record(tmp_path, config)
+    assert arrive(config, record, 3, 0.1, 0.2) == ["PAUSE", "PAUSE"]
+    record.propose_no_more()
+    assert decisions(config, record, 3) == ["PAUSE", "CONTINUE"]  # the other one is the reserve
+    record.report(1, 9, 0.5, {}, 1.0)
+    assert decisions(config, record, 3) == ["STOP", "CONTINUE"]
+
+
+def test_it_says_how_many_trials_come_how_far() -> None:
+    said = halving.describe(SweepConfig.of(num_trials=24))
+    assert said == "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27"
+    assert "nothing is pruned" in halving.describe(SweepConfig.of(max_epochs=3))

@@ -1,0 +1,108 @@
+"""The Gaussian process as a searcher: what it learns from, and from how many results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from ray import tune
+
+from sweeps.record.record import Record
+from sweeps.record.trials import Earlier, EpochRow, TrialRow
+from sweeps.searchers import gp
+from tests.conftest import propose
+from tests.sweeps.searchers.test_searchers import Play
+
+WIDTHS = {"width": tune.randint(1, 101)}
+Report = Callable[[Record, int, int], None]
+"""Of a trial, by its number and its width."""
+
+
+def proposed(folder: Path, report: Report, seeds: int = 9) -> list[int]:
+    """The width that each of several seeds proposes after twelve trials."""
+    folder.mkdir(exist_ok=True)
+    found = []
+    for seed in range(seeds):
+        play = Play("gp", folder / str(seed), WIDTHS, seed=seed)
+        for number in range(12):
+            width = 5 + 8 * number
+            propose(play.record, {"width": width})
+            report(play.record, number, width)
+        found.append(play.propose()["params"]["width"])
+    return found
+
+
+def at_epoch(epoch: int, best: int) -> Report:
+    """All trials end at this epoch; the nearer to a width the better."""
+
+    def report(record: Record, number: int, width: int) -> None:
+        record.report(number, epoch, -abs(width - best) / 100, {}, 1.0)
+        record.end(number, "pruned")
+
+    return report
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 9])
+def test_it_learns_from_every_rung(epoch: int, tmp_path: Path) -> None:
+    low = median(proposed(tmp_path / "low", at_epoch(epoch, 10)))
+    high = median(proposed(tmp_path / "high", at_epoch(epoch, 90)))
+    assert low < 30
+    assert high > 70
+
+
+def test_it_learns_from_no_epoch_between_rungs(tmp_path: Path) -> None:
+    low = proposed(tmp_path / "low", at_epoch(2, 10))
+    assert low == proposed(tmp_path / "high", at_epoch(2, 90))
+
+
+def test_what_later_epochs_say_counts_more_than_what_earlier_ones_said(tmp_path: Path) -> None:
+    def report(record: Record, number: int, width: int) -> None:
+        record.report(number, 1, -width / 100, {}, 1.0)  # small ones learn faster
+        for epoch in (2, 3, 9):
+            record.report(number, epoch, width / 100, {}, 1.0)
+        record.end(number, "finished")
+
+    assert median(proposed(tmp_path, report)) > 80
+
+
+def test_it_keeps_away_from_where_trials_diverged(tmp_path: Path) -> None:
+    """The large ones are the better ones, up to where they diverge."""
+
+    def report(record: Record, number: int, width: int) -> None:
+        is_too_large = width > 60
+        record.report(number, 1, math.nan if is_too_large else width / 100, {}, 1.0)
+        record.end(number, "diverged" if is_too_large else "pruned")
+
+    assert 35 < median(proposed(tmp_path, report)) < 75
+
+
+def test_it_learns_from_the_sweeps_that_a_sweep_refines(tmp_path: Path) -> None:
+    def first(best: int) -> Any:
+        rows = [
+            TrialRow(-1, {"width": width}, 0, 0.0, trainable="", status="pruned", epochs={
+                3: EpochRow(-abs(width - best) / 100, {}, 0.0, 0.0)
+            })
+            for width in range(5, 100, 8)
+        ]  # fmt: skip
+        play = Play("gp", tmp_path / str(best), WIDTHS)
+        play.record.earlier = Earlier(trials=rows)
+        return play.propose()["params"]["width"]
+
+    assert first(10) < 40
+    assert first(90) > 60
+
+
+def test_it_fits_to_the_results_of_the_most_epochs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With room for twelve results, those at the first rung, which say the opposite, do not count."""
+    monkeypatch.setattr(gp, "MOST_RESULTS", 12)
+
+    def report(record: Record, number: int, width: int) -> None:
+        record.report(number, 1, 5.0 - 5 * width, {}, 1.0)
+        record.report(number, 9, width / 100, {}, 1.0)
+        record.end(number, "finished")
+
+    assert median(proposed(tmp_path, report)) > 80

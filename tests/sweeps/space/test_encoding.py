@@ -1,0 +1,132 @@
+"""Points of every kind of space as rows of numbers, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from ray import tune
+
+from sweeps.space import conditional, flat
+from sweeps.space.encoding import Axis, Encoding
+from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.point import Space
+from sweeps.space.replay import optuna_point
+
+TAKES = frozenset({"finite", "continuous", "conditional", "several"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.1
+    width: int = 8
+    activation: str = "relu"
+    layers: int = 1
+    momentum: float = 0.9
+
+
+FLAT: Mapping[str, Any] = {
+    "lr": tune.loguniform(1e-4, 1.0),
+    "width": tune.qlograndint(8, 64, 8),
+    "activation": tune.choice(["relu", "gelu", "tanh"]),
+    "layers": tune.choice([1, 4, 2]),
+    "momentum": tune.quniform(0.1, 0.9, 0.1),
+}
+
+
+def suggest(trial: Any) -> None:
+    if trial.suggest_categorical("activation", ["relu", "gelu"]) == "gelu":
+        trial.suggest_float("momentum", 0.1, 0.9)
+    layers = trial.suggest_int("layers", 1, 3)
+    trial.suggest_int("width", 8, 8 * layers, step=8)
+
+
+def flat_space() -> flat.FlatSpace:
+    return flat.check(FLAT, Params, {}, TAKES, "gp", "mlp")
+
+
+def conditional_space() -> conditional.ConditionalSpace:
+    return conditional.check(suggest, Params, {}, TAKES, "gp", "cnn")
+
+
+SPACES = {
+    "flat": flat_space,
+    "conditional": conditional_space,
+    "several": lambda: SeveralSpaces({"mlp": flat_space(), "cnn": conditional_space()}),
+}
+
+
+@pytest.fixture(params=SPACES)
+def space(request: pytest.FixtureRequest) -> Space:
+    return SPACES[request.param]()  # type: ignore[no-any-return]
+
+
+def test_a_point_comes_back_from_its_coordinates(space: Space) -> None:
+    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    for number in range(40):
+        point = space.draw((1, number))
+        again = encoding.point(encoding.coordinates(optuna_point(space, point)), generator)
+        assert (again.trainable, again.fixed) == (point.trainable, point.fixed)
+        assert again.params == pytest.approx(point.params)
+
+
+def test_random_points_and_neighbours_are_points_of_the_space(space: Space) -> None:
+    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    drawn = encoding.drawn(generator, 50)
+    for coordinates in (*drawn, *encoding.near(drawn, generator)):
+        optuna_point(space, encoding.point(coordinates, generator))  # raises otherwise
+
+
+def test_neighbours_are_nearer_than_random_points(space: Space) -> None:
+    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    drawn = encoding.drawn(generator, 200)
+    rows, near = encoding.features(drawn), encoding.features(encoding.near(drawn, generator))
+    assert np.abs(near - rows).mean() < 0.6 * np.abs(rows[::-1] - rows).mean()
+    assert rows.min() >= 0
+    assert rows.max() <= 1
+
+
+def test_the_same_generator_draws_the_same_points(space: Space) -> None:
+    encoding = Encoding.of(space)
+    first, second = (encoding.drawn(np.random.default_rng(3), 9) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_hyperparameter_that_a_point_lacks_is_in_the_middle() -> None:
+    space = SPACES["several"]()
+    encoding = Encoding.of(space)
+    of_mlp = next(p for n in range(9) if (p := space.draw((0, n))).trainable == "mlp")
+    features = encoding.features(encoding.coordinates(optuna_point(space, of_mlp))[None])[0]
+    places, place = {}, 0
+    for name, axis in encoding.axes.items():
+        places[name], place = slice(place, place + axis.columns), place + axis.columns
+    assert place == len(features)
+    assert features[places["cnn.momentum"]].tolist() == [0.5]
+    assert features[places["cnn.activation"]].tolist() == [0.5, 0.5]
+    assert sorted(features[places["trainable"]]) == [0, 1]
+
+
+def test_numbers_are_at_their_position_on_their_scale() -> None:
+    log = Axis.of([FloatDistribution(1e-4, 1.0, log=True)])
+    assert log.coordinate(1e-2) == pytest.approx(0.5)
+    assert log.value(0.25) == pytest.approx(1e-3)
+    whole = Axis.of([IntDistribution(1, 5)])
+    assert whole.snapped(np.array([0.1, 0.4])).tolist() == [0, 0.5]
+    assert Axis.of([IntDistribution(0, 4), IntDistribution(0, 8)]).coordinate(4) == 0.5
+    assert Axis.of([IntDistribution(3, 3)]).coordinate(3) == 0
+
+
+def test_choices_of_numbers_are_in_order_and_others_side_by_side() -> None:
+    numbers = Axis.of([CategoricalDistribution((64, 16, 32))])
+    assert [numbers.coordinate(value) for value in (16, 32, 64)] == [0, 0.5, 1]
+    assert numbers.value(0.6) == 32
+    words = Axis.of([CategoricalDistribution(("a", "b", "c"))])
+    assert words.features(np.array([1.0, math.nan])).tolist() == [[0, 1, 0], [1 / 3, 1 / 3, 1 / 3]]
+    flags = Axis.of([CategoricalDistribution((True, False))])
+    assert flags.columns == 2
+    assert flags.value(flags.coordinate(False)) is False
