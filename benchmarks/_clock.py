@@ -17,7 +17,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
-from benchmarks.curves import Curves, Epoch
+from benchmarks._problems import Curve, Epoch, Problem
 
 Heard = Callable[[Trial, dict[str, Any]], None]
 
@@ -28,8 +28,7 @@ class Clock:
     Args:
         searcher: who proposes.
         scheduler: who prunes.
-        curves: what trials score, and how long each epoch takes.
-        seed: whose curves.
+        problem: what trials score, and how long each epoch takes.
         slots: trials at a time.
         hears_result: told of each epoch, behind the scheduler and the searcher.
         hears_end: told of each trial that ends, with its last result.
@@ -39,8 +38,7 @@ class Clock:
         self,
         searcher: Searcher,
         scheduler: TrialScheduler,
-        curves: Curves,
-        seed: int,
+        problem: Problem,
         slots: int,
         hears_result: Heard = lambda trial, result: None,
         hears_end: Heard = lambda trial, result: None,
@@ -48,7 +46,8 @@ class Clock:
         self.search_alg = SimpleNamespace(searcher=searcher)
         self._searcher = searcher
         self._scheduler: Any = scheduler  # it expects Tune's own controller
-        self._curves, self._seed, self._slots = curves, seed, slots
+        self._problem, self._slots = problem, slots
+        self._curves: dict[Trial, Curve] = {}
         self._hears_result, self._hears_end = hears_result, hears_end
         self._trials: list[Trial] = []
         self._live: set[Trial] = set()
@@ -109,15 +108,15 @@ class Clock:
 
     def _train(self, trial: Trial, now: float) -> None:
         """The next epoch of a trial."""
-        seconds = self._curves.seconds[self._key(trial)][self._trained[trial]]
+        seconds = self._curve(trial).seconds[self._trained[trial]]
         self._events += 1
         heapq.heappush(self._running, (now + seconds, self._events, trial))
 
     def _result(self, trial: Trial, now: float) -> Epoch:
-        curve = self._curves.scores[self._key(trial)]
+        curve = self._curve(trial)
         self._trained[trial] += 1
-        epoch, score = self._trained[trial], curve[self._trained[trial] - 1]
-        is_last = epoch == len(curve)
+        epoch, score = self._trained[trial], curve.scores[self._trained[trial] - 1]
+        is_last = epoch == len(curve.scores)
         result = {
             "trial_id": trial.trial_id, "training_iteration": epoch, "val_acc": score, "epoch": epoch,
             "score": score, "done": is_last,
@@ -137,12 +136,14 @@ class Clock:
             self._scheduler.on_trial_complete(self, trial, result)
             self._searcher.on_trial_complete(trial.trial_id, result=result)
             self._end(trial)
-        return Epoch(trial.trial_id, self._key(trial)[0], epoch, score)
+        return Epoch(trial.trial_id, curve.point, epoch, score)
 
     def _end(self, trial: Trial) -> None:
         trial.set_status(Trial.TERMINATED)
         self._live.discard(trial)
         self._hears_end(trial, self._last[trial])
 
-    def _key(self, trial: Trial) -> tuple[tuple[int, ...], int]:
-        return self._curves.place(trial.config.get("params", trial.config)), self._seed
+    def _curve(self, trial: Trial) -> Curve:
+        if trial not in self._curves:
+            self._curves[trial] = self._problem.curve(trial.config.get("params", trial.config))
+        return self._curves[trial]

@@ -26,26 +26,42 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.bohb import TuneBOHB
 from ray.tune.search.optuna import OptunaSearch
 
-from benchmarks import curves, replay_space
 from benchmarks._clock import Clock
-from benchmarks.curves import Epoch
+from benchmarks._problems import Epoch, Problem
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan
     from sweeps.record.record import Record
 
-MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 27, 3, 3
+GRACE_EPOCHS, REDUCTION_FACTOR = 3, 3
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A pair of this program."""
+
+    searcher: str
+    scheduler: str
+    grace_epochs: int = GRACE_EPOCHS
+    is_exact: bool = False
+    """Whether its forecast of epochs is exact: then it gets the number of trials that fills the budget, and
+    ends by itself. Others get more trials and are cut off."""
+
+
 OURS = {
-    "random": ("random", "none", GRACE_EPOCHS),
-    "random+asha": ("random", "asha", GRACE_EPOCHS),
-    "tpe": ("tpe", "none", GRACE_EPOCHS),
-    "tpe+asha": ("tpe", "asha", GRACE_EPOCHS),
-    "bohb": ("bohb", "bohb", GRACE_EPOCHS),
-    "bohb, grace 1": ("bohb", "bohb", 1),
+    "random": Arm("random", "none"),
+    "random+asha": Arm("random", "asha"),
+    "random+halving": Arm("random", "halving", is_exact=True),
+    "tpe": Arm("tpe", "none"),
+    "tpe+asha": Arm("tpe", "asha"),
+    "tpe+halving": Arm("tpe", "halving", is_exact=True),
+    "gp+asha": Arm("gp", "asha"),
+    "gp+halving": Arm("gp", "halving", is_exact=True),
+    "bohb": Arm("bohb", "bohb"),
+    "bohb, grace 1": Arm("bohb", "bohb", 1),
 }
-"""Arm to searcher, scheduler and first rung."""
 ROOM = 1.3
-"""More trials are asked for than the budget is expected to hold: how many epochs each gets is by chance."""
+"""More trials are asked for than the budget is expected to hold, where the forecast is not exact."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +69,14 @@ class Asked:
     """What one search is given."""
 
     arm: str
-    repeat: int
-    """Seed of the search; whose curves are replayed follows from it."""
+    problem: Problem
+    seed: int
     slots: int
     """Trials at a time."""
     budget: int
     """Epochs."""
-    pace: float = 0.1
-    """Seconds that a second of the real training takes here."""
-
-    @property
-    def curves_seed(self) -> int:
-        seeds = curves.load().seeds
-        return seeds[self.repeat % len(seeds)]
-
-    @property
-    def replayed(self) -> dict[str, Any]:
-        """Whose curves, and how fast where Tune runs them: one trial at a time needs no time."""
-        return {"curves_seed": self.curves_seed, "pace": self.pace if self.slots > 1 else 0.0}
+    pace: float = 0.0
+    """Seconds that a second of the real training takes here, where Tune runs it."""
 
 
 @contextlib.contextmanager
@@ -120,14 +126,20 @@ def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.plan import build as planning
 
-    searcher, scheduler, grace_epochs = OURS[asked.arm]
+    arm, problem = OURS[asked.arm], asked.problem
     config = SweepConfig.of(
-        trainable="benchmarks.replay", search_space="benchmarks.replay_space", params=asked.replayed,
-        searcher=searcher, scheduler=scheduler, num_trials=100, max_epochs=MAX_EPOCHS,
-        grace_epochs=grace_epochs, reduction_factor=REDUCTION_FACTOR, seed=asked.repeat,
-        max_concurrent=asked.slots, gpus_per_trial=0, results_dir=str(base), name="sweep",
+        trainable=problem.trainable, search_space=f"{problem.trainable}_space",
+        params={**problem.params, "pace": asked.pace}, searcher=arm.searcher, scheduler=arm.scheduler,
+        num_trials=100, max_epochs=problem.max_epochs, grace_epochs=arm.grace_epochs,
+        reduction_factor=REDUCTION_FACTOR, seed=asked.seed, max_concurrent=asked.slots, gpus_per_trial=0,
+        results_dir=str(base), name="sweep",
     )  # fmt: skip
-    trials = math.ceil(ROOM * asked.budget * 100 / planning.make_plan(config).expected_epochs)
+    plan = planning.make_plan(config)
+    trials = math.ceil(ROOM * asked.budget * 100 / plan.expected_epochs)
+    if arm.is_exact:
+        trials = 1
+        while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= asked.budget:
+            trials += 1
     return planning.make_plan(config.changed(num_trials=trials))
 
 
@@ -140,11 +152,11 @@ def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
         record.report(trial.config["number"], result["epoch"], result["score"], metrics, 0.0)
 
     def end(trial: Trial, result: dict[str, Any]) -> None:
-        record.end(trial.config["number"], "finished" if result["epoch"] == MAX_EPOCHS else "pruned")
+        is_finished = result["epoch"] == asked.problem.max_epochs
+        record.end(trial.config["number"], "finished" if is_finished else "pruned")
 
-    table, scheduler = curves.load(), plan.scheduler.build(plan.config, record)
-    clock = Clock(searcher, scheduler, table, asked.curves_seed, asked.slots, report, end)
-    return clock.run()
+    scheduler = plan.scheduler.build(plan.config, record)
+    return Clock(searcher, scheduler, asked.problem, asked.slots, report, end).run()
 
 
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
@@ -158,53 +170,55 @@ def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]
     end = driver.end
     if end.outcome != "finished":
         raise RuntimeError(f"{asked}: {end.outcome} {end.error}")
-    place = curves.load().place
     found = [
-        (row.time, Epoch(f"{trial.number:05d}", place(trial.params), epoch, row.score))
+        (row.time, Epoch(f"{trial.number:05d}", asked.problem.curve(trial.params).point, epoch, row.score))
         for trial in record.trials
         for epoch, row in trial.epochs.items()
     ]
     return (epoch for _, epoch in sorted(found, key=lambda pair: pair[0]))
 
 
-def _optuna(seed: int, grace_epochs: int) -> tuple[Searcher, TrialScheduler]:
-    return OptunaSearch(seed=seed), ASHAScheduler(
-        max_t=MAX_EPOCHS, grace_period=grace_epochs, reduction_factor=REDUCTION_FACTOR
+def _optuna(asked: Asked, grace_epochs: int) -> tuple[Searcher, TrialScheduler]:
+    return OptunaSearch(seed=asked.seed), ASHAScheduler(
+        max_t=asked.problem.max_epochs, grace_period=grace_epochs, reduction_factor=REDUCTION_FACTOR
     )
 
 
-def _bohb(seed: int) -> tuple[Searcher, TrialScheduler]:
+def _bohb(asked: Asked) -> tuple[Searcher, TrialScheduler]:
     """As in Ray's example; its first rung follows from max_t."""
-    return TuneBOHB(seed=seed), HyperBandForBOHB(
-        max_t=MAX_EPOCHS, reduction_factor=REDUCTION_FACTOR, stop_last_trials=False
+    return TuneBOHB(seed=asked.seed), HyperBandForBOHB(
+        max_t=asked.problem.max_epochs, reduction_factor=REDUCTION_FACTOR, stop_last_trials=False
     )
 
 
 RAYS = {
-    "Ray OptunaSearch + ASHA, grace 1": lambda seed: _optuna(seed, 1),
-    "Ray OptunaSearch + ASHA, grace 3": lambda seed: _optuna(seed, GRACE_EPOCHS),
+    "Ray OptunaSearch + ASHA, grace 1": lambda asked: _optuna(asked, 1),
+    "Ray OptunaSearch + ASHA, grace 3": lambda asked: _optuna(asked, GRACE_EPOCHS),
     "Ray TuneBOHB": _bohb,
 }
 """Arm to searcher and scheduler, as they come; 1 is ASHA's own grace period."""
+COMPARED = (
+    "random", "random+halving", "tpe+asha", "tpe+halving", "gp+asha", "gp+halving", "bohb", *RAYS,
+)  # fmt: skip
+"""Arms that are run when none is named."""
 
 
-class Curve(tune.Trainable):
-    """Replays a curve, an epoch a step; `replayed` is shared by all trials."""
+class Replayed(tune.Trainable):
+    """Replays a curve, an epoch a step; `asked` is shared by all trials."""
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
-        self._replayed = shared["replayed"]
+        self._asked: Asked = shared["asked"]
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        table = curves.load()
-        key = table.place(new_config), self._replayed["curves_seed"]
-        self._scores, self._seconds, self._epoch = table.scores[key], table.seconds[key], 0
+        self._curve, self._epoch = self._asked.problem.curve(new_config), 0
         return True
 
     def step(self) -> dict[str, Any]:
-        time.sleep(self._replayed["pace"] * self._seconds[self._epoch])
+        time.sleep(self._asked.pace * self._curve.seconds[self._epoch])
         self._epoch += 1
-        return {"val_acc": self._scores[self._epoch - 1], "done": self._epoch == len(self._scores)}
+        is_last = self._epoch == len(self._curve.scores)
+        return {"val_acc": self._curve.scores[self._epoch - 1], "done": is_last}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         (Path(checkpoint_dir) / "epoch").write_text(str(self._epoch))
@@ -216,14 +230,15 @@ class Curve(tune.Trainable):
 class Listener(Callback):
     """Hears of every epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
         self.epochs: list[Epoch] = []
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        place = curves.load().place(trial.config)
-        self.epochs.append(Epoch(trial.trial_id, place, result["training_iteration"], result["val_acc"]))
+        point = self._problem.curve(trial.config).point
+        self.epochs.append(Epoch(trial.trial_id, point, result["training_iteration"], result["val_acc"]))
 
 
 class Budget(Stopper):
@@ -241,26 +256,26 @@ class Budget(Stopper):
 
 def _by_ray(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
     """Ray's own pair."""
-    random.seed(asked.repeat)
-    np.random.seed(asked.repeat)  # hpbandster draws from the global generator
-    searcher, scheduler = RAYS[asked.arm](asked.repeat)
+    random.seed(asked.seed)
+    np.random.seed(asked.seed)  # hpbandster draws from the global generator
+    searcher, scheduler = RAYS[asked.arm](asked)
     if by_tune:
         yield from _through_tuner(asked, base, searcher, scheduler)
         return
     limited = ConcurrencyLimiter(searcher, max_concurrent=asked.slots)
-    limited.set_search_properties("val_acc", "max", dict(replay_space.SPACE))
+    limited.set_search_properties("val_acc", "max", dict(asked.problem.space))
     scheduler.set_search_properties("val_acc", "max")
-    clock = Clock(limited, scheduler, curves.load(), asked.curves_seed, asked.slots)
+    clock = Clock(limited, scheduler, asked.problem, asked.slots)
     yield from itertools.islice(clock.run(), asked.budget)
 
 
 def _through_tuner(
     asked: Asked, base: Path, searcher: Searcher, scheduler: TrialScheduler
 ) -> Iterator[Epoch]:
-    listener = Listener()
+    listener = Listener(asked.problem)
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(Curve, replayed=asked.replayed), {"cpu": 1}),
-        param_space=dict(replay_space.SPACE),
+        tune.with_resources(tune.with_parameters(Replayed, asked=asked), {"cpu": 1}),
+        param_space=dict(asked.problem.space),
         tune_config=TuneConfig(
             metric="val_acc", mode="max", search_alg=searcher, scheduler=scheduler, num_samples=-1,
             max_concurrent_trials=asked.slots, reuse_actors=True,

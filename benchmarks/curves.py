@@ -40,16 +40,6 @@ Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """One epoch that a search trained."""
-
-    trial: str
-    place: Place
-    epoch: int
-    score: float
-
-
-@dataclass(frozen=True)
 class Curves:
     """The learning curves of a whole grid."""
 

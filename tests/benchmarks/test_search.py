@@ -10,14 +10,26 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _measure, curves, curves_space, replay, replay_space, search
-from benchmarks.curves import Epoch
+from benchmarks import (
+    _comparison,
+    _measure,
+    _regret,
+    _searches,
+    curves,
+    curves_space,
+    lcbench,
+    replay,
+    replay_space,
+    search,
+)  # fmt: skip
+from benchmarks._comparison import Run
+from benchmarks._problems import Epoch, FashionCnn, Lcbench
 from sweeps.record.record import Record
 from sweeps.space.point import OptunaPoint, Point
 from sweeps.training.config import FitConfig
 
 PLACE, OTHER = (0, 1, 0, 3, 2), (1, 0, 1, 0, 5)
-OPTUNA = ("Ray OptunaSearch + ASHA, grace 1", "Ray OptunaSearch + ASHA, grace 3")
+OPTUNA = "Ray OptunaSearch + ASHA, grace 3"
 
 
 @pytest.fixture
@@ -113,73 +125,119 @@ def test_a_table_with_holes_is_refused(tmp_path: Path) -> None:
         curves.load(str(tmp_path / "table.parquet"))
 
 
-def test_regret_is_of_the_point_that_would_be_handed_over() -> None:
-    from benchmarks import _regret
-
-    qualities = {PLACE: 0.8, OTHER: 0.7}
-    found = [Epoch("0", OTHER, 1, 0.3), Epoch("1", PLACE, 1, math.nan)]
-    found += [Epoch("1", PLACE, 2, 0.4)] * 10 + [Epoch("0", OTHER, 2, 0.35)]
-    curve = _regret.regrets(found, qualities, budget=30)
-    assert curve == [pytest.approx(0.0)] * 3
-    assert _regret.regrets(found[:2], qualities, budget=10) == [pytest.approx(10.0)]
-    assert _regret.mean([1.0, 2.0, 3.0])[0] == 2.0
-    low, high = _regret.mean([1.0, 2.0, 3.0])[1:]
-    assert 1.0 <= low < 2.0 < high <= 3.0
+def test_the_choice_on_fashion_cnn_is_the_best_score_of_any_epoch_and_counts_by_its_quality() -> None:
+    problem, table = FashionCnn(0), curves.load()
+    found = [Epoch("0", OTHER, 1, 0.3), Epoch("1", PLACE, 1, math.nan), Epoch("1", PLACE, 2, 0.4)]
+    best = max(table.qualities.values())
+    regret = problem.regret([*found, Epoch("0", OTHER, 2, 0.35)])
+    assert regret.choice == pytest.approx(100 * (best - table.qualities[PLACE]))
+    assert problem.regret(found[:2]).choice == pytest.approx(100 * (best - table.qualities[OTHER]))
+    most = max(max(filter(math.isfinite, scores)) for (_, seed), scores in table.scores.items() if seed == 0)
+    assert regret.weights == pytest.approx(100 * (most - 0.4))
 
 
-def test_the_better_one_of_rays_counts_and_repeats_are_paired() -> None:
-    ours, rays, better = [[1.0] * 50, [3.0] * 50], [[2.0] * 50, [9.0] * 50], [[2.0] * 50, [4.0] * 50]
-    by_slots = {4: {"tpe+asha": ours, OPTUNA[0]: rays, OPTUNA[1]: better, "bohb": ours}}
-    pairs = search.differences(by_slots)
-    assert [(row["rays"], row["epochs"], row["mean"]) for row in pairs] == [
-        (OPTUNA[1], 250, -1.0),
-        (OPTUNA[1], 500, -1.0),
+def test_means_and_ratios_have_intervals() -> None:
+    assert _regret.mean([1.0, 2.0, 3.0]).value == 2.0
+    assert 1.0 <= _regret.mean([1.0, 2.0, 3.0]).low < 2.0 < _regret.mean([1.0, 2.0, 3.0]).high <= 3.0
+    assert _regret.ratio([1.0, 2.0], [2.0, 4.0]) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def a_run(arm: str, problem: str, seed: int, choice: float, weights: float = 1.0, budget: int = 500) -> Run:
+    return Run("lcbench", problem, arm, 4, seed, budget, budget, 60, choice, weights)
+
+
+def test_searches_are_paired_by_problem_and_seed() -> None:
+    runs = [a_run("tpe+asha", name, seed, 8.0 + seed) for name in "ab" for seed in (0, 1)]
+    runs += [a_run("gp+halving", name, seed, 4.0 + seed, 2.0) for name in "ab" for seed in (1, 0)]
+    runs += [a_run("bohb", "a", 0, 3.0)]
+    rows = {row["arm"]: row for row in _comparison.summary(runs)}
+    assert rows["gp+halving"]["choice_less_today"] == [-4.0, -4.0, -4.0]
+    assert rows["gp+halving"]["choice_ratio"][0] == pytest.approx(4.5 / 8.5, abs=1e-3)
+    assert rows["bohb"]["searches"] == 1
+    lines = [goal.line() for goal in _comparison.goals(runs)]
+    assert lines == [
+        "share_of_todays_regret_500_epochs_4_at_a_time 0.53 (goal <= 0.75) met",
+        "its_upper_end_500_epochs_4_at_a_time 0.56 (goal <= 1.0) met",
+        "points_worse_on_a_task_500_epochs_4_at_a_time -4.00 (goal <= 3.0) met",
+        "surely_behind_bohb_lcbench_500_epochs_4_at_a_time 1.00 (goal <= 0.0) missed",
+        "weights_surely_worse_lcbench_500_epochs_4_at_a_time 1.00 (goal <= 0.0) missed",
     ]
-    (line, _) = (goal.line() for goal in search.goals(pairs))
-    assert line == "tpe+asha_less_rays_250_4_slots -1.00 (goal <= 0.0) met"
+
+
+def test_one_task_that_gets_worse_is_seen() -> None:
+    runs = [a_run("tpe+asha", name, 0, 8.0) for name in "abc"]
+    runs += [a_run("gp+halving", name, 0, choice) for name, choice in (("a", 1.0), ("b", 1.0), ("c", 12.5))]
+    lines = [goal.line() for goal in _comparison.goals(runs)]
+    assert "points_worse_on_a_task_500_epochs_4_at_a_time 4.50 (goal <= 3.0) missed" in lines
 
 
 def test_searches_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arms = ["tpe+asha", *OPTUNA]
-    assert search.main(["--repeats", "2", "--budget", "250", "--slots", "2", "--arms", *arms]) == 0
+    arms = ["tpe+asha", "random+halving", OPTUNA]
+    asked = ["--families", "fashion_cnn", "--seeds", "1", "--budgets", "60", "120", "--slots", "2"]
+    assert search.main([*asked, "--arms", *arms, "--processes", "1", "--decision", "to try it"]) == 0
     content = json.loads((results / "search.json").read_text())
-    assert len(content["runs"]) == 2 * len(arms)
-    assert {run["epochs"] for run in content["runs"]} == {250}
-    assert [pair["ours"] for pair in content["differences"]] == ["tpe+asha"]
+    assert {(row["arm"], row["budget"]) for row in content["summary"]} == {
+        (arm, budget) for arm in arms for budget in (60, 120)
+    }
+    assert {row["problem"] for row in content["by_problem"]} == {"seed 0", "seed 1"}
+    assert all(0.7 * row["budget"] <= row["epochs"] <= row["budget"] for row in content["summary"])
     assert (results / "search.png").stat().st_size > 10_000
-    assert "tpe+asha - Ray OptunaSearch + ASHA, grace" in capsys.readouterr().out
+    assert "fashion_cnn, 2 at a time: regret of the choice" in capsys.readouterr().out
+    checks = (results / "search_checks.md").read_text()
+    assert checks.startswith("# Looks at the tasks to check\n\n## ")
+    assert ": to try it\n" in checks
 
 
 def test_an_arm_that_is_none_is_told_the_choices() -> None:
-    with pytest.raises(SystemExit, match="--arms tpa: one of random, random\\+asha, tpe"):
+    with pytest.raises(SystemExit, match="--arms tpa: one of random, random\\+asha, random\\+halving, tpe"):
         search.main(["--arms", "tpa"])
 
 
-def test_the_same_search_finds_the_same() -> None:
-    from benchmarks import _searches
+@pytest.mark.parametrize("arm", ["bohb", "gp+halving", "Ray TuneBOHB"])
+def test_the_same_search_finds_the_same(arm: str) -> None:
+    asked = _searches.Asked(arm, FashionCnn(1), seed=1, slots=4, budget=100)
+    assert _searches.search(asked) == _searches.search(asked)
 
-    for arm in ("bohb", "Ray TuneBOHB"):
-        asked = _searches.Asked(arm, repeat=1, slots=4, budget=100)
-        assert _searches.search(asked) == _searches.search(asked)
+
+def test_a_forecast_of_halving_is_what_happens() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
+    for budget in (160, 300):
+        asked = _searches.Asked("random+halving", Lcbench("7593"), seed=1, slots=4, budget=budget)
+        assert budget - 10 <= len(_searches.search(asked)) <= budget
+
+
+def test_a_curve_of_lcbench_is_what_its_network_predicts() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
+    params = lcbench.Params(learning_rate=0.05, momentum=0.5)
+    scores = lcbench.scores("167181", vars(params))
+    assert len(scores) == 52
+    assert 0.5 < scores[-1] < lcbench.tasks()["best"]["167181"] + 0.01
+    assert scores != lcbench.scores("7593", vars(params))
+    found = [Epoch("0", Lcbench("167181").curve(vars(params)).point, 52, scores[-1])]
+    regret = Lcbench("167181").regret(found)
+    assert regret.choice == pytest.approx(regret.weights)
+
+
+def test_the_tasks_to_fit_and_to_check_are_others() -> None:
+    fit, check = (set(lcbench.tasks()[key]) for key in ("to_fit", "to_check"))
+    assert (len(fit), len(check)) == (12, 11)
+    assert not fit & check
+    assert fit | check == set(lcbench.tasks()["best"])
 
 
 @pytest.fixture(scope="module")
 def ray_of_one() -> Iterator[None]:
-    from benchmarks import _searches
-
     with _searches.connected(slots=1):
         yield
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ["tpe+asha", "bohb", OPTUNA[1], "Ray TuneBOHB"])
+@pytest.mark.parametrize("arm", ["tpe+asha", "gp+halving", "bohb", OPTUNA, "Ray TuneBOHB"])
 def test_tune_itself_finds_what_its_loop_with_a_clock_finds(arm: str, ray_of_one: None) -> None:
-    from benchmarks import _searches
-
-    asked = _searches.Asked(arm, repeat=0, slots=1, budget=400)
+    asked = _searches.Asked(arm, FashionCnn(0), seed=0, slots=1, budget=400)
     by_clock, by_tune = (_searches.search(asked, by_tune=by_tune) for by_tune in (False, True))
     names = {trial: number for number, trial in enumerate(dict.fromkeys(epoch.trial for epoch in by_tune))}
     same = {trial: number for number, trial in enumerate(dict.fromkeys(epoch.trial for epoch in by_clock))}
-    assert [(names[e.trial], e.place, e.epoch, e.score) for e in by_tune] == [
-        (same[e.trial], e.place, e.epoch, pytest.approx(e.score)) for e in by_clock
+    assert [(names[e.trial], e.point, e.epoch, e.score) for e in by_tune] == [
+        (same[e.trial], e.point, e.epoch, pytest.approx(e.score)) for e in by_clock
     ]
