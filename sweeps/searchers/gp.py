@@ -3,7 +3,7 @@
 All rungs are modelled together (`search/gaussian_process.py`), so that many trials of few epochs and a few
 long ones teach the same model. The next trial is the candidate with the highest upper confidence bound at the
 last epoch (Srinivas et al., 2010, https://arxiv.org/abs/0912.3995), of random candidates and of neighbours of
-the best trials; some proposals stay random.
+the best trials; some proposals stay random. The first trials fill the space.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +36,8 @@ PACKAGES = ("scikit-learn", "scipy")
 
 ENOUGH = 8
 """Results from which on there is a model."""
+SPREAD = 30
+"""Random points of which, before, the one furthest from all trials is taken."""
 RANDOM_SHARE = 0.15
 """Of the proposals that stay random, in case the model is wrong."""
 CONFIDENCE = 2.0
@@ -46,8 +48,6 @@ PARENTS = 8
 """Best trials whose neighbours are candidates."""
 MOST_RESULTS = 200
 """Results that the model is fitted to: its time grows with their cube."""
-MOST_DIVERGED = 50
-"""Trials that diverged, of which the model knows the last ones."""
 ATTEMPTS = 100
 """Candidates before a random point is taken instead of duplicates."""
 REFIT = 1.15
@@ -67,7 +67,7 @@ class Result:
     """Its row."""
     epoch: int
     score: float
-    """Larger is better."""
+    """Larger is better; -inf of a trial that diverged."""
 
 
 class Proposer:
@@ -82,6 +82,7 @@ class Proposer:
         a point of the space, which was changed with --force."""
         self._results: list[Result] = []
         """In the order of the reports."""
+        self._diverged: set[int] = set()
         self._fitted = 0, np.empty(0)
         """Number of results, and the hyperparameters of the model that was fitted to them."""
 
@@ -93,10 +94,14 @@ class Proposer:
         """Candidates for the trial of a number, best first."""
         generator = np.random.default_rng(np.random.SeedSequence((self._config.seed, number, 1)))
         self._update()
-        if len(self._results) >= ENOUGH and generator.random() >= RANDOM_SHARE:
-            for coordinates in self._best_candidates(generator)[:ATTEMPTS]:
-                with contextlib.suppress(InvalidPoint):
-                    yield self._encoding.point(coordinates, generator)
+        candidates: Iterable[Array] = ()
+        if len(self._results) < ENOUGH:
+            candidates = self._far_candidates(generator)
+        elif generator.random() >= RANDOM_SHARE:
+            candidates = self._best_candidates(generator)[:ATTEMPTS]
+        for coordinates in candidates:
+            with contextlib.suppress(InvalidPoint):
+                yield self._encoding.point(coordinates, generator)
         yield from random_points(self._space, self._config.seed, number)
 
     def _update(self) -> None:
@@ -113,10 +118,16 @@ class Proposer:
                 row, trial = len(earlier) + self._record.nth(number), self._record.trials[number]
                 new.append((trial.epochs[epoch].time, row, epoch, trial))
             self._read[epoch] = len(scores)
+        for row, trial in enumerate(self._trials):
+            if trial.status == "diverged" and row not in self._diverged:
+                self._diverged.add(row)
+                moment = max((reported.time for reported in trial.epochs.values()), default=0.0)
+                new.append((moment, row, 0, trial))
         sign = self._record.objective.sign
         for _, row, epoch, trial in sorted(new, key=lambda each: each[:3]):
             if self._rows[row] is not None:
-                self._results.append(Result(row, epoch, sign * trial.epochs[epoch].score))
+                score = sign * trial.epochs[epoch].score if epoch else -math.inf
+                self._results.append(Result(row, epoch or self._epochs[0], score))
 
     @property
     def _trials(self) -> list[TrialRow]:
@@ -130,6 +141,15 @@ class Proposer:
     def _stacked(self, rows: Sequence[int]) -> Array:
         """[rows, hyperparameters], the coordinates of trials."""
         return np.array([self._rows[row] for row in rows])
+
+    def _far_candidates(self, generator: np.random.Generator) -> Array:
+        """[candidates, hyperparameters], the one furthest from all trials first."""
+        candidates = self._encoding.drawn(generator, SPREAD)
+        if not (known := [row for row in self._rows if row is not None]):
+            return candidates
+        rows, others = self._encoding.features(candidates), self._encoding.features(np.array(known))
+        nearest = ((rows[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1)
+        return candidates[np.argsort(-nearest, kind="stable")]
 
     def _best_candidates(self, generator: np.random.Generator) -> Array:
         """[candidates, hyperparameters], the one with the highest upper confidence bound first."""
@@ -151,20 +171,19 @@ class Proposer:
             fit_to = larger
         if self._fitted[0] != fit_to:
             self._fitted = fit_to, GaussianProcess(*self._data(self._results[:fit_to])).hyperparameters
-        inputs, scores = self._data(self._results)
-        rows = [row for row, trial in enumerate(self._trials) if trial.status == "diverged"]
-        if diverged := [row for row in rows if self._rows[row] is not None][-MOST_DIVERGED:]:
-            # As bad as the worst, to the end.
-            inputs = np.concatenate([inputs, self._inputs(self._stacked(diverged), np.ones(len(diverged)))])
-            scores = np.concatenate([scores, np.full(len(diverged), scores.min())])
-        return GaussianProcess(inputs, scores, self._fitted[1])
+        return GaussianProcess(*self._data(self._results), self._fitted[1])
 
     def _data(self, results: Sequence[Result]) -> tuple[Array, Array]:
-        """Inputs and scores for the model: of many results those of the most epochs, then the last ones."""
-        kept = sorted(results, key=lambda result: result.epoch)[-MOST_RESULTS:]
+        """Inputs and scores for the model: of many results those of the most epochs, then the last ones. A
+        trial that diverged is as bad as the worst at the first rung, whatever it scored before."""
+        diverged = {result.trial for result in results if result.score == -math.inf}
+        kept = [r for r in results if r.trial not in diverged or r.score == -math.inf]
+        kept = sorted(kept, key=lambda result: result.epoch)[-MOST_RESULTS:]
         rows = self._stacked([result.trial for result in kept])
         progress = np.array([self._progress(result.epoch) for result in kept])
-        return self._inputs(rows, progress), np.array([result.score for result in kept])
+        scores = np.array([result.score for result in kept])
+        worst = scores[np.isfinite(scores)].min(initial=0.0 if np.isinf(scores).all() else math.inf)
+        return self._inputs(rows, progress), np.maximum(scores, worst)
 
     def _inputs(self, coordinates: Array, progress: Array) -> Array:
         return np.column_stack([self._encoding.features(coordinates), progress])
