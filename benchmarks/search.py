@@ -27,12 +27,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarks import _comparison, _measure
-from benchmarks._comparison import Run
+from benchmarks import _measure
 
 if TYPE_CHECKING:
+    from benchmarks._comparison import Run
     from benchmarks._problems import Epoch, Problem
 
+FAMILIES = ["lcbench", "fashion_cnn"]
 BUDGETS = [160, 500, 1_500]
 SEEDS = {"fit": 5, "check": 30}
 SLOTS = {"fit": [4], "check": [1, 4, 16]}
@@ -44,6 +45,8 @@ Job = tuple[str, "Problem", int, int, list[int]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    from benchmarks import _comparison  # here, not above: --help answers at once
+
     runs = run_all(asked)
     rows = _comparison.summary(runs)
     print(_comparison.describe(rows), flush=True)
@@ -86,7 +89,7 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
     return [
         (arm, problem, slots, seed, asked.budgets)
         for slots in asked.slots or SLOTS[asked.set]
-        for seed in range(asked.seeds or SEEDS[asked.set])
+        for seed in range(asked.repeats or SEEDS[asked.set])
         for problem in problems
         for arm in arms
     ]
@@ -94,6 +97,8 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
 
 def run(job: Job) -> list[Run]:
     """One arm on one problem, at each budget."""
+    from benchmarks import _comparison
+
     arm, problem, slots, seed, _ = job
     return [_comparison.of_search(arm, problem, slots, seed, budget, found) for budget, found in _found(job)]
 
@@ -137,10 +142,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--set", choices=list(SEEDS), default="fit", help="tasks of lcbench (default: fit)")
-    parser.add_argument("--families", nargs="+", choices=_comparison.FAMILIES, default=_comparison.FAMILIES)
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--arms", nargs="+", help="some of them, by name (default: those compared)")
     parser.add_argument("--slots", type=int, nargs="+", help="trials at a time (default: 4; check: 1 4 16)")
-    parser.add_argument("--seeds", type=int, help="per problem (default: 5; check: 30)")
+    parser.add_argument("--repeats", type=int, help="seeds per problem (default: 5; check: 30)")
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS, help="epochs")
     parser.add_argument(
         "--processes", type=int, default=len(os.sched_getaffinity(0)), help="searches at a time"

@@ -173,7 +173,7 @@ def test_one_task_that_gets_worse_is_seen() -> None:
 
 def test_searches_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arms = ["tpe+asha", "random+halving", OPTUNA]
-    asked = ["--families", "fashion_cnn", "--seeds", "1", "--budgets", "60", "120", "--slots", "2"]
+    asked = ["--families", "fashion_cnn", "--repeats", "1", "--budgets", "60", "120", "--slots", "2"]
     assert search.main([*asked, "--arms", *arms, "--processes", "1", "--decision", "to try it"]) == 0
     content = json.loads((results / "search.json").read_text())
     assert {(row["arm"], row["budget"]) for row in content["summary"]} == {
