@@ -21,6 +21,8 @@ MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(fi
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
+QUICK := -m "not slow" -n 2 --dist loadfile --timeout 300 -p tests.support.skipped
+
 .PHONY: sweep test test-all test-extras test-slurm bench lint docs data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
@@ -29,14 +31,15 @@ sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 # Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
 # A test that hangs fails after the timeout, with the stack of each thread.
 test: data
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --timeout 300
+	$(BIN)/python -m pytest $(QUICK) --note-skipped
 
 test-all: test
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
-# The tests that `make test` skips where an extra is not installed: those of faces, MLflow and the docs.
+# The tests that `make test` skipped for want of an extra, or of a program that was installed since.
 test-extras: data faces mlflow $(DOCS)
-	$(BIN)/python -m pytest -m "not slow" -k "faces or mlflow or loggers or docs_site" --timeout 300
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "onnxruntime>=1.20"
+	$(BIN)/python -m pytest $(QUICK) --only-skipped
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)

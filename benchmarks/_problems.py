@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from benchmarks import curves, lcbench
 
+Point = tuple[tuple[str, Any], ...]
+"""Names and values of the searched hyperparameters."""
+
 
 @dataclass(frozen=True)
 class Curve:
     """Of one point."""
 
-    point: Hashable
-    """The same for the same point."""
+    point: Point
     scores: Sequence[float]
     """val_acc, 0 to 1, after each epoch."""
     seconds: Sequence[float]
@@ -28,7 +30,7 @@ class Epoch:
     """One epoch that a search trained."""
 
     trial: str
-    point: Hashable
+    point: Point
     epoch: int
     score: float
 
@@ -105,7 +107,8 @@ class FashionCnn:
     def curve(self, params: Mapping[str, Any]) -> Curve:
         table = curves.load()
         place = table.place(params)
-        return Curve(place, table.scores[place, self.seed], table.seconds[place, self.seed])
+        point = tuple((name, params[name]) for name in table.values)
+        return Curve(point, table.scores[place, self.seed], table.seconds[place, self.seed])
 
     def regret(self, found: Sequence[Epoch]) -> Regret:
         table = curves.load()
@@ -115,7 +118,7 @@ class FashionCnn:
         )
         qualities = table.qualities
         return Regret(
-            100 * (max(qualities.values()) - qualities[chosen.point]),  # type: ignore[index]
+            100 * (max(qualities.values()) - qualities[table.place(dict(chosen.point))]),
             100 * (max(filter(math.isfinite, of_seed)) - chosen.score),
         )
 
@@ -156,7 +159,7 @@ class Lcbench:
         furthest = max(epoch.epoch for epoch in found)
         chosen = max((each for each in found if each.epoch == furthest), key=lambda epoch: epoch.score)
         best = lcbench.tasks()["best"][self.task]
-        at_the_end = lcbench.scores(self.task, dict(chosen.point))[-1]  # type: ignore[call-overload]
+        at_the_end = lcbench.scores(self.task, dict(chosen.point))[-1]
         return Regret(100 * (best - at_the_end), 100 * (best - max(epoch.score for epoch in found)))
 
 

@@ -1,6 +1,6 @@
 """Start a project: `sweeps init FOLDER` writes a model, its data, a test, a pyproject and a README.
 
-Exit status: 0; 2, the folder is not empty or can't be written to.
+Exit status: 0; 2, the folder is a file, is not empty, or can't be written to.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def init(folder: Path) -> int:
         UserError: the folder is not empty, or can't be written to.
     """
     try:
+        if folder.is_file():
+            raise UserError(f"{shown_path(folder)} is a file: give a new folder, or an empty one")
         if folder.is_dir() and any(folder.iterdir()):
             raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,13 +56,12 @@ class Cluster:
 
     def describe(self) -> str:
         """What was joined or started, and where its dashboard is."""
-        lines = [f"ray        {self.size}"]
+        hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
+        pages = f"; its dashboard: http://{self.dashboard_url}{hint}" if self.dashboard_url else ""
+        lines = [f"ray        {self.size}{pages}"]
         if self.code:
             lines.append(f"code       {', '.join(self.code)}: the current version is sent to every PC")
         lines += [f"left out   {node.name}: {why}" for node, why in self.too_small.items()]
-        if self.dashboard_url:
-            hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
-            lines.append(f"ray pages  http://{self.dashboard_url}{hint}")
         if not ray_auth.is_on():
             lines.append(f"warning    {ray_auth.RISK}")
         return "\n".join(lines) + "\n"

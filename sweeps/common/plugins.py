@@ -105,12 +105,17 @@ def find(kind: Kind, name: str) -> ModuleType:
     module = _import(kind, name, path)
     lacking = [entry for entry in kind.defines if not hasattr(module, entry)]
     if lacking:
-        raise UserError(
-            f"{kind.flag} {name}: {module.__file__} does not define {', '.join(lacking)} "
-            f"(a {kind.name} defines {', '.join(kind.defines)})"
-        )
+        raise UserError(f"{kind.flag} {name}: {_lacks(module, kind, lacking)}")
     kind.check(f"{kind.flag} {name}", module)
     return module
+
+
+def _lacks(module: ModuleType, kind: Kind, lacking: Sequence[str]) -> str:
+    """What a plug-in does not define; where that is everything, it is none."""
+    if len(lacking) == len(kind.defines):
+        return f"{module.__file__} is no {kind.name}: it does not define {', '.join(lacking)}"
+    needed = ", ".join(kind.defines)
+    return f"{module.__file__} does not define {', '.join(lacking)} (a {kind.name} defines {needed})"
 
 
 def _is_file(name: str) -> bool:

@@ -76,7 +76,7 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
     if not found.is_dir():
         raise UserError(
             f"{where}: the project's folder {noted} is missing; it was moved or deleted. "
-            "Run the command in the folder where the project is now"
+            f"Run the command in the folder that has {' and '.join(trainables)} now"
         )
     return use(found)
 

@@ -1,1 +1,1 @@
-"""Tune's loop and its end: tuner, recorder, console, quarantine, winner, notification."""
+"""Tune's loop and its end: tuner, recorder, requeue, console, quarantine, winner, notification."""

@@ -1,26 +1,24 @@
-"""Tune callback of the driver: writes epochs and ends of trials to the record, requeues trials that lost
-their process or PC, decides which checkpoints stay."""
+"""Tune callback of the driver: writes epochs and ends of trials to the record, has trials requeued that can't
+go on (`execution/requeue.py`), decides which checkpoints stay."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ray import cloudpickle
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
-from sweeps.common.formatting import count
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.requeue import Requeue, error_of
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import Status
 from sweeps.search.record_searcher import RecordSearcher
@@ -29,9 +27,6 @@ from sweeps.storage.protocol import DISK_IS_FULL, StorageError
 from sweeps.trial.job import SAVE_FAULT
 
 TABLES_EVERY_S = 60
-MOST_LOST_PROCESSES = 10
-"""Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed.
-They are retried without counting against --max-failures, but not without end: some trials kill theirs."""
 
 
 class Recorder(DriverCallback):
@@ -56,8 +51,8 @@ class Recorder(DriverCallback):
         self._driver, self._config = driver, driver.config
         self._record, self._storage = driver.record, driver.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
-        self._quarantine, self._sharing = quarantine, sharing
-        self._lost_processes: Counter[int] = Counter()
+        self._sharing = sharing
+        self._requeue = Requeue(driver, searcher, quarantine)
         self._save_faults: dict[int, dict[str, Any]] = {}
         self._tables_written = time.monotonic()
         self._turn = ExitStack()
@@ -105,25 +100,16 @@ class Recorder(DriverCallback):
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """End the sweep where a process can't even start: it will not start the next time either."""
-        error = _error_of(trial)
+        error = error_of(trial)
         if isinstance(error, RayActorError) and error.actor_init_failed and not self._anything_trained():
             self._driver.end.stop("error", f"no trial can start on a worker: {broadcast.cause(error)}")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Requeue a trial whose process was lost, unless it has lost too many.
-
-        Tune retries most of these itself, but not a paused trial whose next process is found dead.
-        """
-        number, error = trial.config["number"], _error_of(trial)
-        self._lost_processes[number] += trial.run_metadata.num_failures
-        lost = self._lost_processes[number] - (
-            self._quarantine.mover.moved[number] if self._quarantine else 0
-        )
-        is_lost = isinstance(error, RayActorError) and lost <= MOST_LOST_PROCESSES
-        if is_lost and self._searcher.requeue(number):
+        """Requeue a trial whose process was lost, or write that it failed."""
+        if self._requeue.after_lost_process(trial):
             return
-        text = str(error).strip()
-        reason = f"its process was lost {count(lost, 'time')}; last error: {text.splitlines()[-1]}"
+        number = trial.config["number"]
+        reason, text = self._requeue.why_not(trial)
         self._record.end(number, "failed", reason, self._write_log(number, text))
         self._drop_checkpoints({number})
 
@@ -144,7 +130,7 @@ class Recorder(DriverCallback):
         if "unfit" in result:
             reason, at = result["unfit"], result["at"]
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
-            return self._requeue_elsewhere(trial, reason, at["node"], or_else=why)
+            return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
         if not result.get("done") and not self._was_stopped_in_pause(number):
             return None
         if self._sharing and self._sharing.is_to_requeue(trial) and self._searcher.requeue(number):
@@ -156,7 +142,7 @@ class Recorder(DriverCallback):
             fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
             if fault["is_of_storage"]:
                 why = f"the weights of trial {number} can't be written: {fault['reason']}"
-                return self._requeue_elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
+                return self._requeue.elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         log = self._write_log(number, result.pop("traceback", None))
         before = retention.kept(self._config, self._record, self._storage)
@@ -165,13 +151,6 @@ class Recorder(DriverCallback):
         if result.get("is_user_error") and not self._anything_trained():
             self._driver.end.stop("error", result["reason"])
         return None
-
-    def _requeue_elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
-        """Leave out the PC on which a trial can't continue, and requeue the trial. Where that is impossible
-        the sweep ends, and the trial stays unfinished, for a resume."""
-        is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
-        if not is_left_out or not self._searcher.requeue(trial.config["number"]):
-            self._driver.end.stop("lost", or_else)
 
     def _was_stopped_in_pause(self, number: int) -> bool:
         """Whether the scheduler has stopped a paused trial, and not the end of the sweep."""
@@ -220,13 +199,3 @@ class Recorder(DriverCallback):
                     self._storage.remove(number, epoch)
         except StorageError as error:  # they take room, and a resume removes them
             self._driver.say(f"Old checkpoints can't be removed: {error}")
-
-
-def _error_of(trial: Trial) -> Exception | None:
-    """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
-    where Tune 2.60 has not put it yet."""
-    file = trial.pickled_error_file
-    if file is None or not Path(file).is_file():
-        return None
-    error: Exception = cloudpickle.loads(Path(file).read_bytes())
-    return error

@@ -24,7 +24,8 @@ from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.migration import Mover
 from sweeps.execution.quarantine import Quarantine
-from sweeps.execution.recorder import MOST_LOST_PROCESSES, Recorder
+from sweeps.execution.recorder import Recorder
+from sweeps.execution.requeue import MOST_LOST_PROCESSES
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +22,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.search.candidates import random_points
 from sweeps.search.gaussian_process import Array, GaussianProcess
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.rung_results import Result, RungResults
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Form
 from sweeps.space.encoding import Encoding
@@ -59,30 +58,17 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     return RecordSearcher(record, space, Proposer(config, space, record).propose, config)
 
 
-@dataclass(frozen=True)
-class Result:
-    """The score of a trial at a rung or at the end."""
-
-    trial: int
-    """Its row."""
-    epoch: int
-    score: float
-    """Larger is better; -inf of a trial that diverged."""
-
-
 class Proposer:
     """What is known of the trials, and the candidates that follow from it; the record alone decides."""
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
-        self._config, self._space, self._record = config, space, record
-        self._epochs = [*rungs(config), config.max_epochs]
-        self._read = dict.fromkeys(self._epochs, 0)
+        self._config, self._space = config, space
+        self._known = RungResults(record, [*rungs(config), config.max_epochs])
         self._rows: list[Array | None] = []
-        """Coordinates of the trials: those of earlier sweeps, then the searched ones. None of one that is not
-        a point of the space, which was changed with --force."""
+        """Coordinates of the trials, in the order of the known ones. None of one that is not a point of the
+        space, which was changed with --force."""
         self._results: list[Result] = []
-        """In the order of the reports."""
-        self._diverged: set[int] = set()
+        """Of the points of the space, in the order of the reports."""
         self._fitted = 0, np.empty(0)
         """Number of results, and the hyperparameters of the model that was fitted to them."""
 
@@ -93,7 +79,7 @@ class Proposer:
     def propose(self, number: int) -> Iterator[Point]:
         """Candidates for the trial of a number, best first."""
         generator = np.random.default_rng(np.random.SeedSequence((self._config.seed, number, 1)))
-        self._update()
+        self._read()
         candidates: Iterable[Array] = ()
         if len(self._results) < ENOUGH:
             candidates = self._far_candidates(generator)
@@ -104,34 +90,10 @@ class Proposer:
                 yield self._encoding.point(coordinates, generator)
         yield from random_points(self._space, self._config.seed, number)
 
-    def _update(self) -> None:
-        """Read what the record has got since."""
-        first = not self._rows
-        self._rows += [self._coordinates(trial) for trial in self._trials[len(self._rows) :]]
-        earlier, new = self._record.earlier.trials, []
-        if first:
-            both = itertools.product(enumerate(earlier), self._epochs)
-            new += [(0.0, row, epoch, trial) for (row, trial), epoch in both if epoch in trial.epochs]
-        for epoch in self._epochs:
-            scores = self._record.scores_at(epoch)
-            for number in itertools.islice(scores, self._read[epoch], None):
-                row, trial = len(earlier) + self._record.nth(number), self._record.trials[number]
-                new.append((trial.epochs[epoch].time, row, epoch, trial))
-            self._read[epoch] = len(scores)
-        for row, trial in enumerate(self._trials):
-            if trial.status == "diverged" and row not in self._diverged:
-                self._diverged.add(row)
-                moment = max((reported.time for reported in trial.epochs.values()), default=0.0)
-                new.append((moment, row, 0, trial))
-        sign = self._record.objective.sign
-        for _, row, epoch, trial in sorted(new, key=lambda each: each[:3]):
-            if self._rows[row] is not None:
-                score = sign * trial.epochs[epoch].score if epoch else -math.inf
-                self._results.append(Result(row, epoch or self._epochs[0], score))
-
-    @property
-    def _trials(self) -> list[TrialRow]:
-        return [*self._record.earlier.trials, *self._record.searched]
+    def _read(self) -> None:
+        """Take in what the record has got since."""
+        self._rows += [self._coordinates(trial) for trial in self._known.trials[len(self._rows) :]]
+        self._results += [result for result in self._known.new() if self._rows[result.trial] is not None]
 
     def _coordinates(self, trial: TrialRow) -> Array | None:
         with contextlib.suppress(LookupError, ValueError):
@@ -154,15 +116,21 @@ class Proposer:
     def _best_candidates(self, generator: np.random.Generator) -> Array:
         """[candidates, hyperparameters], the one with the highest upper confidence bound first."""
         model = self._model()
-        best: dict[int, float] = {}
-        for result in self._results:
-            best[result.trial] = max(result.score, best.get(result.trial, -math.inf))
-        parents = self._stacked(heapq.nlargest(PARENTS, best, key=best.__getitem__))
-        chosen = parents[generator.integers(len(parents), size=CANDIDATES)]
-        drawn = self._encoding.drawn(generator, CANDIDATES)
-        candidates = np.concatenate([drawn, self._encoding.near(chosen, generator)])
+        candidates = self._encoding.drawn(generator, CANDIDATES)
+        if (parents := self._parents()).size:
+            chosen = parents[generator.integers(len(parents), size=CANDIDATES)]
+            candidates = np.concatenate([candidates, self._encoding.near(chosen, generator)])
         mean, deviation = model.predict(self._inputs(candidates, np.ones(len(candidates))))
         return candidates[np.argsort(-(mean + CONFIDENCE * deviation), kind="stable")]
+
+    def _parents(self) -> Array:
+        """[at most PARENTS, hyperparameters], the best trials that did not diverge."""
+        best: dict[int, float] = {}
+        diverged = _diverged(self._results)
+        for result in self._results:
+            if result.trial not in diverged:
+                best[result.trial] = max(result.score, best.get(result.trial, -math.inf))
+        return self._stacked(heapq.nlargest(PARENTS, best, key=best.__getitem__))
 
     def _model(self) -> GaussianProcess:
         """Of all results, with hyperparameters that were fitted to the first ones, at most a few less."""
@@ -176,7 +144,7 @@ class Proposer:
     def _data(self, results: Sequence[Result]) -> tuple[Array, Array]:
         """Inputs and scores for the model: of many results those of the most epochs, then the last ones. A
         trial that diverged is as bad as the worst at the first rung, whatever it scored before."""
-        diverged = {result.trial for result in results if result.score == -math.inf}
+        diverged = _diverged(results)
         kept = [r for r in results if r.trial not in diverged or r.score == -math.inf]
         kept = sorted(kept, key=lambda result: result.epoch)[-MOST_RESULTS:]
         rows = self._stacked([result.trial for result in kept])
@@ -191,3 +159,8 @@ class Proposer:
     def _progress(self, epoch: int) -> float:
         """0 of the first epoch, 1 of the last one."""
         return math.log(epoch) / math.log(self._config.max_epochs) if self._config.max_epochs > 1 else 1.0
+
+
+def _diverged(results: Sequence[Result]) -> set[int]:
+    """Trials that diverged, at the last or after other results."""
+    return {result.trial for result in results if result.score == -math.inf}

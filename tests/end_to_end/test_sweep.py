@@ -46,7 +46,7 @@ def test_says_what_it_will_do_what_it_found_and_where_it_is(
     said = " ".join(plan.split())
     assert "rungs at epochs 3, 9 (the end); a trial continues if it is among the best 1/3" in said
     assert "digits, inside the scikit-learn package: 1,200 rows" in plan
-    assert "ray pages  http://127.0.0.1:" in outcome
+    assert "; its dashboard: http://127.0.0.1:" in outcome
     assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome
     assert "saved by pruning" in outcome
     assert "test_acc" in outcome
@@ -124,7 +124,7 @@ def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
         *("--num-trials", "3", "--no-ray-dashboard"),
     )
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "ray pages" not in again.stdout
+    assert "its dashboard" not in again.stdout
     third = Record.read(folder.parent / "again").trials
     # TPE begins with the same random draws, and a trial trains alike whatever ran before it.
     for first, second in zip(Record.read(folder).trials[:3], third, strict=True):

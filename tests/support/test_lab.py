@@ -102,6 +102,7 @@ def test_two_labs_have_the_same_addresses_and_do_not_meet(
     assert not answers(alone, two[1])
 
 
+@pytest.mark.usefixtures("lab_of")  # it skips where there can be no lab
 def test_a_lab_is_gone_with_a_process_that_was_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from tests.support.lab import Lab; "

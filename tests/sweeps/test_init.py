@@ -60,7 +60,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(program: Path, tmp_path: P
     (tmp_path / "taken").touch()
     done = typed(program, tmp_path, "sweeps", "init", "taken")
     assert done.returncode == 2
-    assert done.stderr == "error: taken can't be written to: File exists\n"
+    assert done.stderr == "error: taken is a file: give a new folder, or an empty one\n"
 
 
 def test_its_own_test_passes(program: Path, project: Path) -> None:

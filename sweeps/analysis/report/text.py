@@ -74,8 +74,8 @@ def _for_which(record: Record, best: int) -> str:
 def settings(sweep: Sweep) -> list[str]:
     """What was trained, searched and pruned, and how far the sweep is."""
     info, asked = sweep.record.info, sweep.record.info.settings
-    goal = "maximize" if info.objective.mode == "max" else "minimize"
-    first = [f"The sweep trained {' and '.join(info.trainables) or '?'} to {goal} {info.metric}."]
+    trained = " and ".join(info.trainables) or "?"
+    first = [f"The sweep trained {trained} to {info.objective.direction} {info.metric}."]
     if asked:
         scheduler = asked.get("scheduler")
         pruned = (

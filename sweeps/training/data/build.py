@@ -107,7 +107,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
         fingerprint=data_set.key,
         about={
             "trainable": data_set.trainable,
-            "knobs": dict(data_set.hyperparameters),
+            "hyperparameters": dict(data_set.hyperparameters),
             "raw_files": len(data_set.items),
             "raw_bytes": data_set.raw_bytes,
             "skipped": [{"file": str(item.path), "reason": reason} for item, reason in bad.items()],

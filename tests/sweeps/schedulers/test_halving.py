@@ -101,17 +101,6 @@ def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode,
     assert sum(max(row.epochs) for row in record.trials) == halving.expected_epochs(config)
 
 
-def test_what_was_decided_is_rebuilt_from_the_record(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
-    reached = play(tmp_path, config).run()
-    for record in (Record.read(tmp_path), Record.reopen(tmp_path)):
-        for number, last in reached.items():
-            assert halving.ends_at(config, record, number, last) is (last < 27)
-            for epoch in range(1, last):
-                assert not halving.ends_at(config, record, number, epoch)
-                assert not halving.waits_at(config, record, number, epoch)
-
-
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(19), 1)])
 def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=20)

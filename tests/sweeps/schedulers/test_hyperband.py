@@ -86,17 +86,6 @@ def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
     assert Counter(row.status for row in record.trials)["finished"] == sum(e == 27 for e in whole.values())
 
 
-def test_what_was_decided_is_rebuilt_from_the_record(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
-    reached = play(tmp_path, config).run()
-    for record in (Record.read(tmp_path), Record.reopen(tmp_path)):
-        for number, last in reached.items():
-            assert hyperband.ends_at(config, record, number, last) is (last < 27)
-            for epoch in range(1, last):
-                assert not hyperband.ends_at(config, record, number, epoch)
-                assert not hyperband.waits_at(config, record, number, epoch)
-
-
 def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
@@ -14,29 +13,13 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.schedulers import asha
+from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.rungs import rungs
 from tests.conftest import propose
-
-Mode = Literal["min", "max"]
-
-
-@dataclass(frozen=True)
-class FakeTrial:
-    """As much of Tune's Trial as a scheduler looks at."""
-
-    number: int
-
-    @property
-    def trial_id(self) -> str:
-        return f"trial_{self.number:04d}"
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return {"number": self.number}
+from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record
 
 
-def new_record(folder: Path, mode: Mode, trials: int) -> Record:
+def record_of(folder: Path, mode: Mode, trials: int) -> Record:
     folder.mkdir(exist_ok=True)
     record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
     for _ in range(trials):
@@ -54,7 +37,7 @@ def decide(scheduler: TrialScheduler, record: Record, number: int, epoch: int, s
 
 @pytest.mark.parametrize("name", plugins.choices("scheduler"))
 def test_a_scheduler_is_built_from_config_and_record(name: str, tmp_path: Path) -> None:
-    built = plugins.find("scheduler", name).build(SweepConfig(), new_record(tmp_path, "max", 0))
+    built = plugins.find("scheduler", name).build(SweepConfig(), record_of(tmp_path, "max", 0))
     assert isinstance(built, TrialScheduler)
 
 
@@ -72,13 +55,13 @@ def test_a_scheduler_describes_itself_in_one_line_that_names_it_and_the_end(
 
 @pytest.mark.parametrize("name", plugins.choices("scheduler"))
 def test_a_lone_trial_is_never_stopped(name: str, tmp_path: Path) -> None:
-    record = new_record(tmp_path, "max", 1)
+    record = record_of(tmp_path, "max", 1)
     scheduler = plugins.find("scheduler", name).build(SweepConfig(), record)
     assert {decide(scheduler, record, 0, epoch, 0.5) for epoch in range(1, 27)} == {"CONTINUE"}
 
 
 def test_without_pruning_the_worst_trial_goes_on(tmp_path: Path) -> None:
-    record = new_record(tmp_path, "max", 9)
+    record = record_of(tmp_path, "max", 9)
     scheduler = plugins.find("scheduler", "none").build(SweepConfig(), record)
     decisions = {decide(scheduler, record, number, 3, -float(number)) for number in range(9)}
     assert decisions == {"CONTINUE"}
@@ -103,7 +86,7 @@ def test_asha_decides_as_rays_does(
     rays = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
     assert sorted(epoch for epoch, _ in rays._brackets[0]._rungs if epoch < max_epochs) == rungs(config)
     trials = 40
-    record = new_record(tmp_path, mode, trials)
+    record = record_of(tmp_path, mode, trials)
     ours = asha.build(config, record)
     for number in range(trials):
         rays.on_trial_add(None, FakeTrial(number))  # type: ignore[arg-type]
@@ -129,7 +112,7 @@ def test_asha_decides_as_rays_does(
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
 def test_asha_never_ranks_a_score_that_is_not_finite(score: float, mode: Mode, tmp_path: Path) -> None:
-    clean, dirty = new_record(tmp_path / "clean", mode, 20), new_record(tmp_path / "dirty", mode, 30)
+    clean, dirty = record_of(tmp_path / "clean", mode, 20), record_of(tmp_path / "dirty", mode, 30)
     in_clean, in_dirty = asha.build(SweepConfig(), clean), asha.build(SweepConfig(), dirty)
     generator = random.Random(0)
     decisions = []
@@ -144,7 +127,7 @@ def test_asha_never_ranks_a_score_that_is_not_finite(score: float, mode: Mode, t
 
 def test_asha_stops_a_trial_again_that_was_lost_after_it_was_stopped(tmp_path: Path) -> None:
     """Better ones that came after it change nothing, nor do worse ones."""
-    record = new_record(tmp_path, "max", 10)
+    record = record_of(tmp_path, "max", 10)
     scheduler = asha.build(SweepConfig(), record)
     assert decide(scheduler, record, 0, 3, 0.9) == "CONTINUE"
     assert decide(scheduler, record, 1, 3, 0.5) == "STOP"
@@ -155,7 +138,7 @@ def test_asha_stops_a_trial_again_that_was_lost_after_it_was_stopped(tmp_path: P
 
 
 def test_asha_lets_a_trial_go_on_again_that_was_lost_after_it_went_on(tmp_path: Path) -> None:
-    record = new_record(tmp_path, "max", 10)
+    record = record_of(tmp_path, "max", 10)
     scheduler = asha.build(SweepConfig(), record)
     assert decide(scheduler, record, 0, 3, 0.1) == "CONTINUE"
     for number in range(1, 10):
@@ -164,7 +147,7 @@ def test_asha_lets_a_trial_go_on_again_that_was_lost_after_it_went_on(tmp_path: 
 
 
 def test_asha_goes_on_from_a_record_that_another_process_wrote(tmp_path: Path) -> None:
-    record = new_record(tmp_path, "max", 10)
+    record = record_of(tmp_path, "max", 10)
     first = asha.build(SweepConfig(), record)
     for number in range(9):
         decide(first, record, number, 3, 0.9)
@@ -174,12 +157,12 @@ def test_asha_goes_on_from_a_record_that_another_process_wrote(tmp_path: Path) -
 
 
 def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
-    scheduler = asha.build(SweepConfig(), new_record(tmp_path, "max", 1))
+    scheduler = asha.build(SweepConfig(), record_of(tmp_path, "max", 1))
     result = {"done": True, "status": "failed", "reason": "ValueError: no"}
     assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["asha", "none"])  # those that pause: test_hyperband.py
+@pytest.mark.parametrize("name", ["asha", "none"])
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_decided_is_rebuilt_from_the_record(
@@ -188,7 +171,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
     """Whatever came behind it, and in another process too: a resume asks for the last epoch of a trial."""
     config = SweepConfig.of(max_epochs=16, grace_epochs=1, reduction_factor=2)
     module = plugins.find("scheduler", name)
-    record = new_record(tmp_path, mode, 20)
+    record = record_of(tmp_path, mode, 20)
     scheduler = module.build(config, record)
     generator = random.Random(f"{name} {mode} {seed}")
     reached = dict.fromkeys(range(20), 0)
@@ -209,8 +192,21 @@ def test_what_was_decided_is_rebuilt_from_the_record(
         assert rebuilt == decided
 
 
+@pytest.mark.parametrize("module", [halving, hyperband])
+def test_what_a_scheduler_that_pauses_decided_is_rebuilt_from_the_record(module: Any, tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=17)
+    record = new_record(tmp_path, config)
+    reached = Play(config, module.build(config, record), record, seed="0").run()
+    for seen in (Record.read(tmp_path), Record.reopen(tmp_path)):
+        for number, last in reached.items():
+            assert module.ends_at(config, seen, number, last) is (last < 27)
+            for epoch in range(1, last):
+                assert not module.ends_at(config, seen, number, epoch)
+                assert not module.waits_at(config, seen, number, epoch)
+
+
 def test_asha_ends_no_trial_at_an_epoch_that_it_has_not_reported(tmp_path: Path) -> None:
-    record = new_record(tmp_path, "max", 3)
+    record = record_of(tmp_path, "max", 3)
     scheduler = asha.build(SweepConfig(), record)
     for number in range(2):
         decide(scheduler, record, number, 3, 0.9)

@@ -72,11 +72,11 @@ def test_a_running_sweep_is_seen_to_grow_and_rays_pages_show_its_node(
             seen = int(re.findall(r"(\d+) Trials", page.text)[0])
             page.wait_for_text(f"{seen + 1} Trials", 180)
             page.screenshot(tmp_path / "growing.png")
-            ray = chromium.open(f"{urls['ray pages']}/#/cluster")
+            ray = chromium.open(f"{urls['ray']}/#/cluster")
             ray.wait_for_text("ALIVE", 120)
             ray.screenshot(tmp_path / "ray-cluster.png")
             for name, words in (("jobs", "RUNNING"), ("actors", "ResourceTrainable"), ("logs", "node")):
-                ray.go(f"{urls['ray pages']}/#/{name}")
+                ray.go(f"{urls['ray']}/#/{name}")
                 ray.wait_for_text(words, 120)
                 time.sleep(1)
                 ray.screenshot(tmp_path / f"ray-{name}.png")
@@ -93,7 +93,7 @@ def _urls(run: subprocess.Popen[str]) -> dict[str, str]:
     said = ""
     for line in run.stdout:
         said += line
-        if match := re.match(r"(dashboard|ray pages)  (http://[\d.:]+)", line):
+        if match := re.match(r"(dashboard|ray) .*?(http://[\d.:]+)", line):
             found[match[1]] = match[2]
         if len(found) == 2:
             return found
