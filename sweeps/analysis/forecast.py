@@ -54,7 +54,7 @@ class RungCheck:
 def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
     """Of each rung below the end, the trials that reached both; none where no trial reached the end."""
     names = ("max_epochs", "grace_epochs", "reduction_factor")
-    asked = {name: value for name, value in record.info.settings.items() if name in names}
+    asked = {name: value for name, value in record.info.identity["settings"].items() if name in names}
     config = SweepConfig.of(**asked)
     numbers = {trial.number for trial in seen.trials}
     at_end = _scores_at(record, config.max_epochs, numbers)

@@ -56,13 +56,7 @@ def trials_table(record: Record) -> pa.Table:
     this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A
     hyperparameter that a trial did not have is null.
     """
-    trials, metrics = record.trials, _metric_names(record)
-    best_epochs = [trial.best_epoch(record.objective) for trial in trials]
-    best = [
-        {} if epoch is None else trial.epochs[epoch].metrics
-        for trial, epoch in zip(trials, best_epochs, strict=True)
-    ]
-    last = [trial.epochs[max(trial.epochs)].metrics if trial.epochs else {} for trial in trials]
+    trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]
     several = {"trainable": _texts(trial.trainable for trial in trials)} if record.info.is_of_several else {}
     return pa.table(
@@ -75,9 +69,7 @@ def trials_table(record: Record) -> pa.Table:
             "notices": _texts("; ".join(trial.notices) for trial in trials),
             **_param_columns(record),
             "epochs": _wholes(len(trial.epochs) for trial in trials),
-            "best_epoch": _wholes(best_epochs),
-            **{f"best_{column}": _numbers(row.get(name) for row in best) for name, column in metrics.items()},
-            **{f"last_{column}": _numbers(row.get(name) for row in last) for name, column in metrics.items()},
+            **_metric_columns(record),
             "seconds": _numbers(math.fsum(row.seconds for row in t.epochs.values()) for t in trials),
             **{name: _numbers(row.get(name) for row in costs) for name in COSTS},
             "pc": _texts(trial.place.get("pc") for trial in trials),
@@ -90,6 +82,19 @@ def trials_table(record: Record) -> pa.Table:
             "origin": _texts(trial.origin for trial in trials),
         }
     )
+
+
+def _metric_columns(record: Record) -> dict[str, pa.Array]:
+    """best_epoch, and the metrics of that epoch and of the last one."""
+    trials, names = record.trials, _metric_names(record)
+    epochs = [trial.best_epoch(record.objective) for trial in trials]
+    best = [{} if e is None else trial.epochs[e].metrics for trial, e in zip(trials, epochs, strict=True)]
+    last = [trial.epochs[max(trial.epochs)].metrics if trial.epochs else {} for trial in trials]
+    return {
+        "best_epoch": _wholes(epochs),
+        **{f"best_{column}": _numbers(row.get(name) for row in best) for name, column in names.items()},
+        **{f"last_{column}": _numbers(row.get(name) for row in last) for name, column in names.items()},
+    }
 
 
 def _param_columns(record: Record) -> dict[str, pa.Array]:

@@ -84,29 +84,19 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
     lines: list[tuple[str, str]] = []
     named = {(parent.name, parent.info.started) for parent in parents}
     for parent in parents:
-        fit, known = _fitting(plan, parent, ignored)
-        changed = _changed(plan, parent)
         best = record_status.best(parent)
         lines.append(("refines", f"{parent.name}: {count(_ended(parent), 'trial')} ended, best {best}"))
         refined = [one.name for one in parent.info.parents if (one.name, one.started) not in named]
         if missing := ", ".join(refined):
             text = f"  it refined {missing}, whose trials count only if --refine names {missing} too"
             lines.append(("", text))
-        if changed or not known:
-            retried.append(fit)
-            if not fit and not changed:
-                lines.append(("", "  none of its trials lies in the new ranges"))
-                continue
-            why = changed or ["the fixed hyperparameters differ"]
-            lines += [("", f"  its scores are not comparable: {reason}") for reason in why[:MOST_REASONS]]
-            if (rest := len(why) - MOST_REASONS) > 0:
-                lines.append(("", f"  and {count(rest, 'more change')}"))
-            continue
+        fit, known = _fitting(plan, parent, ignored)
+        if changed := _changed(plan, parent):
+            known = []
         trials += known
-        text = "lie in the new ranges: they count here and are not repeated"
-        if len(known) == 1:
-            text = "lies in the new ranges: it counts here and is not repeated"
-        lines.append(("", f"  {count(len(known), 'trial')} {text}"))
+        if not known:
+            retried.append(fit)
+        lines += [("", f"  {line}") for line in _use(changed, fit, known)]
     anchors, tried = _anchors(retried, trials)
     for rows, what in (
         (tried, "run again already, in a comparable sweep"),
@@ -117,6 +107,21 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
     about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
     lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:
+    """What the plan says of the trials of a parent: how many count here, or why none does."""
+    if len(known) == 1:
+        return ["1 trial lies in the new ranges: it counts here and is not repeated"]
+    if known:
+        return [f"{len(known):,} trials lie in the new ranges: they count here and are not repeated"]
+    if not fit and not changed:
+        return ["none of its trials lies in the new ranges"]
+    why = changed or ["the fixed hyperparameters differ"]
+    lines = [f"its scores are not comparable: {reason}" for reason in why[:MOST_REASONS]]
+    if (rest := len(why) - MOST_REASONS) > 0:
+        lines.append(f"and {count(rest, 'more change')}")
+    return lines
 
 
 def _anchors(
@@ -140,7 +145,7 @@ def _changed(plan: Plan, parent: Record) -> list[str]:
         return ["its record does not name the code that it ran"]
     changed = score_changes(parent.info.identity, plan)
     # `--precision auto` is fp16 on a GPU and fp32 on a CPU; the PCs of an address are not known yet.
-    config, before = plan.config, parent.info.settings.get("precision")
+    config, before = plan.config, parent.info.settings.precision
     if {config.fit.precision, before} == {"auto"} and config.address is None:
         now = "fp16" if placement.gpus_per_trial(config, [session.this_pc()]) else "fp32"
         places = [trial.place for trial in parent.searched if "gpu" in trial.place]

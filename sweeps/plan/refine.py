@@ -122,8 +122,8 @@ def _new_ranges(
     takes_grid: frozenset[Form] = takes | {"grid_search"}
     domains = check(space, trainable.Params, fixed, takes_grid, config.searcher, name).domains
     before: dict[str, Any] = {}
-    if config.search_space == parents[0].info.settings.get("search_space"):
-        of_parent = models.own(parents[0].info.settings.get("ranges", {}), name)
+    if config.search_space == parents[0].info.settings.search_space:
+        of_parent = models.own(parents[0].info.settings.ranges, name)
         before = {key: value for key, value in of_parent.items() if key in space and key not in given}
     base, _ = applied(domains, before, takes_grid)
     for hyperparameter, domain in domains.items():

@@ -51,7 +51,7 @@ def check(plan: Plan, record: Record) -> ResumeState:
         UserError: it can't be continued with the same results, and why.
     """
     _refuse_old_record(plan, record)
-    before, config = record.info.settings, plan.config
+    before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
     _refuse_less(config, before)
     has_more = (config.num_trials or 0) > before["num_trials"] or _other_confirmation(config, record)

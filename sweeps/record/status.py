@@ -83,7 +83,7 @@ def best(record: Record) -> str:
 
 def name_of(record: Record, trainable: str) -> str:
     """The name of a trainable's search space; "" in an old record."""
-    info, spaces = record.info, record.info.settings.get("search_space", "")
+    info, spaces = record.info, record.info.settings.search_space
     if not info.is_of_several:
         return str(spaces)
     return str(dict(zip(info.trainables, spaces, strict=False)).get(trainable, ""))

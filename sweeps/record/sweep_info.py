@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -61,6 +61,24 @@ class HeldOutScore:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of a sweep that are looked at later; what an older record lacks has its default."""
+
+    searcher: str | None = None
+    scheduler: str | None = None
+    search_space: str | Sequence[str] = ""
+    """Its name; of several trainables one each."""
+    ranges: Mapping[str, Any] = field(default_factory=dict)
+    """Those of --ranges, in place of the space's."""
+    precision: str | None = None
+    workers_per_trial: int = 1
+    cpus_per_trial: int | None = None
+    """Of a worker."""
+    gpus_per_trial: float | None = None
+    """Of a worker."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepInfo:
     """What a record holds of its sweep; what an older record lacks has its default."""
 
@@ -102,10 +120,10 @@ class SweepInfo:
         """The only one; "" where there are several."""
         return self.trainables[0] if len(self.trainables) == 1 else ""
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The fields of SweepConfig that results depend on."""
-        return self.identity["settings"]
+    @cached_property
+    def settings(self) -> Settings:
+        """What was asked for."""
+        return Settings(**_of(self.identity["settings"], Settings))
 
     @property
     def metric(self) -> str:

@@ -57,8 +57,8 @@ def spent(sweep: Sweep) -> Spent:
     trials = sweep.record.trials
     settings = sweep.record.info.settings
     on_gpu = any(trial.place.get("gpu") for trial in trials)
-    share = _gpus_per_worker(sweep) if on_gpu else float(settings.get("cpus_per_trial") or 1)
-    share *= settings.get("workers_per_trial", 1)
+    share = _gpus_per_worker(sweep) if on_gpu else float(settings.cpus_per_trial or 1)
+    share *= settings.workers_per_trial
     end = sweep.record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
     for trial in sweep.record.searched:  # a rerun is pruned only where it is no longer asked for
@@ -200,7 +200,7 @@ def _gpus_per_worker(sweep: Sweep) -> float:
         # The record has no --trials-per-gpu: no result depends on it.
         per_gpu = load_yaml((sweep.folder / SWEEP_FILE).read_text()).get("trials_per_gpu")
     if per_gpu != "auto":
-        return 1 / per_gpu if per_gpu else float(sweep.record.info.settings.get("gpus_per_trial") or 1)
+        return 1 / per_gpu if per_gpu else float(sweep.record.info.settings.gpus_per_trial or 1)
     spans: dict[tuple[Any, Any], list[tuple[float, float]]] = defaultdict(list)
     for trial in trials:
         gpu = trial.place.get("pc"), trial.place.get("gpu")

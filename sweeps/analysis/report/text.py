@@ -76,15 +76,15 @@ def settings(sweep: Sweep) -> list[str]:
     info, asked = sweep.record.info, sweep.record.info.settings
     trained = " and ".join(info.trainables) or "?"
     first = [f"The sweep trained {trained} to {info.objective.direction} {info.metric}."]
-    if asked:
-        scheduler = asked.get("scheduler")
+    if asked.searcher:
+        scheduler = asked.scheduler
         pruned = (
             "no trial was pruned" if scheduler == "none" else f"the scheduler {scheduler} pruned poor ones"
         )
         wanted, started = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
         trials = count(started, "trial") if started >= wanted else f"{started:,} of {count(wanted, 'trial')}"
         first.append(
-            f"The searcher {asked.get('searcher')} proposed {trials} of at most "
+            f"The searcher {asked.searcher} proposed {trials} of at most "
             f"{count(info.max_epochs or 0, 'epoch')}, and {pruned}. The seed was {info.seed}."
         )
     data = info.identity["data"]
