@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.common import machine_folders, params_file, plugins, project
+from sweeps.common import machine_folders, param_types, params_file, plugins, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command
@@ -120,13 +120,14 @@ class Command:
         given = getattr(values, "params", [])
         recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
         typed = dict(pair for pair in given if not isinstance(pair, str))
-        typed |= {each: vars(values)[each] for each in names if each in values}
+        own = {each: vars(values)[each] for each in names if each in values}
+        _refuse_types(module, own)
         for recipe in recipes:
             _refuse_other(recipe, name, module)
         machine_folders.use_machine(values)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
-        return Typed(name, module, settings, typed, of_files)
+        return Typed(name, module, settings, typed | own, of_files)
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
@@ -176,6 +177,14 @@ class Command:
 
 def _value_of(name: str, text: str) -> ParamValue:
     return hyperparameter(f"{flag(name)} {text}", text)
+
+
+def _refuse_types(module: ModuleType, own: Mapping[str, ParamValue]) -> None:
+    """Raises: UserError, with the flags of hyperparameters whose values have a wrong type."""
+    hints = param_types.hints_of(module.Params)
+    faults = {name: param_types.type_fault(value, hints[name]) for name, value in own.items()}
+    if any(faults.values()):
+        raise UserError("\n".join(f"{flag(n)} {own[n]}: {fault}" for n, fault in faults.items() if fault))
 
 
 def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:

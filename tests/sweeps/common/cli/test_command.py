@@ -101,6 +101,13 @@ def test_a_second_trainable_is_answered_with_how_to_train_several(
     )
 
 
+def test_a_wrong_type_is_answered_with_the_flag_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit.main(["digits_mlp", "--lr", "abc", "--hidden", "1.5"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --lr abc: must be float, is str\n--hidden 1.5: must be int, is float\n"
+    )
+
+
 def test_a_dry_run_stops_after_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--trainable", "digits_mlp", "--dry-run", "--results-dir", str(tmp_path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
