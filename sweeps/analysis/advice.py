@@ -191,7 +191,8 @@ def _on_pruning(found: Findings) -> Iterator[str]:
         )
     if found.grace_epochs is not None:
         yield (
-            f"Pruning may be too early: ranks at epoch {found.rungs[0].epoch} hardly predict the end. "
+            f"Pruning may be too early: ranks at epoch {found.rungs[0].epoch} hardly predict those at "
+            f"epoch {found.rungs[0].end}. "
             f"Try --grace-epochs {found.grace_epochs}. How the pruned trials would have ended is not known."
         )
 

@@ -22,10 +22,11 @@ SURE_Z = 1.645
 
 @dataclass(frozen=True)
 class RungCheck:
-    """How well the ranks at a rung predicted those at the end."""
+    """How well the ranks at a rung predicted later ones."""
 
     epoch: int
     end: int
+    """The last epoch, or a rung before it where few got so far."""
     trials: int
     """That reached both."""
     correlation: float | None
@@ -52,30 +53,42 @@ class RungCheck:
 
 
 def rung_checks(record: Record, seen: Ranked) -> list[RungCheck]:
-    """Of each rung below the end, the trials that reached both; none where no trial reached the end."""
+    """Each rung beside the last later one, or the end, that enough of its trials reached, else the end."""
+    numbers, judged = {trial.number for trial in seen.trials}, judged_at(record)
+    at = {epoch: _scores_at(record, epoch, numbers) for epoch in judged}
+    found = []
+    for epoch in judged[:-1]:
+        later = [other for other in at if other > epoch]
+        end = next(
+            (other for other in reversed(later) if len(at[epoch].keys() & at[other]) >= FEW), later[-1]
+        )
+        if (check := _check(epoch, at[epoch], end, at[end])) is not None:
+            found.append(check)
+    return found
+
+
+def _check(epoch: int, there: dict[int, float], end: int, at_end: dict[int, float]) -> RungCheck | None:
+    """Ranks at two epochs; None where no trial reached the end, or the best one there came another way."""
+    winner = max(at_end, key=lambda number: at_end[number], default=None)
+    if winner not in there:
+        return None
+    both = [number for number in at_end if number in there]
+    first, last = [there[number] for number in both], [at_end[number] for number in both]
+    correlation, tied = None, None
+    if len(both) >= FEW:
+        scores = {epoch: first, end: last}
+        tied = max((at for at, values in scores.items() if len(set(values)) < 2), default=None)
+        correlation = None if tied else float(spearmanr(first, last).statistic)
+    rank = 1 + sum(score > there[winner] for score in there.values())
+    return RungCheck(epoch, end, len(both), correlation, rank, len(there), tied)
+
+
+def judged_at(record: Record) -> list[int]:
+    """The rungs of a sweep, then its last epoch; none of an older record, which does not name them."""
     names = ("max_epochs", "grace_epochs", "reduction_factor")
     asked = {name: value for name, value in record.info.identity["settings"].items() if name in names}
     config = SweepConfig.of(**asked)
-    numbers = {trial.number for trial in seen.trials}
-    at_end = _scores_at(record, config.max_epochs, numbers)
-    if not at_end or not asked:
-        return []
-    winner = max(at_end, key=lambda number: at_end[number])
-    found = []
-    for epoch in rungs(config):
-        there = _scores_at(record, epoch, numbers)
-        if winner not in there:
-            continue
-        both = [number for number in at_end if number in there]
-        first, last = [there[number] for number in both], [at_end[number] for number in both]
-        correlation, tied = None, None
-        if len(both) >= FEW:
-            scores = {epoch: first, config.max_epochs: last}
-            tied = max((at for at, values in scores.items() if len(set(values)) < 2), default=None)
-            correlation = None if tied else float(spearmanr(first, last).statistic)
-        rank = 1 + sum(score > there[winner] for score in there.values())
-        found.append(RungCheck(epoch, config.max_epochs, len(both), correlation, rank, len(there), tied))
-    return found
+    return [*rungs(config), config.max_epochs] if asked else []
 
 
 def _scores_at(record: Record, epoch: int, numbers: set[int]) -> dict[int, float]:

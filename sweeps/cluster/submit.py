@@ -111,7 +111,8 @@ def _plug_ins(config: SweepConfig) -> list[tuple[str, str]]:
     return [
         *(("trainable", name) for name in config.trainables),
         *(("search_space", name) for name in spaces),
-        *(("searcher", config.searcher), ("scheduler", config.scheduler)),
+        ("searcher", config.searcher),
+        *([("scheduler", config.scheduler)] if config.scheduler else []),
         *(("logger", name) for name in config.logger_names),
     ]
 

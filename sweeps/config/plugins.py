@@ -33,7 +33,9 @@ def named(config: SweepConfig) -> SweepConfig:
     trainables = config.trainables
     if config.trainable is None:
         trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
-    given = {"trainable": trainables, "searcher": [config.searcher], "scheduler": [config.scheduler]}
+    given = {"trainable": trainables, "searcher": [config.searcher]}
+    if config.scheduler is not None:
+        given["scheduler"] = [config.scheduler]
     if config.search_spaces:
         given["search_space"] = config.search_spaces
     by_name: dict[str, Any] = {

@@ -48,13 +48,14 @@ class SweepConfig(Settings):
     fit: FitConfig = setting(FitConfig(), group="Training")
     """The training of each trial. Its fields outside OF_FIT follow from the resources of a trial."""
 
-    searcher: str = setting("tpe", group="Search")
+    searcher: str = setting("gp", group="Search")
     """Searcher that proposes hyperparameters: a name in sweeps/searchers/, or a dotted path."""
     num_trials: int | None = setting(None, least=1, most=1_000_000)
     """Number of trials (default: 24; with grid, the whole grid)."""
 
-    scheduler: str = setting("asha", group="Pruning")
-    """Scheduler that prunes trials: a name in sweeps/schedulers/, or a dotted path."""
+    scheduler: str | None = setting(None, group="Pruning")
+    """Scheduler that prunes trials: a name in sweeps/schedulers/, or a dotted path (default: that of the
+    searcher; halving, with bohb bohb)."""
     grace_epochs: int = setting(3, least=1)
     """First rung: epochs that a trial trains before it may be pruned."""
     reduction_factor: int = setting(3, least=2)

@@ -11,7 +11,8 @@ from sweeps.config.sweep_config import SweepConfig, flag
 def check(config: SweepConfig) -> list[str]:
     """The faults of a config, before any plug-in is read."""
     faults = config.out_of_bounds()
-    if config.scheduler != "none" and config.grace_epochs > config.max_epochs:
+    is_of_default = config.grace_epochs == SweepConfig.grace_epochs  # so short trials are just not pruned
+    if config.scheduler != "none" and config.grace_epochs > config.max_epochs and not is_of_default:
         faults.append(
             f"--grace-epochs {config.grace_epochs}: the first rung is after the last epoch. "
             f"Give at most --max-epochs {config.max_epochs}, or --scheduler none"

@@ -32,8 +32,9 @@ def make_plan(config: SweepConfig) -> Plan:
         UserError: what does not fit, with the valid choices.
     """
     searcher = plugins.find("searcher", config.searcher)
-    scheduler = plugins.find("scheduler", config.scheduler)
-    _check_pair(config, searcher)
+    name = config.scheduler or searcher.SCHEDULERS[0]
+    _check_pair(config.searcher, searcher, name)
+    scheduler, config = plugins.find("scheduler", name), config.changed(scheduler=name)
     for name in config.logger_names:
         plugins.find("logger", name)
     if not config.parents or config.resume is not None:
@@ -87,14 +88,14 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
         )
 
 
-def _check_pair(config: SweepConfig, searcher: ModuleType) -> None:
-    if config.scheduler in searcher.SCHEDULERS or "." in config.scheduler:
+def _check_pair(name: str, searcher: ModuleType, scheduler: str) -> None:
+    if scheduler in searcher.SCHEDULERS or "." in scheduler:
         return
     known = plugins.choices("searcher")
     pairs = [f"\n  {name} with {', '.join(plugins.find('searcher', name).SCHEDULERS)}" for name in known]
     raise UserError(
-        f"--searcher {config.searcher} does not work with --scheduler {config.scheduler}."
-        f"{nearest(config.scheduler, searcher.SCHEDULERS)} "
+        f"--searcher {name} does not work with --scheduler {scheduler}."
+        f"{nearest(scheduler, searcher.SCHEDULERS)} "
         f"Pairs of searcher and scheduler that work:{''.join(pairs)}"
     )
 

@@ -26,6 +26,8 @@ def describe(config: SweepConfig) -> str:
     if not (judged := rungs(config)):
         return f"halving: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
     first, *others = trials_at_rungs(config, config.num_trials or 1)
+    if first == 1:
+        return f"halving: a single trial, which trains to epoch {config.max_epochs}"
     further = [
         f"{more} to epoch {end}" for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
     ]

@@ -127,9 +127,10 @@ def test_a_table_with_holes_is_refused(tmp_path: Path) -> None:
 
 def test_the_choice_on_fashion_cnn_is_the_best_score_of_any_epoch_and_counts_by_its_quality() -> None:
     problem, table = FashionCnn(0), curves.load()
-    found = [Epoch("0", OTHER, 1, 0.3), Epoch("1", PLACE, 1, math.nan), Epoch("1", PLACE, 2, 0.4)]
+    place, other = (tuple(zip(table.values, each, strict=True)) for each in (PLACE, OTHER))
+    found = [Epoch("0", other, 1, 0.3), Epoch("1", place, 1, math.nan), Epoch("1", place, 2, 0.4)]
     best = max(table.qualities.values())
-    regret = problem.regret([*found, Epoch("0", OTHER, 2, 0.35)])
+    regret = problem.regret([*found, Epoch("0", other, 2, 0.35)])
     assert regret.choice == pytest.approx(100 * (best - table.qualities[PLACE]))
     assert problem.regret(found[:2]).choice == pytest.approx(100 * (best - table.qualities[OTHER]))
     most = max(max(filter(math.isfinite, scores)) for (_, seed), scores in table.scores.items() if seed == 0)

@@ -32,8 +32,9 @@ def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Swe
         score: of params.
         settings: other ones of SweepConfig.
     """
-    asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, **settings}
-    return carried_out(make_plan(SweepConfig.of(name=name, results_dir=str(results_dir), **asked)), score)
+    asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "scheduler": "asha"}
+    asked |= {"max_epochs": 9, "name": name, "results_dir": str(results_dir), **settings}
+    return carried_out(make_plan(SweepConfig.of(**asked)), score)
 
 
 def carried_out(plan: Plan, score: Score, trials: int | None = None, gpu: str | None = None) -> Sweep:

@@ -134,6 +134,7 @@ def sections(sweep: Sweep) -> list[Section]:
         Section(
             "Learning and pruning",
             [text.pruning(sweep)],
+            tables=_rungs(sweep),
             figures=_figures(sweep, "learning_curves", "rung_survival", "history"),
         ),
         Section(
@@ -161,6 +162,11 @@ def _ranking(sweep: Sweep) -> Table:
     there = len(sweep.record.searched)
     which = f"The best {MOST_TRIALS} of {there:,} trials" if there > MOST_TRIALS else "All trials"
     return Table(f"{which}, by the score of their best epoch", columns, rows)
+
+
+def _rungs(sweep: Sweep) -> list[Table]:
+    columns, rows = text.at_rungs(sweep)
+    return [Table("The trials at each rung, and what pruning may have cost", columns, rows)] if rows else []
 
 
 def _figures(sweep: Sweep, *names: str) -> list[Drawn]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from sweeps.analysis import pruning as pruning_analysis
 from sweeps.analysis.fidelity import fidelity
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.failures import causes
@@ -138,6 +139,19 @@ def pruning(sweep: Sweep) -> str:
     at = Counter(max(trial.epochs) for trial in pruned if trial.epochs)
     where = ", ".join(f"{at[epoch]} at epoch {epoch}" for epoch in rungs(sweep))
     return f"{len(pruned):,} of {count(len(trials), 'trial')} were pruned: {where}."
+
+
+def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of rungs."""
+    titles = ["epoch", "reached it", "continued at once", "waited, then continued", "stopped there"]
+    titles.append("would have led at the next rung")
+    rows = []
+    for rung in pruning_analysis.at_rungs(sweep.record):
+        wait = "" if rung.wait_s is None else f" ({duration(rung.wait_s)}, median)"
+        leaders = "too few to estimate" if rung.leaders is None else f"{rung.leaders:.1f} (estimate)"
+        known = [rung.epoch, rung.reached, rung.at_once]
+        rows.append([*map(str, known), f"{rung.waited}{wait}", str(rung.stopped), leaders])
+    return titles, rows
 
 
 def epochs_compared(sweep: Sweep, found: Findings) -> list[str]:

@@ -1,0 +1,93 @@
+"""What happened to the trials at each rung, and what stopping some of them may have cost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from scipy.stats import norm
+
+from sweeps.analysis.forecast import judged_at
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
+
+WAIT_S = 1.0
+"""Shortest time between two epochs of a trial that counts as waiting."""
+LEAST_PAIRS = 5
+"""Trials with a score at a rung and at the next one, from which on the others are estimated."""
+
+
+@dataclass(frozen=True)
+class AtRung:
+    """The trials that reached a rung."""
+
+    epoch: int
+    next_epoch: int
+    """The next rung, or the end."""
+    reached: int
+    at_once: int
+    """That continued without waiting."""
+    waited: int
+    """That waited, and continued."""
+    wait_s: float | None
+    """Median of how long; None where none waited."""
+    stopped: int
+    leaders: float | None
+    """Of those stopped, how many would have led at the next rung, as estimated by those that reached it; None
+    with too few of them."""
+
+
+def at_rungs(record: Record) -> list[AtRung]:
+    """A row per rung that a trial of the search has reached; none where nothing is pruned."""
+    if record.info.settings.scheduler == "none":
+        return []
+    rows = [_at_rung(record, *each) for each in itertools.pairwise(judged_at(record))]
+    return [row for row in rows if row.reached]
+
+
+def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
+    there = [trial for trial in record.searched if epoch in trial.epochs]
+    stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
+    waits = [_wait_s(trial, epoch) for trial in there if epoch + 1 in trial.epochs]
+    long = [wait_s for wait_s in waits if wait_s > WAIT_S]
+    return AtRung(
+        epoch,
+        next_epoch,
+        len(there),
+        len(waits) - len(long),
+        len(long),
+        median(long) if long else None,
+        len(stopped),
+        _leaders(record, there, stopped, epoch, next_epoch),
+    )
+
+
+def _wait_s(trial: TrialRow, epoch: int) -> float:
+    """Between the end of an epoch and the start of the next one."""
+    after = trial.epochs[epoch + 1]
+    return after.time - after.seconds - trial.epochs[epoch].time
+
+
+def _leaders(
+    record: Record, there: Sequence[TrialRow], stopped: Sequence[TrialRow], epoch: int, next_epoch: int
+) -> float | None:
+    """Sum of the probabilities that a stopped trial would have beaten all others at the next rung, by a line
+    through the scores of those that reached both, with normal residuals."""
+    sign = record.objective.sign
+    both = [trial for trial in there if next_epoch in trial.epochs]
+    first, last = (np.array([sign * t.epochs[e].score for t in both]) for e in (epoch, next_epoch))
+    sound = np.isfinite(first) & np.isfinite(last)
+    first, last = first[sound], last[sound]
+    if len(first) < LEAST_PAIRS or np.ptp(first) == 0 or np.ptp(last) == 0:
+        return None
+    slope, start = np.polyfit(first, last, 1)
+    if slope < 0:  # the line says nothing about those that were worse
+        slope, start = 0.0, last.mean()
+    residual = math.sqrt(float(((last - start - slope * first) ** 2).sum()) / (len(first) - 2))
+    scores = np.array([sign * trial.epochs[epoch].score for trial in stopped])
+    behind = last.max() - start - slope * scores[np.isfinite(scores)]
+    return float(norm.sf(behind, scale=max(residual, 1e-12)).sum())
