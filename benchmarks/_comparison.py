@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,8 @@ WORSE = 3.0
 MEASURES = ("choice", "weights")
 
 Row = dict[str, Any]
+Key = tuple[str, str, int, int]
+"""Arm, problem, slots and seed."""
 Setting = tuple[str, int, int]
 """Family, slots and budget."""
 
@@ -69,6 +73,24 @@ def of_search(arm: str, problem: Problem, slots: int, seed: int, budget: int, fo
         regret.choice,
         regret.weights,
     )
+
+
+def keep(file: Path, runs: Sequence[Run]) -> None:
+    """Append what a search has found, a line per budget."""
+    with file.open("a") as lines:
+        lines.writelines(json.dumps(dataclasses.asdict(run)) + "\n" for run in runs)
+
+
+def kept(file: Path, keys: Collection[Key], budgets: Collection[int]) -> list[Run]:
+    """The searches in a file, of those asked for, that have all budgets."""
+    if not file.exists():
+        return []
+    runs = {Run(**json.loads(line)) for line in file.read_text().splitlines()}
+    groups: dict[Key, list[Run]] = {}
+    for run in runs:
+        if run.budget in budgets:
+            groups.setdefault((run.arm, run.problem, run.slots, run.seed), []).append(run)
+    return [run for key in groups.keys() & keys if len(groups[key]) == len(budgets) for run in groups[key]]
 
 
 def summary(runs: Sequence[Run]) -> list[Row]:

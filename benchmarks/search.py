@@ -25,6 +25,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import _measure
@@ -61,24 +62,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_all(asked: argparse.Namespace) -> list[Run]:
-    """Every arm on every problem, several searches at a time."""
+    """Every arm on every problem, several searches at a time; those that --kept holds are not run again."""
     import multiprocessing
 
+    from benchmarks import _comparison
+
     jobs = _jobs(asked)
-    runs: list[Run] = []
+    runs = _comparison.kept(asked.kept, {_key(job) for job in jobs}, asked.budgets) if asked.kept else []
+    there = {(each.arm, each.problem, each.slots, each.seed) for each in runs}
+    order = {_key(job): place for place, job in enumerate(jobs)}
+    jobs = [job for job in jobs if _key(job) not in there]
     began = time.monotonic()
     # Processes that are started anew: one that is forked inherits the locks of Ray's threads.
     with multiprocessing.get_context("spawn").Pool(asked.processes, _quiet) as pool:
         for done, found in enumerate(pool.imap_unordered(run, jobs), start=1):
             runs += found
+            if asked.kept:
+                _comparison.keep(asked.kept, found)
             if done % max(1, len(jobs) // 50) == 0 or done == len(jobs):
                 left_min = (time.monotonic() - began) / 60 * (len(jobs) - done) / done
                 print(f"{done:,} of {len(jobs):,} searches, {left_min:.0f} min left", flush=True)
-    return runs
+    return sorted(runs, key=lambda each: (order[each.arm, each.problem, each.slots, each.seed], each.budget))
 
 
 def _jobs(asked: argparse.Namespace) -> list[Job]:
-    from benchmarks import _problems, _searches
+    from benchmarks import _comparison, _problems, _searches
 
     arms = asked.arms or list(_searches.COMPARED)
     known = [*_searches.OURS, *_searches.RAYS]
@@ -86,13 +94,21 @@ def _jobs(asked: argparse.Namespace) -> list[Job]:
         if arm not in known:
             raise SystemExit(f"--arms {arm}: one of {', '.join(known)}")
     problems = [p for family in asked.families for p in _problems.problems(family, f"to_{asked.set}")]
+    repeats = asked.repeats or SEEDS[asked.set]
+    of_arm = {arm: asked.rival_repeats or repeats if arm in _comparison.RIVALS else repeats for arm in arms}
     return [
         (arm, problem, slots, seed, asked.budgets)
         for slots in asked.slots or SLOTS[asked.set]
-        for seed in range(asked.repeats or SEEDS[asked.set])
+        for seed in range(repeats)
         for problem in problems
         for arm in arms
+        if seed < of_arm[arm]
     ]
+
+
+def _key(job: Job) -> tuple[str, str, int, int]:
+    arm, problem, slots, seed, _ = job
+    return arm, problem.name, slots, seed
 
 
 def run(job: Job) -> list[Run]:
@@ -146,10 +162,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--arms", nargs="+", help="some of them, by name (default: those compared)")
     parser.add_argument("--slots", type=int, nargs="+", help="trials at a time (default: 4; check: 1 4 16)")
     parser.add_argument("--repeats", type=int, help="seeds per problem (default: 5; check: 30)")
+    parser.add_argument("--rival-repeats", type=int, help="those of bohb and of Ray's pairs, if fewer")
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS, help="epochs")
     parser.add_argument(
         "--processes", type=int, default=len(os.sched_getaffinity(0)), help="searches at a time"
     )
+    parser.add_argument("--kept", type=Path, help="file of searches that are done, for a run of many hours")
     parser.add_argument("--decision", help=f"what is decided by this run, for results/{CHECKS}")
     return parser
 
