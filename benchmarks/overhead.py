@@ -5,17 +5,21 @@ a time with one PyTorch thread each, no dashboard. Every arm is timed from the s
 the exit of the last one. ASHA is asynchronous, so the arms train different numbers of epochs: what is
 compared is the time per epoch that was trained.
 
-  a  this program, by its command line
+  a  this program, by its command line, with random proposals
   b  Ray Tune the documented way: function trainable, Trainer, report and checkpoint each epoch
   c  the same with reuse_actors=True
   d  Optuna alone: 2 processes over a journal, lean Trainer, successive halving, no checkpoints
   e  floor: the epochs that (a) trained, a plain PyTorch loop in 2 processes
   f  floor: the epochs that (a) trained, one fit() of a lean Trainer per trial in 2 processes
+  g  this program with tpe and asha
+  h  this program with its default, gp and halving: trials pause at rungs. As many trials as take, by the
+     plans, the epochs of (g): more, since halving stops more of them early
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -33,10 +37,14 @@ ARMS = {
     "d": "Optuna alone",
     "e": "floor, plain loop",
     "f": "floor, Lightning",
+    "g": "sweeps, tpe + asha",
+    "h": "sweeps, gp + halving",
 }
 WORKERS, MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 2, 20, 1, 3
 NAMES = {"cnn": ("benchmarks.digits_cnn", "benchmarks.digits_space"), "mlp": ("digits_mlp", "digits_mlp")}
 """Model to what `--trainable` and `--search-space` call it."""
+PAIRS = {"a": ("random", "asha"), "g": ("tpe", "asha"), "h": ("gp", "halving")}
+"""Arm of this program to its searcher and scheduler."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 Run = dict[str, Any]
@@ -71,9 +79,9 @@ def one_round(model: str, trials: int, repeat: int, arms: Sequence[str]) -> list
             job.write()
             busy = _measure.busy_cores()
             wall_s, cpu_s = _measure.run_together(commands(arm, job, trials), folder, ONE_THREAD)
-            if arm == "a":
-                job = _with_record(job, folder / "sweep")
-            epochs = sum(job.epochs) if arm == "a" else job.told()
+            told = _with_record(job, folder / "sweep") if arm in PAIRS else job
+            job = told if arm == "a" else job
+            epochs = sum(told.epochs) if arm in PAIRS else job.told()
             runs.append(
                 {"model": model, "trials": trials, "repeat": repeat, "arm": arm, "wall_s": round(wall_s, 3),
                  "cpu_s": round(cpu_s, 2), "epochs": epochs, "s_per_epoch": wall_s / epochs,
@@ -90,10 +98,12 @@ def one_round(model: str, trials: int, repeat: int, arms: Sequence[str]) -> list
 def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
     """The processes of an arm."""
     python = [sys.executable, "-m"]
-    if arm == "a":
+    if arm in PAIRS:
         trainable, space = NAMES[job.model]
+        searcher, scheduler = PAIRS[arm]
         flags = {
-            "trainable": trainable, "search-space": space, "searcher": "random", "num-trials": trials,
+            "trainable": trainable, "search-space": space, "searcher": searcher, "scheduler": scheduler,
+            "num-trials": as_many_epochs(trials) if scheduler == "halving" else trials,
             "max-epochs": job.max_epochs, "grace-epochs": job.grace_epochs, "seed": job.seed,
             "reduction-factor": job.reduction_factor, "max-concurrent": job.workers, "cpus-per-trial": 1,
             "results-dir": job.folder, "name": "sweep",
@@ -107,6 +117,20 @@ def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
         return [[*python, "benchmarks._optuna", job.folder, worker] for worker in workers]
     kind = "plain" if arm == "e" else "lightning"
     return [[*python, "benchmarks._floor", job.folder, worker, kind] for worker in workers]
+
+
+def as_many_epochs(trials: int) -> int:
+    """The number of trials with which halving takes the epochs that asha takes for `trials`."""
+    from sweeps.config.sweep_config import SweepConfig
+    from sweeps.schedulers import asha, halving
+
+    rungs = {"max_epochs": MAX_EPOCHS, "grace_epochs": GRACE_EPOCHS, "reduction_factor": REDUCTION_FACTOR}
+    wanted = asha.expected_epochs(SweepConfig.of(**rungs, num_trials=trials))
+    return next(
+        n
+        for n in itertools.count(1)
+        if halving.expected_epochs(SweepConfig.of(**rungs, num_trials=n)) >= wanted
+    )
 
 
 def arms_of(asked: argparse.Namespace, trials: int) -> list[str]:
@@ -166,6 +190,8 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
         Goal("ray_tune_24", _ratio(runs, "cnn", 24, "b", "a"), ">=", 5.0),
         Goal("ray_tune_reuse_24", _ratio(runs, "cnn", 24, "c", "a"), ">=", 1.4),
         Goal("ray_tune_reuse_96", _ratio(runs, "cnn", 96, "c", "a"), ">=", 1.4),
+        Goal("default_to_tpe_asha_24", _ratio(runs, "cnn", 24, "h", "g"), "<=", 1.03),
+        Goal("default_to_tpe_asha_96", _ratio(runs, "cnn", 96, "h", "g"), "<=", 1.03),
     ]
 
 

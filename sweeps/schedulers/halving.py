@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.pausing_scheduler import PausingScheduler
-from sweeps.search.promotions import Promotions, expected_epochs, trials_at_rungs
+from sweeps.search.promotions import Promotions, expected_epochs, most_waiting, trials_at_rungs
 from sweeps.search.rungs import rungs
 
 __all__ = ["build", "describe", "ends_at", "expected_epochs", "waits_at"]
@@ -31,7 +30,8 @@ def describe(config: SweepConfig) -> str:
     further = [
         f"{more} to epoch {end}" for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
     ]
-    return f"halving: {count(first, 'trial')} to epoch {judged[0]}, of them the best {', '.join(further)}"
+    waiting = f"at most {most_waiting(config)} wait at a time, each with its checkpoint on disk"
+    return f"halving: {first} trials to epoch {judged[0]}, of them the best {', '.join(further)}; {waiting}"
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:

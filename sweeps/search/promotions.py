@@ -162,6 +162,12 @@ def trials_at_rungs(config: SweepConfig, num_trials: int) -> list[int]:
     return counts
 
 
+def most_waiting(config: SweepConfig) -> int:
+    """Trials that are paused at a time, at most: at each rung those that may still have their turn."""
+    _, *promotions = trials_at_rungs(config, config.num_trials or 1)
+    return sum(min(MOST_WAITING, count) for count in promotions)
+
+
 def expected_epochs(config: SweepConfig) -> int:
     """Epochs that all trials train when none fails."""
     ends = [*rungs(config), config.max_epochs]

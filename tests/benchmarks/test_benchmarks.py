@@ -90,6 +90,8 @@ def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
         "ray_tune_24": None,
         "ray_tune_reuse_24": None,
         "ray_tune_reuse_96": None,
+        "default_to_tpe_asha_24": None,
+        "default_to_tpe_asha_96": None,
     }
     floor = overhead.summary(runs)[1]
     assert (floor["arm"], floor["epochs"], floor["s_per_epoch"]) == ("f", 100, pytest.approx(0.1))
