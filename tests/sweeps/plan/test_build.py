@@ -18,49 +18,12 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.schedulers import asha, hyperband
 from sweeps.search.rungs import rungs
-
-
-def config(folder: Path, **changes: Any) -> SweepConfig:
-    """A sweep of digits_mlp, whose data is always there, on no more than one CPU."""
-    base = SweepConfig.of(trainable="digits_mlp", name="s", results_dir=str(folder), gpus_per_trial=0)
-    return base.changed(**changes)
-
-
-def line(text: str, title: str) -> str:
-    return next(each for each in text.splitlines() if each.startswith(title))
-
-
-def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
-    made = make_plan(config(tmp_path, num_trials=9, params={"batch_size": 32}))
-    text = describe(made)
-    assert "s: digits_mlp, val_acc (max), seed 0" in line(text, "sweep")
-    assert "digits" in line(text, "data")
-    assert "1,200 rows to train on, 300 to validate" in line(text, "data")
-    assert "3 hyperparameters" in line(text, "space")
-    assert re.search(r"lr +0\.001 to 1, log scale", text)
-    assert re.search(r"hidden +8 to 64 in steps of 8", text)
-    assert line(text, "fixed").endswith("batch_size=32")
-    assert line(text, "searcher").endswith("tpe")
-    assert "3, 9, 27 (the end)" in line(text, "scheduler")
-    assert line(text, "trials").endswith("9, each of at most 27 epochs")
-    assert line(text, "epochs").startswith("epochs     at most 243; about ")
-    assert line(text, "epochs").endswith(" expected with pruning")
-    assert re.search(r"\d+ trials at a time on this PC \(\d+ CPUs, \d+ GPUs\), each with 1 CPU", text)
-    assert line(text, "folder").endswith(str(tmp_path / "s"))
+from tests.sweeps.plan.planned import config
 
 
 def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
     describe(make_plan(config(tmp_path)))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_plan_of_a_cluster_names_its_address(tmp_path: Path) -> None:
-    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", cpus_per_trial=900)))
-    assert line(text, "resources").endswith(
-        "900 CPUs and 0 GPUs per trial, on the Ray cluster at 10.0.0.1:6379"
-    )
-    text = describe(make_plan(config(tmp_path, address="10.0.0.1:6379", workers_per_trial=2)))
-    assert "2 workers (1 CPU and 0 GPUs per worker) per trial, on the Ray cluster" in line(text, "resources")
 
 
 def test_the_plan_settles_every_default(tmp_path: Path) -> None:
@@ -141,10 +104,6 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
     assert "2 hyperparameters, 6 points" in describe(made)
 
 
-def test_without_rungs_no_epoch_is_saved() -> None:
-    assert asha.expected_epochs(SweepConfig.of(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
-
-
 @pytest.mark.parametrize("trials", [9, 24, 200])
 @pytest.mark.parametrize("scheduler", [asha, hyperband])
 def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
@@ -152,17 +111,6 @@ def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any
     expected = scheduler.expected_epochs(config)
     assert trials * rungs(config)[0] < expected < trials * config.max_epochs
     assert scheduler.expected_epochs(config) == expected
-
-
-def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
-    config = SweepConfig.of(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
-    synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
-    assert asha.expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
-
-
-def test_without_pruning_the_plan_expects_every_epoch(tmp_path: Path) -> None:
-    text = describe(make_plan(config(tmp_path, scheduler="none", num_trials=10)))
-    assert line(text, "epochs").endswith(" 270")
 
 
 def test_missing_data_is_found_before_anything_runs_with_the_three_ways_to_get_it(

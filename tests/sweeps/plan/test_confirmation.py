@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -17,163 +16,26 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from optuna.distributions import FloatDistribution
 
 from sweeps.common import params_file
 from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import summary, winner
 from sweeps.plan import confirmation, folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
-from sweeps.record import record as record_module
-from sweeps.record.journal import RecordUnreadable
-from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
+from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
-from sweeps.record.trials import Status, TrialRow
-from sweeps.search import brackets
-from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.flat import check
-from sweeps.storage import retention
-from sweeps.storage.folder import Folder
-from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from tests.conftest import ROOT, Command, propose
-from tests.support.drivers import driver_of
+from tests.conftest import ROOT, Command
+from tests.support.confirmed import ASKED, add, rerun, searched
 
-HYPERPARAMETER = {"slope": FloatDistribution(0.1, 1.0)}
-ASKED = {"top": 2, "seeds": 2}
 LUCKY = (
     *("--trainable", "tests.faulty.lucky", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
     *("--num-trials", "4", "--max-epochs", "3", "--scheduler", "none", "--no-ray-dashboard"),
 )
-
-
-def searched(at: Path, *scores: float, mode: str = "max") -> Record:
-    """A search that has ended, a trial of one epoch for each score."""
-    record = Record.create(at, "s", mode, {"metric": "score", "seed": 0})
-    for score in scores:
-        add(record, score)
-    return record
-
-
-def add(record: Record, score: float) -> TrialRow:
-    """A trial of the search from its start to its end."""
-    trial = propose(record, {"slope": 0.1 + len(record.searched) / 100}, HYPERPARAMETER)
-    record.report(trial.number, 1, score, {"score": score}, 1.0)
-    record.end(trial.number, "finished")
-    return trial
-
-
-def rerun(record: Record, number: int, seed: int, score: float, status: Status = "finished") -> TrialRow:
-    trial = record.trials[number]
-    again = record.begin(trial.point, trial.optuna, seed, confirms=number)
-    record.report(again.number, 1, score, {"score": score}, 1.0)
-    if status != "unfinished":
-        record.end(again.number, status)
-    return again
-
-
-def confirmed(at: Path) -> Record:
-    """Trial 1 leads by 0.9, but its reruns have a mean of 0.5; those of trial 2 one of 0.7."""
-    record = searched(at, 0.1, 0.9, 0.8)
-    record.note("confirm", ASKED)
-    for number, scores in ((1, (0.4, 0.6)), (2, (0.75, 0.65))):
-        for seed, score in zip(seeds(0, 2), scores, strict=True):
-            rerun(record, number, seed, score)
-    return record
-
-
-def test_seeds_are_new_distinct_and_more_of_them_begin_with_the_same() -> None:
-    assert seeds(0, 3) == seeds(0, 5)[:3]
-    assert len({0, *seeds(0, 100)}) == 101
-    assert not set(seeds(0, 20)) & set(seeds(1, 20))
-    assert all(0 <= seed < 2**32 for seed in seeds(7, 20))
-
-
-def test_the_mean_over_new_seeds_chooses_not_the_luckiest_score(tmp_path: Path) -> None:
-    record = confirmed(tmp_path)
-    first, second = record.confirmed()
-    assert (first.number, second.number) == (2, 1)
-    assert first.mean == pytest.approx(0.7)
-    assert first.std == pytest.approx(statistics.stdev((0.75, 0.65)))
-    assert record.best() is record.trials[2]
-
-
-def test_a_small_score_is_good_where_that_was_asked_for(tmp_path: Path) -> None:
-    record = searched(tmp_path, 0.1, 0.2, mode="min")
-    record.note("confirm", {"top": 2, "seeds": 1})
-    rerun(record, 0, 1, 0.5)
-    rerun(record, 1, 1, 0.3)
-    assert [trial.number for trial in record.confirmed()] == [1, 0]
-
-
-def test_until_the_last_rerun_has_ended_the_winner_is_that_of_the_search(tmp_path: Path) -> None:
-    record = searched(tmp_path, 0.1, 0.9, 0.8)
-    record.note("confirm", ASKED)
-    for number in (1, 2):
-        rerun(record, number, seeds(0, 2)[0], 1.0 - number / 10)
-    rerun(record, 1, seeds(0, 2)[1], 0.2)
-    last = rerun(record, 2, seeds(0, 2)[1], 0.9, "unfinished")
-    assert not record.confirmed()
-    assert record.best() is record.trials[1]
-    record.end(last.number, "finished")
-    assert record.best() is record.trials[2]
-
-
-@pytest.mark.parametrize("status", ["failed", "diverged"])
-def test_a_trial_that_fails_with_a_new_seed_ranks_below_those_that_do_not(
-    status: Status, tmp_path: Path
-) -> None:
-    record = searched(tmp_path, 0.1, 0.9, 0.8)
-    record.note("confirm", ASKED)
-    first, second = seeds(0, 2)
-    rerun(record, 1, first, 0.95)
-    rerun(record, 1, second, 0.95, status)
-    rerun(record, 2, first, 0.3)
-    rerun(record, 2, second, 0.3)
-    assert [(trial.number, trial.failures, trial.scores) for trial in record.confirmed()] == [
-        (2, 0, (0.3, 0.3)),
-        (1, 1, (0.95,)),
-    ]
-
-
-def test_where_no_rerun_ends_well_the_winner_of_the_search_stands(tmp_path: Path) -> None:
-    record = searched(tmp_path, 0.9)
-    record.note("confirm", {"top": 3, "seeds": 1})
-    rerun(record, 0, seeds(0, 1)[0], 0.5, "failed")
-    assert [trial.scores for trial in record.confirmed()] == [()]
-    assert record.best() is record.trials[0]
-    assert not record.is_to_be_confirmed
-
-
-def test_the_search_hears_of_no_rerun(tmp_path: Path) -> None:
-    record = confirmed(tmp_path)
-    assert list(record.scores_at(1)) == [0, 1, 2]
-    assert record.leaders(9) == [1, 2, 0]
-    assert [trial.number for trial in record.searched] == [0, 1, 2]
-
-
-def test_all_of_it_reads_back(tmp_path: Path) -> None:
-    record, again = confirmed(tmp_path), Record.read(tmp_path)
-    assert [(t.confirms, t.seed) for t in again.trials] == [(t.confirms, t.seed) for t in record.trials]
-    assert again.confirmed() == record.confirmed()
-    assert again.about["format"] == FORMAT
-
-
-def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
-    (tmp_path / "without").mkdir()
-    searched(tmp_path / "without", 0.5)
-    assert Record.read(tmp_path / "without").leaders(1) == [0]
-    monkeypatch.undo()
-    confirmed(tmp_path)
-    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
-    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
-        Record.read(tmp_path)
 
 
 def searcher(name: str, record: Record, num_trials: int) -> RecordSearcher:
@@ -208,39 +70,6 @@ def test_a_sweep_that_goes_on_behind_its_reruns_proposes_what_it_would_have(
     assert points[0] == points[1]
 
 
-def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
-    decided = []
-    for place, seen in (("without", 0), ("with", 2)):
-        (tmp_path / place).mkdir()
-        record = searched(tmp_path / place, 0.1, 0.2, 0.3, 0.4, 0.5)
-        record.note("runs", [{"num_trials": 5}, {"num_trials": 10}])
-        for number in record.leaders(9)[:seen]:
-            rerun(record, number, 11, 9.0)
-        added = [add(record, score).number for score in (0.2, 0.9, 0.8, 0.1, 0.1)]
-        assert added[0] == 5 + seen
-        decided.append([brackets.decision(config, record, number, 1) for number in added])
-    assert decided[0] == decided[1]
-    assert "STOP" in decided[0]
-
-
-def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(tmp_path: Path) -> None:
-    record = searched(tmp_path, 0.1, 0.9, 0.8)
-    assert not record.is_to_be_confirmed
-    record.note("confirm", ASKED)
-    first, second = seeds(0, 2)
-    assert record.reruns_to_come() == [(1, first), (2, first), (1, second), (2, second)]
-    rerun(record, 2, first, 0.5)
-    rerun(record, 1, first, 0.5, "unfinished")
-    assert record.reruns_to_come() == [(1, second), (2, second)]
-    nothing: Any = None  # the space: reruns are of points that there are
-    handing = RerunSearcher(SweepConfig(), nothing, record)
-    handing.slots = 2
-    goes_on, new = handing.suggest("a"), handing.suggest("b")
-    assert (goes_on["number"], new["seed"], new["params"]) == (4, second, {"slope": 0.11})
-    assert handing.suggest("c") is None
-
-
 def test_reruns_of_a_trial_that_leads_no_more_are_given_up(tmp_path: Path) -> None:
     record = searched(tmp_path, 0.1, 0.9, 0.8)
     record.note("confirm", {"top": 1, "seeds": 1})
@@ -260,58 +89,6 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
     assert confirmation.give_up_others(record) == [left.number]
     assert not record.is_to_be_confirmed
     assert not record.live
-
-
-def write_weights(at: Path, number: int) -> None:
-    checkpoint_store.write(
-        checkpoint_store.folder_of(at, number), 1, lambda into: (into / "weights.pt").touch()
-    )
-
-
-def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alone(tmp_path: Path) -> None:
-    config, record = SweepConfig.of(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9, 0.8)
-    record.note("confirm", ASKED)
-    first, second = seeds(0, 2)
-    a = rerun(record, 1, first, 0.5)
-    write_weights(tmp_path, a.number)
-    b = rerun(record, 2, first, 0.6)
-    write_weights(tmp_path, b.number)
-    assert retention.kept(config, record, Folder(tmp_path)) == {1, a.number, b.number}
-    c = rerun(record, 1, second, 0.7, "unfinished")
-    assert retention.would_be_kept(config, record, Folder(tmp_path), c.number)
-    d = rerun(record, 2, second, 0.1, "unfinished")
-    assert not retention.would_be_kept(config, record, Folder(tmp_path), d.number)
-    write_weights(tmp_path, c.number)
-    record.end(c.number, "finished")
-    record.end(d.number, "finished")
-    assert retention.kept(config, record, Folder(tmp_path)) == {1, c.number}
-
-
-def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scored = []
-
-    def test(driver: object, run: TrialRow, weights: object) -> dict[str, float]:
-        scored.append(run.number)
-        return {"test_acc": run.number / 10}
-
-    monkeypatch.setattr(winner, "_test", test)
-    record = searched(tmp_path, 0.1, 0.9, 0.8)
-    for number, often in (
-        (1, "scored once"),
-        (2, "scored 2 times, for trials 1, 2"),
-        (1, "scored 2 times, for"),
-    ):
-        run = record.trials[number]
-        scores = winner._scores(driver_of(tmp_path, record, SweepConfig()), run, tmp_path)
-        assert (scores, record.about["test"]) == (
-            {"test_acc": number / 10},
-            {"trial": number, "test_acc": number / 10},
-        )
-        assert summary._how_often(record).startswith(often)
-        record = Record.read(tmp_path)
-    assert scored == [1, 2]
 
 
 def config_of(tmp_path: Path, **changes: Any) -> SweepConfig:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rich.console import Console
 
 from sweeps.analysis import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.console import SweepReporter
 from sweeps.execution.driver import Driver
 from sweeps.execution.stopping import End
@@ -26,41 +23,15 @@ from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
-from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point
-from sweeps.space.replay import optuna_point
 from sweeps.storage.disk_guard import Disk
 from tests.support.drivers import ALONE
+from tests.support.several_models import SPACES, STEPS, TOY, TOYS, config, planned
 
-TOYS = ["tests.faulty.toy", "tests.faulty.steps"]
-TOY, STEPS = TOYS
-SPACES = ["tests.faulty.branches", "tests.faulty.speeds"]
-GRIDS = ["tests.faulty.slopes_grid", "tests.faulty.small_grid"]
 SEARCHERS = plugins.choices("searcher")
 TAKING = [name for name in SEARCHERS if "several" in plugins.find("searcher", name).TAKES]
-
-
-def config(folder: Path, **changes: Any) -> SweepConfig:
-    base = SweepConfig.of(
-        name="s",
-        trainable=TOYS,
-        search_space=SPACES,
-        results_dir=str(folder),
-        gpus_per_trial=0,
-        min_free_gb=0.0,
-        max_epochs=1,
-        grace_epochs=1,
-    )
-    return base.changed(**changes)
-
-
-def planned(folder: Path, searcher: str = "random", **changes: Any) -> Plan:
-    """A plan that the searcher takes: grids for those that take no other space."""
-    takes = plugins.find("searcher", searcher).TAKES
-    spaces = SPACES if "conditional" in takes else GRIDS
-    return make_plan(config(folder, **{"searcher": searcher, "search_space": spaces, **changes}))
 
 
 def fault(folder: Path, **changes: Any) -> str:
@@ -165,60 +136,6 @@ def test_a_searcher_that_takes_one_model_names_those_that_take_several(
     found = fault(tmp_path, searcher="lone.one")
     assert f"--trainable {TOY} {STEPS}: searcher lone.one takes one trainable. Searchers that take" in found
     assert found.endswith(", ".join(TAKING))
-
-
-# The space.
-
-
-def several(folder: Path) -> SeveralSpaces:
-    space = planned(folder).space
-    assert isinstance(space, SeveralSpaces)
-    return space
-
-
-def test_a_draw_takes_each_model_as_often_then_a_point_of_it(tmp_path: Path) -> None:
-    space = several(tmp_path)
-    points = [space.draw((0, number)) for number in range(400)]
-    count = Counter(point.trainable for point in points)
-    assert 160 < count[TOY] < 240
-    for point in points:
-        assert set(point.params) <= ({"fault", "slope"} if point.trainable == TOY else {"speed"})
-        assert ("speed" in point.fixed) is False
-    assert points[7] == space.draw((0, 7))
-
-
-def test_which_model_is_drawn_tells_nothing_of_its_values(tmp_path: Path) -> None:
-    speeds = FlatSpace(**vars(planned(tmp_path).models[1].space))
-    space = SeveralSpaces({"a": dataclasses.replace(speeds, trainable="a"), "b": speeds})
-    points = [space.draw((0, number)) for number in range(600)]
-    of_a = [float(point.params["speed"]) for point in points if point.trainable == "a"]
-    of_b = [float(point.params["speed"]) for point in points if point.trainable != "a"]
-    assert fmean(of_a) == pytest.approx(fmean(of_b), abs=0.06)
-
-
-def test_a_grid_of_several_is_the_grids_one_after_another(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "grid")
-    points = list(plan.space.grid())
-    assert [point.trainable for point in points] == [TOY] * 10 + [STEPS] * 2
-    assert plan.space.size() == plan.config.num_trials == 12
-    assert [point.params for point in points[10:]] == [{"speed": 0.5}, {"speed": 1.0}]
-
-
-def test_optuna_is_told_the_model_and_its_hyperparameters_by_names_of_their_own(tmp_path: Path) -> None:
-    words = optuna_point(several(tmp_path), Point(STEPS, {"speed": 0.5}))
-    assert words.params == {"trainable": STEPS, f"{STEPS}.speed": 0.5}
-    assert words.distributions == {
-        "trainable": CategoricalDistribution(TOYS),
-        f"{STEPS}.speed": FloatDistribution(0.1, 1.0),
-    }
-
-
-@pytest.mark.parametrize(
-    "point", [Point("another", {"speed": 0.5}), Point(TOY, {"speed": 0.5}), Point(STEPS, {"speed": 9.0})]
-)
-def test_a_point_of_another_model_or_out_of_its_range_is_none(point: Point, tmp_path: Path) -> None:
-    with pytest.raises((LookupError, ValueError), match=r"\w"):
-        optuna_point(several(tmp_path), point)
 
 
 # Searchers and the record.
@@ -333,26 +250,3 @@ def test_the_code_the_data_and_the_space_of_each_model_are_compared(tmp_path: Pa
     other = dataclasses.replace(plan.models[1], data="five rows")
     changed = changes(before, identity(dataclasses.replace(plan, models=(plan.models[0], other))))
     assert changed == [f"data of {STEPS}: four rows of ones -> five rows"]
-
-
-def test_a_record_of_when_there_was_one_model_is_read(tmp_path: Path) -> None:
-    """Format 1 names it once."""
-    record = Record.create(tmp_path, "s", "max", {"metric": "m", "trainable": "net"})
-    for format_1 in (True, False):
-        record.begin(Point("net", {"lr": 0.1}), optuna_point(_lr(), Point("net", {"lr": 0.1})), 0)
-        if format_1:
-            journal = tmp_path / "record.journal"
-            journal.write_text(journal.read_text().replace('"trainable":"net","params"', '"params"'))
-            assert '"trainable":"net"' in journal.read_text(), "of the sweep, not of the trial"
-    assert [trial.trainable for trial in Record.read(tmp_path).trials] == ["net", "net"]
-
-
-def _lr() -> Any:
-    from ray import tune
-
-    return FlatSpace({"lr": converted(tune.uniform(0, 1))}, {}, _Params, "net")
-
-
-@dataclasses.dataclass
-class _Params:
-    lr: float = 0.1

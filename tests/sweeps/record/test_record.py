@@ -24,29 +24,15 @@ from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
+from sweeps.record import record as record_module
 from sweeps.record.journal import RecordUnreadable
-from sweeps.record.record import FORMAT, Record
+from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
 from sweeps.record.trials import Status
 from tests.conftest import ROOT, propose
+from tests.support.confirmed import confirmed, searched
+from tests.sweeps.record.written import new_record, scored
 
 ENDS = [status for status in get_args(Status) if status != "unfinished"]
-
-
-def new_record(folder: Path, mode: str = "max", trials: int = 0) -> Record:
-    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {"width": 8}})
-    for number in range(trials):
-        propose(record, {"lr": 0.1 * (number + 1)}, {"lr": FloatDistribution(0, 10)}, seed=number)
-    return record
-
-
-def scored(folder: Path, mode: str, scores: list[list[float]], status: Status = "finished") -> Record:
-    """A record whose trials reported these scores, an epoch each, and ended."""
-    record = new_record(folder, mode, len(scores))
-    for number, of_trial in enumerate(scores):
-        for epoch, score in enumerate(of_trial, start=1):
-            record.report(number, epoch, score, {}, 1.0)
-        record.end(number, status)
-    return record
 
 
 @pytest.mark.parametrize("status", ENDS)
@@ -132,61 +118,6 @@ def test_the_first_end_stands(tmp_path: Path) -> None:
     for seen in (record, Record.read(tmp_path)):
         assert (seen.trials[0].status, seen.trials[0].reason) == ("failed", "first")
         assert seen.live == []
-
-
-@pytest.mark.parametrize(
-    ("mode", "scores", "number", "epoch"),
-    [
-        ("max", [[0.1, 0.2], [0.9, 0.3], [0.5]], 1, 1),  # by the best epoch, not the last
-        ("min", [[0.3, 0.2], [0.9, 0.1], [0.5]], 1, 2),
-        ("max", [[0.1], [0.7], [0.7]], 1, 1),  # the earliest trial wins ties
-        ("min", [[0.1], [0.1], [0.7]], 0, 1),
-        ("max", [[0.1, 0.7, 0.7]], 0, 2),  # and the earliest epoch
-        ("min", [[0.7, 0.1, 0.1]], 0, 2),
-        ("max", [[-5.0], [-3.0]], 1, 1),
-        ("max", [[0.0]], 0, 1),
-        ("max", [[math.nan, 0.1], [math.inf]], 0, 2),
-        ("min", [[math.nan, 0.1], [-math.inf]], 0, 2),
-    ],
-)
-@pytest.mark.parametrize("status", ["finished", "pruned"])
-def test_the_best_trial_is_that_with_the_best_finite_epoch(
-    mode: str, scores: list[list[float]], number: int, epoch: int, status: Status, tmp_path: Path
-) -> None:
-    record = scored(tmp_path, mode, scores, status)
-    for seen in (record, Record.read(tmp_path)):
-        best = seen.best()
-        assert best is not None
-        assert (best.number, best.best_epoch(record.objective)) == (number, epoch)
-
-
-def test_trials_may_end_in_any_order_and_the_earliest_still_wins_ties(tmp_path: Path) -> None:
-    record = new_record(tmp_path, trials=3)
-    for number in (2, 0, 1):
-        record.report(number, 1, 0.5, {}, 1.0)
-        record.end(number, "finished")
-    best, again = record.best(), Record.read(tmp_path).best()
-    assert best is not None
-    assert again is not None
-    assert best.number == again.number == 0
-
-
-@pytest.mark.parametrize("status", ["failed", "diverged"])
-def test_a_trial_that_went_wrong_is_never_the_best(status: Status, tmp_path: Path) -> None:
-    record = scored(tmp_path, "max", [[0.9]], status)
-    assert record.best() is None
-    propose(record, {"lr": 1.0})
-    record.report(1, 1, 0.1, {}, 1.0)
-    assert record.best() is None  # it still trains
-    record.end(1, "pruned")
-    for seen in (record, Record.read(tmp_path)):
-        best = seen.best()
-        assert best is not None
-        assert best.number == 1
-
-
-def test_a_trial_that_ended_without_an_epoch_is_no_best(tmp_path: Path) -> None:
-    assert scored(tmp_path, "max", [[]], "pruned").best() is None
 
 
 def test_all_kinds_of_hyperparameters_read_back_as_they_were(tmp_path: Path) -> None:
@@ -404,50 +335,6 @@ def test_a_space_may_change_under_a_record(
         assert [trial.params for trial in seen.trials] == [{"a": "x", "b": 1}, {"a": value}]
 
 
-def test_leaders_are_the_best_that_ended_well_the_best_first(tmp_path: Path) -> None:
-    record = scored(tmp_path, "min", [[0.3], [0.1], [0.2], [0.1], [math.nan]])
-    propose(record, {"lr": 1.0})
-    record.report(5, 1, 0.0, {}, 1.0)  # still trains
-    for seen in (record, Record.read(tmp_path)):
-        assert seen.leaders(1) == [1]
-        assert seen.leaders(3) == [1, 3, 2]  # the earlier one first where they tie
-        assert seen.leaders(9) == [1, 3, 2, 0]
-
-
-def test_a_trial_that_went_wrong_leads_nobody(tmp_path: Path) -> None:
-    record = new_record(tmp_path, trials=3)
-    ends: list[Status] = ["failed", "pruned", "diverged"]
-    for number, status in enumerate(ends):
-        record.report(number, 1, 1.0 - number / 10, {}, 1.0)
-        record.end(number, status)
-    assert record.leaders(3) == Record.read(tmp_path).leaders(3) == [1]
-
-
-@pytest.mark.parametrize("mode", ["max", "min"])
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("score", [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35])
-def test_a_trial_would_lead_exactly_when_it_leads_once_it_has_ended(
-    mode: str, count: int, score: float, tmp_path: Path
-) -> None:
-    record = new_record(tmp_path, mode, trials=4)
-    for number, other in ((0, 0.1), (3, 0.2), (2, 0.3)):  # one that ties is earlier or later
-        record.report(number, 1, other, {}, 1.0)
-        record.end(number, "finished")
-    record.report(1, 1, score, {}, 1.0)
-    expected = record.would_lead(1, count)
-    record.end(1, "pruned")
-    assert (1 in record.leaders(count)) is expected
-
-
-def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None:
-    record = new_record(tmp_path, trials=2)
-    assert not record.would_lead(0)
-    record.report(0, 1, math.nan, {}, 1.0)
-    assert not record.would_lead(0)
-    record.report(1, 1, -1e9, {}, 1.0)
-    assert record.would_lead(1)
-
-
 def test_a_sweep_has_run_for_as_long_as_each_of_its_runs_up_to_its_last_word(
     clock: Clock, tmp_path: Path
 ) -> None:
@@ -517,3 +404,17 @@ def test_a_writer_that_is_killed_loses_no_epoch_it_reported(tmp_path: Path) -> N
     assert found == list(range(1, len(found) + 1))
     assert len(found) in (reported, reported + 1)  # one may be written and not yet printed
     assert all(trial.epochs[epoch].metrics == {"m": epoch / 1000} for epoch in found)
+
+
+def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
+    (tmp_path / "without").mkdir()
+    searched(tmp_path / "without", 0.5)
+    assert Record.read(tmp_path / "without").leaders(1) == [0]
+    monkeypatch.undo()
+    confirmed(tmp_path)
+    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
+    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
+        Record.read(tmp_path)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.search.promotions import Promotions
 from tests.conftest import propose
 
 Mode = Literal["min", "max"]
@@ -148,3 +150,34 @@ def resumed(module: Any, config: SweepConfig, record: Record, seed: str, slots: 
         if row.status == "unfinished":
             known.status, known.epoch = Trial.PENDING, max(0, last - 1)
     return again
+
+
+def record_of(folder: Path, mode: Mode, trials: int) -> Record:
+    folder.mkdir(exist_ok=True)
+    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
+    for _ in range(trials):
+        propose(record, {})
+    return record
+
+
+def decide(scheduler: TrialScheduler, record: Record, number: int, epoch: int, score: float) -> str:
+    """As Tune does it: the scheduler first, then the callback that writes the epoch."""
+    result = {"epoch": epoch, "score": score}
+    decision = scheduler.on_trial_result(None, FakeTrial(number), result)  # type: ignore[arg-type]
+    record.report(number, epoch, score, {}, 1.0)
+    return str(decision)
+
+
+def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> list[str]:
+    """New trials come to a rung; the decisions when each of them came."""
+    decisions = []
+    for score in scores:
+        number = propose(record, {}).number
+        decisions.append(Promotions.of(config, record).decision(number, epoch, score))
+        record.report(number, epoch, score, {}, 1.0)
+    return decisions
+
+
+def decisions(config: SweepConfig, record: Record, epoch: int) -> list[str]:
+    made = Promotions.of(config, record)
+    return [made.decision(number, epoch) for number in record.scores_at(epoch)]

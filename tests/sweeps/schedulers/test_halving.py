@@ -12,46 +12,13 @@ from ray.tune.experiment import Trial
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import halving
-from sweeps.search.promotions import MOST_WAITING, Promotions
-from tests.conftest import propose
-from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record, resumed
+from sweeps.search.promotions import Promotions
+from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, arrive, decisions, new_record, resumed
 
 
 def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> Play:
     record = new_record(folder, config, mode)
     return Play(config, halving.build(config, record), record, seed="0", **how)
-
-
-def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> list[str]:
-    """New trials come to a rung; the decisions when each of them came."""
-    decisions = []
-    for score in scores:
-        number = propose(record, {}).number
-        decisions.append(Promotions.of(config, record).decision(number, epoch, score))
-        record.report(number, epoch, score, {}, 1.0)
-    return decisions
-
-
-def decisions(config: SweepConfig, record: Record, epoch: int) -> list[str]:
-    made = Promotions.of(config, record)
-    return [made.decision(number, epoch) for number in record.scores_at(epoch)]
-
-
-def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=30)
-    record = new_record(tmp_path, config)
-    assert arrive(config, record, 3, 0.5, 0.9, 0.1) == ["PAUSE", "PAUSE", "PAUSE"]
-    assert decisions(config, record, 3) == ["PAUSE", "CONTINUE", "PAUSE"]
-    assert arrive(config, record, 3, 0.8, 0.7, 0.6) == ["PAUSE", "PAUSE", "PAUSE"]
-    assert decisions(config, record, 3)[3:] == ["CONTINUE", "PAUSE", "PAUSE"]
-    assert arrive(config, record, 3, 0.2, 0.3, 0.95) == ["PAUSE", "PAUSE", "CONTINUE"]
-    assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
-
-
-def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=30)
-    record = new_record(tmp_path, config)
-    assert arrive(config, record, 3, 0.9) == ["PAUSE"]
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 5, 9, 10, 24, 40, 100])
@@ -68,16 +35,6 @@ def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: 
     assert played.max_running == min(slots, trials)
     assert played.record is not None
     assert not played.record.live
-
-
-def test_no_more_wait_than_may_have_their_turn(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=100)
-    played = play(tmp_path, config)
-    most = 0
-    while played._start():
-        played._report(played.random.choice(played._running()))
-        most = max(most, sum(trial.status == Trial.PAUSED for trial in played.trials))
-    assert MOST_WAITING < most <= 2 * MOST_WAITING + 1
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])

@@ -41,21 +41,6 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
     assert len(set(expected.values())) == len(brackets.rungs(config)) + 1
 
 
-def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
-    config = SweepConfig.of(max_epochs=81, grace_epochs=1, reduction_factor=3)
-    assert [size for size, _ in brackets.band(config)] == [81, 34, 15, 8, 5]
-    assert [judged for _, judged in brackets.band(config)] == [(1, 3, 9, 27), (3, 9, 27), (9, 27), (27,), ()]
-
-
-def test_no_rung_is_lost_to_truncated_logarithms() -> None:
-    """Ray loses one of 243 / 3 and of 1000 / 10."""
-    for max_epochs, factor in ((243, 3), (1000, 10)):
-        config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
-        widest = brackets.band(config)[0][1]
-        assert [factor**power for power in range(len(widest))] == list(widest)
-        assert widest[-1] * factor == max_epochs
-
-
 @pytest.mark.parametrize("trials", [1, 2, 5, 9, 10, 17, 18, 24, 40])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_takes(

@@ -16,7 +16,7 @@ from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, EpochRow, TrialRow
 from sweeps.searchers import gp
 from tests.conftest import propose
-from tests.sweeps.searchers.test_searchers import Play
+from tests.sweeps.searchers.play import Play
 
 WIDTHS = {"width": tune.randint(1, 101)}
 Report = Callable[[Record, int, int], None]

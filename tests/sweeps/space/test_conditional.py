@@ -8,13 +8,11 @@ import random
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
-from optuna.distributions import IntDistribution
 from optuna.trial import FixedTrial
 from ray import cloudpickle
 
@@ -24,41 +22,15 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import candidates
 from sweeps.search.candidates import random_points
-from sweeps.space.conditional import SAMPLES, ConditionalSpace, check
-from sweeps.space.point import InvalidPoint, Point, Space
+from sweeps.space.conditional import SAMPLES, check
+from sweeps.space.point import InvalidPoint, Space
 from sweeps.space.replay import optuna_point
 from tests.conftest import propose
+from tests.sweeps.space.layered import Params, checked, layered
 
 TAKING = [
     name for name in plugins.choices("searcher") if "conditional" in plugins.find("searcher", name).TAKES
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
-    lr: float = 0.1
-    layers: int = 1
-    width_2: int = 0
-    width_3: int = 0
-    width_4: int = 0
-    kind: str = "relu"
-    rows: int = 100
-
-    def __post_init__(self) -> None:
-        if self.width_2 == 13:
-            raise ValueError(f"width_2 {self.width_2}: brings bad luck")
-
-
-def layered(trial: Any) -> None:
-    """The number of layers says which widths there are, each width how large the next may be."""
-    trial.suggest_float("lr", 1e-3, 1.0, log=True)
-    width = 4
-    for number in range(2, trial.suggest_int("layers", 1, 3) + 1):
-        width = trial.suggest_int(f"width_{number}", width, 2 * width, step=2)
-
-
-def checked(suggest: Callable[[Any], object] = layered, **fixed: Any) -> ConditionalSpace:
-    return check(suggest, Params, fixed, frozenset({"conditional"}), "tpe", "net")
 
 
 def faults(suggest: Callable[[Any], object], **fixed: Any) -> list[str]:
@@ -115,31 +87,6 @@ def test_the_plan_has_the_range_that_was_seen_and_how_often() -> None:
     assert words["layers"] == "1 to 3"
     assert words["width_2"] == "4 to 8 in steps of 2, in 70 % of points"
     assert words["width_3"] == "4 to 16 in steps of 2, in 40 % of points"
-
-
-def test_optuna_is_told_the_range_that_a_point_had() -> None:
-    space = checked()
-    params = {"lr": 0.1, "layers": 3, "width_2": 6, "width_3": 10}
-    words = optuna_point(space, Point("net", params))
-    assert words.params == params
-    assert words.distributions["width_3"] == IntDistribution(6, 12, step=2)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"lr": 0.1, "layers": 2},
-        {"lr": 0.1, "layers": 1, "width_2": 6},
-        {"lr": 0.1, "layers": 3, "width_2": 6, "width_3": 4},
-        {"lr": 0.1, "layers": 7},
-        {"lr": 0.1, "layers": "many"},
-        {},
-    ],
-    ids=["one is missing", "one too many", "out of its range", "of no layer", "no number", "none"],
-)
-def test_what_suggest_would_not_give_is_no_point(params: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        optuna_point(checked(), Point("net", params))
 
 
 counter = itertools.count()

@@ -1,0 +1,14 @@
+"""The folder of a user who refines sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's, where spaces and trainables of this test's lie."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results"
