@@ -1,136 +1,27 @@
-"""Prepared rows: every row once, for any ranks, workers and batch sizes; and broken shards, named."""
+"""Prepared rows, batch by batch: their order, their loader workers, and how they go on."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sweeps.common.errors import CannotTrain
 from sweeps.training.config import FitConfig
-from sweeps.training.data import shards
-from sweeps.training.data.datamodule import Columns, ParquetDataModule, PreparedRows
+from sweeps.training.data.datamodule import Columns, ParquetDataModule
 from sweeps.training.data.sampler import Batches, Slice
-from sweeps.training.data.shards import Column, Manifest, NotPrepared
+from sweeps.training.data.shards import NotPrepared
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
-
-COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
-
-
-def rows_from(first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
-    numbers = np.arange(first, first + count)
-    return {
-        "image": np.repeat(numbers % 251, 6).astype(np.uint8).reshape(count, 2, 3),
-        "row": numbers.astype(np.int64),
-        "point": np.repeat(numbers / 7, 4).astype(np.float32).reshape(count, 4),
-    }
-
-
-def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "train") -> Manifest:
-    """Rows numbered from 0 on, in shards of so many."""
-    firsts = itertools.accumulate(shard_rows, initial=0)
-    written = [
-        shards.write_shard(
-            folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS, group_rows
-        )
-        for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
-    ]
-    manifest = Manifest(columns=COLUMNS, splits={split: written})
-    manifest.write(folder)
-    return manifest
-
-
-def reader(folder: Path, seed: int = 0, is_shuffled: bool = True, window_rows: int = 8) -> PreparedRows:
-    return PreparedRows(
-        folder, Manifest.read(folder), "train", seed=seed, is_shuffled=is_shuffled, window_rows=window_rows
-    )
-
-
-def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
-    return [batch["row"].tolist() for batch in batches]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """23 + 1 + 40 rows in groups of 5."""
-    folder = tmp_path_factory.mktemp("prepared")
-    data_set(folder, 23, 1, 40)
-    return folder
-
+from tests.sweeps.training.data.numbered import data_set, numbers_of, reader
 
 # Batches.
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    rows=st.integers(1, 300), ranks=st.integers(1, 9), batch_size=st.integers(1, 70), drop_last=st.booleans()
-)
-def test_all_ranks_have_as_many_batches_and_every_row_is_in_one(
-    rows: int, ranks: int, batch_size: int, drop_last: bool
-) -> None:
-    if rows < ranks:
-        with pytest.raises(
-            CannotTrain, match=f"{rows} rows for {ranks} workers: each worker needs at least one row"
-        ):
-            Batches(rows, batch_size, rank=0, ranks=ranks)
-        return
-    shares = [Batches(rows, batch_size, rank=rank, ranks=ranks, drop_last=drop_last) for rank in range(ranks)]
-    found = [list(share) for share in shares]
-    assert {len(batches) for batches in found} == {len(share) for share in shares}
-    assert len({len(share) for share in shares}) == 1
-    positions = [p for batches in found for batch in batches for p in range(batch.first, batch.last)]
-    sizes = {batch.last - batch.first for batches in found for batch in batches}
-    assert len(set(positions)) == len(positions)
-    assert set(positions) <= set(range(rows))
-    if drop_last:
-        assert sizes <= {batch_size}
-        assert rows - len(positions) < ranks * (batch_size + 1)
-    else:
-        assert sorted(positions) == list(range(rows))
-        assert 1 <= min(sizes) <= max(sizes) <= max(batch_size, 2 if rows % ranks else 1)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    batch_size=st.integers(1, 70),
-    ranks=st.integers(1, 5),
-    seed=st.integers(0, 3),
-    epoch=st.integers(0, 5),
-    window_rows=st.integers(1, 100),
-    is_shuffled=st.booleans(),
-)
-def test_every_row_is_read_once_in_an_epoch(
-    folder: Path, batch_size: int, ranks: int, seed: int, epoch: int, window_rows: int, is_shuffled: bool
-) -> None:
-    read = []
-    for rank in range(ranks):
-        rows, batches = (
-            reader(folder, seed, is_shuffled, window_rows),
-            Batches(64, batch_size, rank=rank, ranks=ranks),
-        )
-        batches.set_epoch(epoch)
-        read += [rows[wanted] for wanted in batches]
-    numbers = [number for batch in numbers_of(read) for number in batch]
-    assert sorted(numbers) == list(range(64))
-    assert is_shuffled or numbers == list(range(64))
-    for batch in read:
-        expected = rows_from(0, 64)
-        for name, values in batch.items():
-            assert torch.equal(values, torch.from_numpy(expected[name][batch["row"].numpy()]))
 
 
 @pytest.mark.parametrize("loader_workers", [0, 1])
@@ -373,126 +264,7 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
     assert models[1].read + models[2].read == whole
 
 
-# What is not whole.
-
-
-def test_without_a_manifest_there_is_no_data_set(tmp_path: Path) -> None:
-    data_set(tmp_path, 5)
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(NotPrepared, match=rf"no prepared data in {tmp_path}: manifest\.json is missing"):
-        ParquetDataModule(tmp_path, 2)
-
-
-def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
-    data_set(tmp_path, 5)
-    content = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps({**content, "format": 99}))
-    with pytest.raises(NotPrepared, match="made by another version of this program; prepare the data again"):
-        ParquetDataModule(tmp_path, 2)
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ({"columns": None}, "AttributeError"),
-        ({"columns": {"row": {"dtype": "int65", "shape": []}}}, "TypeError"),
-        ({"columns": {"row": {"dtype": "int64"}}}, "KeyError: 'shape'"),
-        ({"splits": {"train": [{"file": "train-00000.parquet"}]}}, "KeyError: 'rows'"),
-        ({"splits": {"train": [{"file": "a", "rows": "b", "size_bytes": 1, "sha256": ""}]}}, "ValueError"),
-        ({"splits": ["train"]}, "AttributeError"),
-        ({"more": 1}, "TypeError"),
-    ],
-)
-def test_a_manifest_that_is_damaged_is_named(damage: dict[str, Any], said: str, tmp_path: Path) -> None:
-    data_set(tmp_path, 5)
-    content = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps({**content, **damage}))
-    with pytest.raises(NotPrepared, match=rf"manifest\.json: damaged \({said}.*\)"):
-        ParquetDataModule(tmp_path, 2)
-
-
-def test_a_manifest_that_lacks_an_entry_is_named(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"format": 1}')
-    with pytest.raises(NotPrepared, match=r"manifest\.json: damaged \(KeyError: 'columns'\)"):
-        ParquetDataModule(tmp_path, 2)
-
-
-def test_a_missing_shard_is_named(tmp_path: Path) -> None:
-    data_set(tmp_path, 5, 5)
-    (tmp_path / "train-00001.parquet").unlink()
-    with pytest.raises(NotPrepared, match=r"train-00001\.parquet is missing"):
-        ParquetDataModule(tmp_path, 2)
-
-
-def test_a_shard_that_was_cut_off_is_named(tmp_path: Path) -> None:
-    data_set(tmp_path, 5, 5)
-    path = tmp_path / "train-00001.parquet"
-    path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(
-        NotPrepared, match=r"train-00001\.parquet: [\d,]+ bytes, the manifest says [\d,]+: cut off"
-    ):
-        ParquetDataModule(tmp_path, 2)
-
-
-def replace(folder: Path, content: bytes) -> None:
-    """The only shard's content, of whatever size, with a manifest that knows its size."""
-    (folder / "new").write_bytes(content)
-    (folder / "new").rename(folder / "train-00000.parquet")  # who has mapped the old one still reads that
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["splits"]["train"][0]["size_bytes"] = len(content)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"PAR1 and then nothing of the kind", b"PAR1" + b"\xff" * 64 + b"\x40\0\0\0PAR1"],
-    ids=["no end", "an end that Thrift can't read"],
-)
-def test_a_shard_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> None:
-    data_set(tmp_path, 5)
-    replace(tmp_path, content)
-    path = tmp_path / "train-00000.parquet"
-    expected = (  # one line, whatever Arrow says
-        rf"^{path}: it is not readable as Parquet \([^\n]+\S\)\. Delete it and prepare the data again: "
-        rf"rm {path}, then sweeps prepare NAME$"
-    )
-    with pytest.raises(NotPrepared, match=expected):
-        ParquetDataModule(tmp_path, 2).train_dataloader()
-
-
-def test_a_shard_of_other_columns_is_named_with_both(tmp_path: Path) -> None:
-    data_set(tmp_path, 5)
-    pq.write_table(pa.table({"row": [1, 2]}), tmp_path / "other.parquet")
-    replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
-    expected = r"train-00000\.parquet: its columns are row \(int64\); the data set has image \(fixed_size"
-    with pytest.raises(NotPrepared, match=expected):
-        ParquetDataModule(tmp_path, 2).train_dataloader()
-
-
-def test_a_shard_that_was_written_in_another_way_is_named(tmp_path: Path) -> None:
-    data_set(tmp_path, 50, group_rows=50)
-    table = pq.read_table(tmp_path / "train-00000.parquet")
-    for other in ({"write_batch_size": 10, "data_page_size": 1}, {"compression": "zstd"}):
-        one_page = {"use_dictionary": False, "compression": "none"}
-        pq.write_table(table, tmp_path / "other.parquet", **{**one_page, **other})
-        replace(tmp_path, (tmp_path / "other.parquet").read_bytes())
-        expected = (
-            r"^/\S*00000\.parquet: column image of row group 0 is not one plain page; prepare the data again$"
-        )
-        with pytest.raises(NotPrepared, match=expected):
-            reader(tmp_path)[Slice(0, 0, 7)]
-        with pytest.raises(NotPrepared, match=expected):  # not with a loader worker's traceback in it
-            list(ParquetDataModule(tmp_path, 7, loader_workers=1).train_dataloader())
-
-
-def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
-    manifest = data_set(tmp_path, 50)
-    assert shards.checksum_faults(tmp_path, manifest) == {}
-    path = tmp_path / "train-00000.parquet"
-    content = bytearray(path.read_bytes())
-    content[100] ^= 1
-    path.write_bytes(content)
-    assert shards.checksum_faults(tmp_path, manifest) == {path: f"{path}: damaged: its checksum differs"}
+# What is read.
 
 
 def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
@@ -500,62 +272,7 @@ def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) ->
         ParquetDataModule(folder, 2).val_dataloader()
 
 
-# Writing.
-
-
-def test_what_is_written_is_uncompressed_without_a_dictionary_and_says_what_it_is(folder: Path) -> None:
-    file = pq.ParquetFile(folder / "train-00000.parquet")
-    for column in range(len(COLUMNS)):
-        chunk = file.metadata.row_group(0).column(column)
-        assert chunk.compression == "UNCOMPRESSED"
-        assert not chunk.has_dictionary_page
-    assert file.schema_arrow.field("image").type == pa.binary(6)
-    assert file.schema_arrow.field("row").type == pa.int64()
-    assert file.schema_arrow.field("image").metadata == {b"dtype": b"uint8", b"shape": b"[2, 3]"}
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    dtype=st.sampled_from(["bool", "uint8", "float16", "int32", "float64"]),
-    shape=st.sampled_from([(), (1,), (3,), (17, 5), (300, 7)]),
-    rows=st.integers(1, 40),
-    group_rows=st.integers(1, 40),
-)
-def test_what_is_read_is_what_was_written(
-    dtype: str, shape: tuple[int, ...], rows: int, group_rows: int
-) -> None:
-    values = np.random.default_rng(rows).integers(0, 100, (rows, *shape)).astype(dtype)
-    with tempfile.TemporaryDirectory() as folder:
-        columns = {"value": Column(dtype, shape)}
-        shard = shards.write_shard(Path(folder), "train.parquet", {"value": values}, columns, group_rows)
-        Manifest(columns=columns, splits={"train": [shard]}).write(Path(folder))
-        read = reader(Path(folder), is_shuffled=False)[Slice(0, 0, rows)]["value"]
-    assert read.numpy().dtype == values.dtype
-    assert np.array_equal(read.numpy(), values)
-
-
-def test_the_values_of_a_row_group_lie_beside_one_another_whatever_their_size(tmp_path: Path) -> None:
-    """One page a group: Parquet's writer would begin another at 1 MiB."""
-    columns = {"image": Column("uint8", (512, 1024))}
-    images = np.random.default_rng(0).integers(0, 256, (9, 512, 1024), dtype=np.uint8)
-    shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns, group_rows=5)
-    content = np.fromfile(tmp_path / "a.parquet", np.uint8)
-    metadata = pq.ParquetFile(tmp_path / "a.parquet").metadata
-    read = [shards.mapped(content, metadata, group, "image", 2**19) for group in range(2)]
-    assert [len(values) for values in read] == [5, 4]
-    assert np.array_equal(np.concatenate(read).reshape(images.shape), images)
-
-
 def test_a_batch_can_be_written_into(folder: Path) -> None:
     rows = reader(folder, is_shuffled=False)
     rows[Slice(0, 0, 5)]["image"].zero_()
     assert rows[Slice(0, 0, 5)]["image"].any()
-
-
-def test_rows_that_are_not_what_the_columns_say_are_refused(tmp_path: Path) -> None:
-    rows = rows_from(0, 4)
-    with pytest.raises(ValueError, match=r"rows are .*, the data set has"):
-        shards.write_shard(tmp_path, "a.parquet", {**rows, "row": rows["row"].astype(np.int32)}, COLUMNS)
-    with pytest.raises(ValueError, match="columns of one shard have 3, 4 rows"):
-        shards.write_shard(tmp_path, "a.parquet", {**rows, "row": rows["row"][:3]}, COLUMNS)
-    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,60 @@
+"""Prepared rows that are numbered."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sweeps.training.data import shards
+from sweeps.training.data.datamodule import PreparedRows
+from sweeps.training.data.shards import Column, Manifest
+
+
+def rows_from(first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
+    numbers = np.arange(first, first + count)
+    return {
+        "image": np.repeat(numbers % 251, 6).astype(np.uint8).reshape(count, 2, 3),
+        "row": numbers.astype(np.int64),
+        "point": np.repeat(numbers / 7, 4).astype(np.float32).reshape(count, 4),
+    }
+
+
+def reader(folder: Path, seed: int = 0, is_shuffled: bool = True, window_rows: int = 8) -> PreparedRows:
+    return PreparedRows(
+        folder, Manifest.read(folder), "train", seed=seed, is_shuffled=is_shuffled, window_rows=window_rows
+    )
+
+
+def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
+    return [batch["row"].tolist() for batch in batches]
+
+
+COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
+
+
+def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "train") -> Manifest:
+    """Rows numbered from 0 on, in shards of so many."""
+    firsts = itertools.accumulate(shard_rows, initial=0)
+    written = [
+        shards.write_shard(
+            folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS, group_rows
+        )
+        for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
+    ]
+    manifest = Manifest(columns=COLUMNS, splits={split: written})
+    manifest.write(folder)
+    return manifest
+
+
+def block(first: int, rows: int) -> dict[str, Any]:
+    numbers = np.arange(first, first + rows)
+    return {
+        "row": numbers,
+        "image": np.repeat(numbers % 251, 6).astype(np.uint8).reshape(rows, 2, 3),
+        "is_odd": numbers % 2 == 1,
+        "half": (numbers / 2).astype(np.float16),
+    }
