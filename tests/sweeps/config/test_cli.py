@@ -8,27 +8,16 @@ from pathlib import Path
 import pytest
 
 from sweeps import run
-from sweeps.common.errors import UserError
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 from sweeps.config.cli import parse
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.training.config import FitConfig
+from tests.sweeps.config.typed import faults, sweep_in, yaml_file
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATA_DIR_VARIABLE, "as it was")  # put back afterwards, whatever a test does to it
-
-
-def yaml_file(folder: Path, text: str) -> str:
-    (folder / "sweep.yaml").write_text(text)
-    return str(folder / "sweep.yaml")
-
-
-def faults(*arguments: str) -> list[str]:
-    with pytest.raises(UserError) as raised:
-        parse(arguments)
-    return str(raised.value).splitlines()
 
 
 def test_without_flags_all_is_as_the_dataclass_has_it() -> None:
@@ -55,12 +44,6 @@ def test_a_flag_of_yes_or_no_may_be_taken_back() -> None:
         "--no-compile",
     ]
     assert parse(taken_back) == SweepConfig()
-
-
-def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
-    path = yaml_file(tmp_path, "num_trials: 5\nray_dashboard: false\n")
-    assert parse(["--config", path]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
-    assert parse([f"--config={path}"]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
 
 
 @pytest.mark.parametrize("order", ["file first", "flag first"])
@@ -153,10 +136,6 @@ def test_params_of_one_trainable_have_its_name_before_them(tmp_path: Path) -> No
     }
 
 
-def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:
-    assert parse(["--config", yaml_file(tmp_path, "params:\n  lr: 1e-3\n")]).params == {"lr": 0.001}
-
-
 def test_params_leave_no_trace_in_the_next_config() -> None:
     parse(["--params", "width=8"])
     assert parse([]).params == {}
@@ -195,57 +174,9 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
     assert faults(*arguments)[0].startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("num_trails: 5\n", "num_trails: no such key. Did you mean 'num_trials'?"),
-        ("print_config: true\n", "print_config: no such key."),
-        ("data_dir: /data\n", "data_dir: no such key."),
-        ("num_trials: many\n", "sweep.yaml: num_trials many: must be a whole number"),
-        ("seed: null\n", "sweep.yaml: seed None: must be a whole number"),
-        ("ray_dashboard: 3\n", "ray_dashboard 3: must be true or false"),
-        ("resume: results/s\n", "resume: can't be set in a file: use the flag --resume"),
-        ("force: true\n", "force: can't be set in a file: use the flag --force"),
-        ("trainable: 3\n", "sweep.yaml: trainable 3: must be text"),
-        ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
-        ("trainable: []\n", "--trainable: give at least one"),
-        ("params: 3\n", "params 3: must be 'name: value' lines"),
-        ("- a\n", "must hold settings as 'key: value' lines"),
-        ("", "must hold settings as 'key: value' lines"),
-        ("a: [\n", "not YAML"),
-        ("max_epochs: 0\n", "--max-epochs 0: must be at least 1"),
-    ],
-)
-def test_a_bad_file_is_answered_in_plain_words(text: str, expected: str, tmp_path: Path) -> None:
-    assert expected in faults("--config", yaml_file(tmp_path, text))[0]
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    path = str(tmp_path / "none.yaml")
-    assert faults("--config", path) == [f"--config {path}: can't be read (No such file or directory)"]
-
-
 def test_all_misspelt_flags_are_found_at_once() -> None:
     found = faults("--num-trails", "5", "--sead", "3", "--seed", "2")
     assert [fault.split(":")[0] for fault in found] == ["--num-trails", "--sead", "All flags"]
-
-
-def test_all_misspelt_keys_are_found_at_once(tmp_path: Path) -> None:
-    path = yaml_file(tmp_path, "num_trails: 5\nsead: 3\nseed: 2\n")
-    assert [fault.split(": ")[1] for fault in faults("--config", path)] == ["num_trails", "sead"]
-
-
-def test_all_values_of_another_type_are_found_at_once(tmp_path: Path) -> None:
-    found = faults("--num-trials", "x", "--mode", "maximum", "--params", "rows", "--seed", "1", "2")
-    assert [fault.split(":")[0] for fault in found] == [
-        "2",
-        "--num-trials x",
-        "--mode maximum",
-        "--params rows",
-    ]
-    path = yaml_file(tmp_path, "num_trials: many\nseed: 1.5\nnmae: s\n")
-    found = [fault.removeprefix(f"{path}: ") for fault in faults("--config", path)]
-    assert [fault.split(":")[0] for fault in found] == ["num_trials many", "seed 1.5", "nmae"]
 
 
 def test_a_flag_takes_a_setting_of_a_file_back(tmp_path: Path) -> None:
@@ -307,16 +238,6 @@ def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.Ca
     assert capsys.readouterr().err == "error: --num-trials many: must be a whole number\n"
 
 
-def sweep_in(
-    results: Path, name: str, text: str = "name: was\nresults_dir: /was\nnum_trials: 5\nseed: 3\n"
-) -> Path:
-    """The folder of a sweep with these settings."""
-    (results / name).mkdir(parents=True)
-    yaml_file(results / name, text)
-    (results / name / "record.journal").touch()
-    return results / name
-
-
 @pytest.mark.parametrize("form", ["--resume {}", "--resume={}", "--resume {}/", "--resume {}/../s"])
 def test_a_resume_takes_the_settings_of_its_folder_and_its_place(form: str, tmp_path: Path) -> None:
     """It may have been moved or renamed since."""
@@ -356,69 +277,6 @@ def test_a_sweep_to_resume_brings_its_own_settings(tmp_path: Path) -> None:
     expected = ["--config can't be combined with --resume: a resumed sweep keeps its settings"]
     assert faults("--resume", str(folder), "--config", str(folder / "sweep.yaml")) == expected
     assert faults(f"--config={folder}/sweep.yaml", f"--resume={folder}") == expected
-
-
-def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    for name in ("digits-1", "fashion-7"):
-        sweep_in(tmp_path, name)
-    (tmp_path / "no-sweep").mkdir()
-    (fault,) = faults("--resume", f"{tmp_path}/fasion-7")
-    assert fault == f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'?"
-    (fault,) = faults("--resume", f"{tmp_path}/x")
-    assert fault.endswith(f"Existing sweeps: {tmp_path}/digits-1, {tmp_path}/fashion-7")
-
-
-def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep_in(tmp_path / "results", "fashion-7")
-    monkeypatch.chdir(tmp_path)
-    (fault,) = faults("--resume", "fashion-7")
-    assert fault == "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'?"
-
-
-def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
-    for number in range(20):
-        sweep_in(tmp_path, f"s{number:02d}")
-    (fault,) = faults("--resume", f"{tmp_path}/x")
-    assert fault.count(str(tmp_path)) < 12
-    assert fault.endswith(f"{tmp_path}/s19 and 12 more")
-
-
-def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s").mkdir()
-    assert faults("--resume", f"{tmp_path}/s") == ["--resume s: not a sweep: record.journal is missing."]
-
-
-def test_settings_without_a_record_are_not_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = sweep_in(tmp_path, "s")
-    (folder / "record.journal").unlink()
-    assert faults("--resume", str(folder)) == [
-        f"--resume {folder}: record.journal is missing, so its trials are lost. "
-        f"Start a new sweep: --config {folder}/sweep.yaml"
-    ]
-
-
-def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_looked_for(
-    tmp_path: Path,
-) -> None:
-    folder = sweep_in(tmp_path, "s", "trainable: [cnn]\nparams: {width: 4}\nmax_epochs: 9\n")
-    assert parse(["--resume", str(folder), "--trainable", "cnn", "--max-epochs", "9"]).trainable == "cnn"
-    assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "27") == [
-        "--trainable none_such: the sweep has cnn",
-        "--max-epochs 27: the sweep has 9",
-        "Its trials were scored and pruned with these settings. Start a new sweep to change them.",
-    ]
-
-
-def test_settings_of_a_folder_that_can_not_be_read_are_named(tmp_path: Path) -> None:
-    fault, advice = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
-    assert "newer version" in advice
-    assert "sweep.yaml: num_trails: no such key. Did you mean 'num_trials'?" in fault
 
 
 def test_the_settings_printed_of_a_resume_are_those_of_a_new_sweep(

@@ -1,0 +1,42 @@
+"""A folder that is no sweep is answered with the nearest that is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.config.typed import faults, sweep_in
+
+
+def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    for name in ("digits-1", "fashion-7"):
+        sweep_in(tmp_path, name)
+    (tmp_path / "no-sweep").mkdir()
+    (fault,) = faults("--resume", f"{tmp_path}/fasion-7")
+    assert fault == f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'?"
+    (fault,) = faults("--resume", f"{tmp_path}/x")
+    assert fault.endswith(f"Existing sweeps: {tmp_path}/digits-1, {tmp_path}/fashion-7")
+
+
+def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep_in(tmp_path / "results", "fashion-7")
+    monkeypatch.chdir(tmp_path)
+    (fault,) = faults("--resume", "fashion-7")
+    assert fault == "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'?"
+
+
+def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
+    for number in range(20):
+        sweep_in(tmp_path, f"s{number:02d}")
+    (fault,) = faults("--resume", f"{tmp_path}/x")
+    assert fault.count(str(tmp_path)) < 12
+    assert fault.endswith(f"{tmp_path}/s19 and 12 more")
+
+
+def test_a_folder_without_settings_is_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").mkdir()
+    assert faults("--resume", f"{tmp_path}/s") == ["--resume s: not a sweep: record.journal is missing."]

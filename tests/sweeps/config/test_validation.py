@@ -1,0 +1,73 @@
+"""The values of a config, each named with what it must be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.validation import check
+
+SETTINGS = SweepConfig.settings()
+
+
+def test_the_defaults_have_no_fault() -> None:
+    assert check(SweepConfig()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"num_trials": 0}, "--num-trials 0: must be at least 1"),
+        ({"seed": -1}, "--seed -1: must be at least 0 and at most 4,294,967,295"),
+        ({"refine": "s", "refine_keep": 1.5}, "--refine-keep 1.5: must be above 0 and at most 1"),
+        ({"reduction_factor": 1}, "--reduction-factor 1: must be at least 2"),
+        ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
+        ({"grace_epochs": 28}, "--grace-epochs 28: the first rung is after the last epoch. Give at most"),
+        ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
+        ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
+        ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
+        ({"force": True}, "--force needs --resume"),
+        ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
+        ({"trainable": []}, "--trainable: give at least one"),
+        ({"trainable": ["a", "b", "a"]}, "--trainable a b a: a name is given twice"),
+        ({"trainable": "a,b"}, "--trainable a,b: separate names by spaces: a b"),
+        (
+            {"trainable": ["a", "b"], "search_space": "s"},
+            "--search-space s: give as many search spaces as trainables (2), in the order a, b; or none",
+        ),
+        (
+            {"trainable": "a", "search_space": ["s", "t"]},
+            "--search-space s t: give one search space, for a; or none",
+        ),
+        ({"name": "../up"}, "--name '../up': give at most 100 letters"),
+        ({"name": ".hidden"}, "--name '.hidden': give at most 100 letters"),
+        ({"name": ""}, "--name '': give at most 100 letters"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:
+    (found,) = check(SweepConfig().changed(**change))
+    assert found.startswith(fault)
+
+
+def test_all_faults_are_found_at_once() -> None:
+    config = SweepConfig.of(num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0)
+    assert [fault.split()[0] for fault in check(config)] == [
+        "--seed",
+        "--num-trials",
+        "--time-budget-hours",
+        "--max-failures",
+        "--name",
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, each in SETTINGS.items() if each.least is not None])
+def test_the_least_value_is_allowed(name: str) -> None:
+    config = SweepConfig.of(max_epochs=1, grace_epochs=1).changed(**{name: int(SETTINGS[name].least or 0)})
+    assert check(config) == []
+
+
+def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
+    assert check(SweepConfig.of(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []

@@ -1,0 +1,99 @@
+"""Settings that are read from files: those of --config and those of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.config.cli import parse
+from sweeps.config.sweep_config import SweepConfig
+from tests.sweeps.config.typed import faults, sweep_in, yaml_file
+
+
+def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "num_trials: 5\nray_dashboard: false\n")
+    assert parse(["--config", path]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
+    assert parse([f"--config={path}"]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
+
+
+def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:
+    assert parse(["--config", yaml_file(tmp_path, "params:\n  lr: 1e-3\n")]).params == {"lr": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("num_trails: 5\n", "num_trails: no such key. Did you mean 'num_trials'?"),
+        ("print_config: true\n", "print_config: no such key."),
+        ("data_dir: /data\n", "data_dir: no such key."),
+        ("num_trials: many\n", "sweep.yaml: num_trials many: must be a whole number"),
+        ("seed: null\n", "sweep.yaml: seed None: must be a whole number"),
+        ("ray_dashboard: 3\n", "ray_dashboard 3: must be true or false"),
+        ("resume: results/s\n", "resume: can't be set in a file: use the flag --resume"),
+        ("force: true\n", "force: can't be set in a file: use the flag --force"),
+        ("trainable: 3\n", "sweep.yaml: trainable 3: must be text"),
+        ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
+        ("trainable: []\n", "--trainable: give at least one"),
+        ("params: 3\n", "params 3: must be 'name: value' lines"),
+        ("- a\n", "must hold settings as 'key: value' lines"),
+        ("", "must hold settings as 'key: value' lines"),
+        ("a: [\n", "not YAML"),
+        ("max_epochs: 0\n", "--max-epochs 0: must be at least 1"),
+    ],
+)
+def test_a_bad_file_is_answered_in_plain_words(text: str, expected: str, tmp_path: Path) -> None:
+    assert expected in faults("--config", yaml_file(tmp_path, text))[0]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "none.yaml")
+    assert faults("--config", path) == [f"--config {path}: can't be read (No such file or directory)"]
+
+
+def test_all_misspelt_keys_are_found_at_once(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "num_trails: 5\nsead: 3\nseed: 2\n")
+    assert [fault.split(": ")[1] for fault in faults("--config", path)] == ["num_trails", "sead"]
+
+
+def test_all_values_of_another_type_are_found_at_once(tmp_path: Path) -> None:
+    found = faults("--num-trials", "x", "--mode", "maximum", "--params", "rows", "--seed", "1", "2")
+    assert [fault.split(":")[0] for fault in found] == [
+        "2",
+        "--num-trials x",
+        "--mode maximum",
+        "--params rows",
+    ]
+    path = yaml_file(tmp_path, "num_trials: many\nseed: 1.5\nnmae: s\n")
+    found = [fault.removeprefix(f"{path}: ") for fault in faults("--config", path)]
+    assert [fault.split(":")[0] for fault in found] == ["num_trials many", "seed 1.5", "nmae"]
+
+
+def test_settings_without_a_record_are_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = sweep_in(tmp_path, "s")
+    (folder / "record.journal").unlink()
+    assert faults("--resume", str(folder)) == [
+        f"--resume {folder}: record.journal is missing, so its trials are lost. "
+        f"Start a new sweep: --config {folder}/sweep.yaml"
+    ]
+
+
+def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    folder = sweep_in(tmp_path, "s", "trainable: [cnn]\nparams: {width: 4}\nmax_epochs: 9\n")
+    assert parse(["--resume", str(folder), "--trainable", "cnn", "--max-epochs", "9"]).trainable == "cnn"
+    assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "27") == [
+        "--trainable none_such: the sweep has cnn",
+        "--max-epochs 27: the sweep has 9",
+        "Its trials were scored and pruned with these settings. Start a new sweep to change them.",
+    ]
+
+
+def test_settings_of_a_folder_that_can_not_be_read_are_named(tmp_path: Path) -> None:
+    fault, advice = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
+    assert "newer version" in advice
+    assert "sweep.yaml: num_trails: no such key. Did you mean 'num_trials'?" in fault
