@@ -19,7 +19,7 @@ from sweeps.record.record import Record
 from sweeps.trial.job import SAVE_FAULT
 from tests.conftest import propose
 from tests.support.drivers import driver_of
-from tests.sweeps.cluster.test_membership import node
+from tests.support.nodes import node
 
 FULL = "the disk is full"
 

@@ -14,8 +14,6 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.recorder import Recorder
-from sweeps.execution.tuner import _why_lost
-from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
@@ -129,13 +127,6 @@ def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping
     assert "The log of trial 0 can't be written" in said(keeping.driver)[0]
 
 
-def wrapped(cause: BaseException) -> RuntimeError:
-    """As Tune wraps what a callback raises."""
-    error = RuntimeError("Traceback ...")
-    error.__context__ = cause
-    return error
-
-
 def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,16 +163,3 @@ def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.
     assert len(synced) == alone + 2
     keeping.train(0.1)
     assert len(synced) == alone + 2 + alone
-
-
-def test_why_nothing_can_be_written_is_said_in_one_line(tmp_path: Path) -> None:
-    lost = RecordLost("the record can't be written: Input/output error (record.journal)")
-    assert _why_lost(wrapped(lost), tmp_path) == str(lost)
-    read_only = OSError(errno.EROFS, "Read-only file system", str(tmp_path / "tune" / "x.json"))
-    assert _why_lost(wrapped(read_only), tmp_path) == (
-        f"{tmp_path / 'tune' / 'x.json'} can't be written: Read-only file system"
-    )
-    assert _why_lost(wrapped(OSError(errno.ENOSPC, "full")), tmp_path) == f"the disk of {tmp_path} is full"
-    assert _why_lost(wrapped(ValueError("a bug")), tmp_path) is None
-    assert _why_lost(wrapped(OSError(errno.EROFS, "elsewhere", "/proc/x")), tmp_path) is None
-    assert _why_lost(wrapped(ValueError("a bug")), tmp_path / "gone") == f"{tmp_path / 'gone'} is gone"

@@ -1,0 +1,100 @@
+"""What a report says in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.kinds import add, begun, drawn
+from tests.support.reports import page_of, words_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("empty", ["no trial has started", "No trial has ended well.", "No epoch was trained."]),
+        ("single", ["is the best: acc", "Each trial was trained with one seed", "1 trial with a score"]),
+        ("one_hyperparameter", ["Only one hyperparameter was varied"]),
+        ("constant", ["All 24 trials have the same score", "The second best trial has the same score."]),
+        ("running", ["The sweep is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
+        ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),
+        ("pruned", ["The sweep is finished: 30 trials (26 pruned, 4 finished)", "Pruning saved 196 epochs"]),
+        ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
+        ("several", ["The sweep trained cnn and mlp to maximize acc", "trial trainable status acc"]),
+        (
+            "several",
+            ["among the best of its trainable. mlp: the best 25 % (PED-ANOVA), by scores at epoch 3"],
+        ),
+    ],
+)
+def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders: dict[str, Path]) -> None:
+    said = words_of(page_of(folders[kind]))
+    for word in words:
+        assert word in said
+
+
+def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.01}, 3, fixed={"rows": 600})
+    record.note("test", {"trial": 0, "test_acc": 0.8765})
+    said = words_of(page_of(tmp_path))
+    assert "it scored test_acc 0.8765" in said
+    assert "lr 0.01 rows 600" in said
+
+
+def test_rows_that_were_scored_before_are_said_to_be(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.01}, 3)
+    add(record, {"lr": 0.02}, 1)
+    record.note("test", {"trial": 0, "test_acc": 0.8765})
+    assert "scored 2 times" not in words_of(page_of(tmp_path)), "a record of before has the last one alone"
+    record.note("tests", [{"trial": 1, "test_acc": 0.8}, {"trial": 0, "test_acc": 0.8765}])
+    said = words_of(page_of(tmp_path))
+    assert "it scored test_acc 0.8765. They were scored 2 times, as trial 1 was the best before." in said
+
+
+def test_what_was_asked_is_said_as_on_the_screen_and_whose_data_is_whose(tmp_path: Path) -> None:
+    space = {
+        "lr of cnn": "0.001 to 1.0, log scale",
+        "momentum of mlp": "0.0 to 0.95",
+        "v of mlp": "one of v1.0, 2",
+    }
+    data = {"data of cnn": "images", "data of mlp": "digits", "prepared data of mlp": "0fa3"}
+    begun(tmp_path, identity={"space": space, "data": data})
+    said = words_of(page_of(tmp_path))
+    for word in ("0.001 to 1, log scale", "0 to 0.95", "one of v1.0, 2"):
+        assert word in said
+    assert "The data of cnn: images. The data of mlp: digits." in said
+    assert "0fa3" not in said
+
+
+def test_that_figures_and_advice_look_at_different_epochs_is_said(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for number in range(30):
+        add(record, drawn(number), 9 if number % 2 else 3, "finished" if number % 2 else "pruned")
+    said = words_of(page_of(tmp_path))
+    assert "The figures compare trials at epoch 3, which 30 reached." in said
+    assert (
+        "The next steps compare them at epoch 9, which 15 reached: enough trials to judge the best values, "
+        "but too few for the figures." in said
+    )
+
+
+def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for number in range(10):
+        add(record, drawn(number), 3 if number < 7 else 1, "finished" if number < 7 else "pruned")
+    said = words_of(page_of(tmp_path))
+    assert (
+        "The figures compare trials at epoch 3, which 7 reached. The next steps compare them at epoch 1, "
+        "which 10 reached: epoch 3 has enough trials for the figures, but too few to judge ranges." in said
+    )
+
+
+def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:
+    said = words_of(page_of(folders["failed_only"]))
+    assert "No region separates the failures from other trials: no trial ended well." in said
+    assert "No trial ended well: 4 of 4 failed or diverged" in said
+    assert "yet" not in said.split()
+    assert "so far." not in said

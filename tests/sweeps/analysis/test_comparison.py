@@ -1,0 +1,102 @@
+"""Sweeps side by side, in a table and on the screen."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from sweeps.analysis import comparison
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.record import lock
+from tests.conftest import propose
+from tests.support.scored import make
+
+
+def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
+    parent = {"name": "wide", "folder": "results/wide", "started": 5.0}
+    a = make(tmp_path / "a", [[0.1, 0.7], [0.3]], parents=[parent])
+    a.note("outcome", "finished")
+    a.note("test", {"trial": 0, "test_acc": 0.65, "test_loss": 1.0})
+    b = make(tmp_path / "b", [[2.0], [1.0]], "min", trainable=["digits_mlp", "x.y"], metric="val_loss")
+    propose(b, {"lr": 1.0})
+    b.end(2, "diverged", "nan")
+    propose(b, {"lr": 2.0})
+    rows = analysis_sweep.compare(
+        [tmp_path / "b", analysis_sweep.load(tmp_path / "a"), str(tmp_path / "b")]
+    ).to_pylist()
+    assert [row["name"] for row in rows] == ["b", "a", "b"]
+    row = rows[1]
+    assert isinstance(row.pop("date"), datetime)
+    assert row.pop("elapsed_hours") == pytest.approx(a.elapsed_s / 3600, abs=0.01)
+    assert row == {
+        "name": "a",
+        "folder": str(tmp_path / "a"),
+        "trainable": "digits_mlp",
+        "status": "finished",
+        "trials": 2,
+        "finished": 2,
+        "pruned": 0,
+        "failed": 0,
+        "diverged": 0,
+        "unfinished": 0,
+        "metric": "val_acc",
+        "mode": "max",
+        "best_trial": 0,
+        "best_score": 0.7,
+        "confirmed_score": None,
+        "test_score": 0.65,
+        "epochs": 3,
+        "trained_hours": pytest.approx(0.03),
+        "parents": [parent],
+    }
+    assert rows[0]["trainable"] == "digits_mlp, x.y"
+    assert (rows[0]["best_score"], rows[0]["test_score"], rows[0]["parents"]) == (1.0, None, [])
+    assert [rows[0][status] for status in ("trials", "finished", "diverged", "unfinished")] == [4, 2, 1, 1]
+
+
+def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
+    record = make(tmp_path, [[0.1], [0.9]])
+    record.note("confirm", {"top": 1, "seeds": 2})
+    for seed, score in ((5, 0.6), (6, 0.7)):
+        rerun = record.begin(record.trials[1].point, record.trials[1].optuna, seed, confirms=1)
+        record.report(rerun.number, 1, score, {"val_acc": score}, 1.0)
+        record.end(rerun.number, "finished")
+    rows = analysis_sweep.compare([tmp_path])
+    assert (rows["best_score"].to_pylist(), rows["trials"].to_pylist()) == ([0.9], [2])
+    assert rows["confirmed_score"].to_pylist() == [pytest.approx(0.65)]
+    assert "val_acc 0.65 (mean)" in comparison.printed(rows, None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        ("finished", "finished"),
+        ("out of time", "out of time"),
+        ("interrupted", "interrupted"),
+        ("lost", "interrupted"),
+        ("unfinished", "interrupted"),
+        (None, "interrupted"),
+    ],
+)
+def test_a_sweep_is_running_while_its_process_lives(outcome: str, status: str, tmp_path: Path) -> None:
+    record = make(tmp_path, [[0.1]])
+    if outcome is not None:
+        record.note("outcome", outcome)
+    with lock.held(tmp_path):
+        assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == ["running"]
+    assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == [status]
+
+
+def test_on_a_narrow_screen_each_sweep_has_two_lines(tmp_path: Path) -> None:
+    name = "fashion_cnn-20261121-185505"
+    make(tmp_path / name, [[0.123456]], parents=[{"name": "wide-" + name, "folder": "x", "started": 1.0}])
+    rows = analysis_sweep.compare([tmp_path / name])
+    header, line = comparison.printed(rows, 200).splitlines()
+    assert len(line) > 80
+    assert header.index("parent") == line.index("wide-")
+    narrow = comparison.printed(rows, 80).splitlines()
+    assert narrow[2] == f"{name} (from wide-{name})"
+    assert narrow[3].split()[2:] == ["digits_mlp", "interrupted", "1", "val_acc", "0.1235", "0.00"]
+    assert max(map(len, narrow)) <= 80
