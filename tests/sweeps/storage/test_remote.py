@@ -20,7 +20,8 @@ from sweeps.storage.protocol import Storage, StorageError
 from sweeps.storage.remote import Remote
 from sweeps.storage.setting import backend_of, open_storage
 from tests.conftest import ROOT, fill_up
-from tests.support.servers import SSHServer, s3_server, sshd
+from tests.support.servers import SSHServer, s3_server
+from tests.sweeps.storage.far import sftp
 
 MINE, OTHER = {"lr": 0.1, "width": 8}, {"lr": 0.2, "width": 8}
 MB = 10**6
@@ -36,15 +37,6 @@ def fill(size: int = 3 * MB) -> Callable[[Path], None]:
         (folder / "shards" / "0.bin").write_bytes(b"shard")
 
     return write
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SSHServer]:
-    """A real sshd whose keys this process knows."""
-    with sshd(tmp_path / "sshd") as server:
-        monkeypatch.setenv("HOME", str(server.home))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        yield server
 
 
 @pytest.fixture(params=["sftp", "s3"])
@@ -65,10 +57,6 @@ def store(url: str) -> Storage:
     found = open_storage(url, Path("results/NAME"))
     found.make()
     return found
-
-
-def sftp(server: SSHServer, *waits_s: float) -> Remote:
-    return Remote(backend_of(server.url), "NAME", waits_s)
 
 
 def left_in(server: SSHServer, number: int = 3) -> list[str]:
@@ -145,44 +133,6 @@ def test_a_damaged_one_is_known_and_the_one_before_it_used(damage: str, server: 
     assert fault.startswith("the checkpoint of epoch 2 is damaged (")
 
 
-def test_an_unknown_host_key_is_refused_by_name(server: SSHServer) -> None:
-    server.known_hosts.write_text("")
-    named = rf"the host key of \[127.0.0.1\]:{server.port} is not known. Log in once from this PC, `ssh -p"
-    with pytest.raises(StorageError, match=named):
-        sftp(server, 60.0).make()
-
-
-def test_no_setting_of_ssh_turns_the_check_off(server: SSHServer) -> None:
-    server.known_hosts.unlink()
-    for line in ("UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no"):
-        (server.home / ".ssh" / "config").write_text(f"Host *\n  {line}\n")
-        with pytest.raises(StorageError, match="is not known"):
-            sftp(server).make()
-
-
-def test_a_changed_host_key_is_refused_by_name(server: SSHServer) -> None:
-    server.know(server.home / ".ssh" / "id_ed25519.pub")
-    with pytest.raises(
-        StorageError, match=r"differs from the one in known_hosts.*ssh-keygen -R '\[127.0.0.1\]:"
-    ):
-        sftp(server, 60.0).make()
-
-
-def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None:
-    (server.folder / "authorized_keys").write_text("")
-    with pytest.raises(StorageError, match=r"accepts no key of this PC. Add one to the SSH agent"):
-        sftp(server, 60.0).make()
-
-
-def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
-    settings = server.folder / "config"
-    settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
-    server.stop()
-    server.start()
-    with pytest.raises(StorageError, match=r"accepts the key but offers no SFTP. Add `Subsystem sftp`"):
-        sftp(server, 60.0).make()
-
-
 def test_a_host_that_is_not_there_is_tried_again_and_then_named(server: SSHServer) -> None:
     server.stop()
     with pytest.raises(StorageError, match=r"Connect call failed.*127.0.0.1.*\(tried for"):
@@ -253,17 +203,3 @@ def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
     others.unlink()
     store.write(3, 2, fill(1 * MB), MINE)
     assert store.epochs(3) == [2, 1]
-
-
-def test_a_place_that_may_not_be_written_is_named(server: SSHServer) -> None:
-    store = Remote(backend_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
-    with pytest.raises(StorageError, match=r"/proc: .*\(127.0.0.1\)"):
-        store.write_note("note", "text")
-
-
-def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with s3_server(tmp_path) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(StorageError, match=r"there is no bucket nobodys. Make it first"):
-            Remote(backend_of("s3://nobodys/x"), "NAME", (60.0,)).make()

@@ -1,0 +1,41 @@
+"""A folder that all PCs see, or should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.storage.folder import Folder
+from sweeps.storage.protocol import StorageError
+
+NOT_THERE = "share/mine is missing: all PCs must see that folder"
+
+
+def test_a_folder_that_a_pc_does_not_see_is_the_storages_fault_and_not_the_trials(tmp_path: Path) -> None:
+    """Else a trial would begin anew there, and fail at its first checkpoint."""
+    lost = Folder(tmp_path / "share" / "mine")
+    with pytest.raises(StorageError, match=NOT_THERE):
+        lost.newest(3)
+    with pytest.raises(StorageError, match=NOT_THERE):
+        lost.write(3, 1, lambda folder: None, {})
+    assert not (tmp_path / "share").exists(), "it is not made there, beside the real one"
+
+
+def test_a_folder_that_is_lost_while_a_checkpoint_is_written_is_at_fault_and_else_who_writes(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(tmp_path / "share" / "mine")
+    folder.make()
+
+    def fill(part: Path) -> None:
+        raise RuntimeError("unexpected pos 64 vs 0")  # as PyTorch says it
+
+    def lose(part: Path) -> None:
+        (tmp_path / "share").rename(tmp_path / "unmounted")
+        fill(part)
+
+    with pytest.raises(RuntimeError, match="unexpected pos"):
+        folder.write(3, 1, fill, {})
+    with pytest.raises(StorageError, match=NOT_THERE):
+        folder.write(3, 1, lose, {})

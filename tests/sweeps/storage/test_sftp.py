@@ -1,0 +1,55 @@
+"""Hosts that are reached by SFTP: their keys, and what may be wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.storage.protocol import StorageError
+from sweeps.storage.remote import Remote
+from sweeps.storage.setting import backend_of
+from tests.support.servers import SSHServer
+from tests.sweeps.storage.far import sftp
+
+
+def test_an_unknown_host_key_is_refused_by_name(server: SSHServer) -> None:
+    server.known_hosts.write_text("")
+    named = rf"the host key of \[127.0.0.1\]:{server.port} is not known. Log in once from this PC, `ssh -p"
+    with pytest.raises(StorageError, match=named):
+        sftp(server, 60.0).make()
+
+
+def test_no_setting_of_ssh_turns_the_check_off(server: SSHServer) -> None:
+    server.known_hosts.unlink()
+    for line in ("UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no"):
+        (server.home / ".ssh" / "config").write_text(f"Host *\n  {line}\n")
+        with pytest.raises(StorageError, match="is not known"):
+            sftp(server).make()
+
+
+def test_a_changed_host_key_is_refused_by_name(server: SSHServer) -> None:
+    server.know(server.home / ".ssh" / "id_ed25519.pub")
+    with pytest.raises(
+        StorageError, match=r"differs from the one in known_hosts.*ssh-keygen -R '\[127.0.0.1\]:"
+    ):
+        sftp(server, 60.0).make()
+
+
+def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None:
+    (server.folder / "authorized_keys").write_text("")
+    with pytest.raises(StorageError, match=r"accepts no key of this PC. Add one to the SSH agent"):
+        sftp(server, 60.0).make()
+
+
+def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
+    settings = server.folder / "config"
+    settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
+    server.stop()
+    server.start()
+    with pytest.raises(StorageError, match=r"accepts the key but offers no SFTP. Add `Subsystem sftp`"):
+        sftp(server, 60.0).make()
+
+
+def test_a_place_that_may_not_be_written_is_named(server: SSHServer) -> None:
+    store = Remote(backend_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
+    with pytest.raises(StorageError, match=r"/proc: .*\(127.0.0.1\)"):
+        store.write_note("note", "text")
