@@ -1,0 +1,28 @@
+"""The PC of the first worker, whose folder no other one sees."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from sweeps.storage.folder_copy import Original
+from sweeps.training import checkpoint_store
+from sweeps.trial import checkpoint_copy
+
+
+class FirstPC:
+    """The PC of the first worker: what its relative paths name is visible to its processes alone."""
+
+    def __init__(self, node: str, root: Path) -> None:
+        self.node, self._root = node, root
+
+    def original(self, checkpoint: str) -> Original:
+        return dataclasses.replace(checkpoint_copy.original_of(self._root / checkpoint), folder=checkpoint)
+
+
+def checkpoint(first_pc: FirstPC, root: Path, content: bytes = b"weights") -> Original:
+    folder = root / "first_pc" / "sent" / "epoch_0001"
+    folder.mkdir(parents=True)
+    (folder / "weights.pt").write_bytes(content)
+    checkpoint_store.seal(folder)
+    return first_pc.original("sent/epoch_0001")
