@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import pytest
 
-from sweeps.common.formatting import size
+from sweeps.common.formatting import command, count, duration, short, shown_path, size
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,53 @@ from sweeps.common.formatting import size
 )
 def test_a_size_is_in_powers_of_ten_and_three_digits(bytes_: float, words: str) -> None:
     assert size(bytes_) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (190, "3 min 10 s"),
+        (3599.7, "1 h 0 min"),
+        (7500, "2 h 5 min"),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_one_of_a_thing_has_no_s_and_many_have_commas() -> None:
+    assert [count(number, "trial") for number in (0, 1, 2, 12_345)] == [
+        "0 trials",
+        "1 trial",
+        "2 trials",
+        "12,345 trials",
+    ]
+    assert (count(0.5, "GPU"), count(1.0, "GPU")) == ("0.5 GPUs", "1 GPU")
+
+
+def test_a_value_is_short() -> None:
+    assert [short(value) for value in (0.123456, 1e-7, 12, "adam", True, None, [0.5, "a", None])] == [
+        "0.1235",
+        "1e-07",
+        "12",
+        "adam",
+        "True",
+        "",
+        "0.5, a, ",
+    ]
+
+
+def test_a_path_below_the_current_folder_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert shown_path(tmp_path / "here" / "results" / "s") == "results/s"
+    assert shown_path(tmp_path / "there") == str(tmp_path / "there")
+
+
+def test_a_command_can_be_typed_with_words_that_have_spaces() -> None:
+    words = shlex.split(command("run", "--resume", "results/best of May"))
+    assert words[-3:] == ["run", "--resume", "results/best of May"]

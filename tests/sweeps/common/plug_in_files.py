@@ -1,0 +1,21 @@
+"""Plug-ins of a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TRAINABLE = """
+from dataclasses import dataclass
+METRIC, MODE = "val_acc", "max"
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.1
+def build_model(params): ...
+def build_data(params): ...
+"""
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)

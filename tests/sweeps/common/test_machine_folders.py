@@ -1,0 +1,32 @@
+"""Folders of a machine: named by flags, kept in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.common.machine_folders import DATA_DIR_VARIABLE, cache_dir, data_dir, use_folder
+
+
+def test_a_folder_that_was_given_is_kept_whole_for_the_processes_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use_folder(DATA_DIR_VARIABLE, "raw")
+    assert data_dir() == tmp_path / "raw"
+    use_folder(DATA_DIR_VARIABLE, None)
+    assert data_dir() == tmp_path / "raw", "one that was not given takes none back"
+
+
+def test_without_one_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
+    assert data_dir() is None
+
+
+def test_caches_are_where_the_user_has_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_dir() == tmp_path / "sweeps"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert cache_dir() == tmp_path / "me" / ".cache" / "sweeps"

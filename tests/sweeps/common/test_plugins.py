@@ -1,0 +1,146 @@
+"""Plug-ins are found in a project, by name or path."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.sweeps.common.plug_in_files import TRAINABLE, write
+
+FIND = """
+import sys
+from sweeps.config import plugins as registry
+from sweeps.common.yaml_values import UserError
+kind, *names = sys.argv[1:]
+try:
+    for name in names:
+        print(registry.find(kind, name).__file__)
+    print("choices:", *registry.choices(kind))
+except UserError as error:
+    print("error:", error)
+"""
+
+
+def found_in(folder: Path, *arguments: str) -> list[str]:
+    """What is found from a folder, in a process of its own: files, then the choices; or the error."""
+    program = folder.parent / f"program-{folder.name}"  # as the wheel has it: without our own project
+    program.mkdir(exist_ok=True)
+    if not (program / "sweeps").exists():
+        (program / "sweeps").symlink_to(ROOT / "sweeps")
+    done = subprocess.run(
+        [sys.executable, "-c", FIND, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(program)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("is_package", [True, False])
+def test_a_project_has_its_own_trainables_and_spaces_and_no_others(is_package: bool, tmp_path: Path) -> None:
+    write(tmp_path, {"trainables/mine.py": TRAINABLE, "search_spaces/mine.py": "SPACE = {}\n"})
+    if is_package:
+        write(tmp_path, {"trainables/__init__.py": "", "search_spaces/__init__.py": ""})
+    assert found_in(tmp_path, "trainable", "mine") == [str(tmp_path / "trainables/mine.py"), "choices: mine"]
+    space = str(tmp_path / "search_spaces" / "mine.py")
+    assert found_in(tmp_path, "search_space", "mine") == [space, "choices: mine"]
+
+
+def test_a_file_that_a_package_elsewhere_hides_is_named_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, {"here/trainables/mine.py": TRAINABLE, "there/trainables/__init__.py": ""})
+    here, there = tmp_path / "here", tmp_path / "there"
+    done = subprocess.run(
+        [sys.executable, "-c", "from sweeps.config import plugins; plugins.find('trainable', 'mine')"],
+        cwd=here, env={**os.environ, "PYTHONPATH": f"{there}:{ROOT}"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (
+        f"--trainable mine: Python takes the package trainables from {there / 'trainables'}, so that it does "
+        f"not see {here / 'trainables' / 'mine.py'}. Put an empty __init__.py into {here / 'trainables'}"
+    ) in done.stderr
+
+
+@pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py"])
+def test_a_file_where_the_command_is_typed_is_found_by_its_name_or_path(typed: str, tmp_path: Path) -> None:
+    write(tmp_path, {"cnn.py": TRAINABLE + "SPACE = {}\n", "data.py": "ROWS = 3\n"})
+    found = found_in(tmp_path, "trainable", typed.format(here=tmp_path))
+    assert found == [str(tmp_path / "cnn.py"), "choices: cnn"]
+    assert found_in(tmp_path, "search_space", "cnn") == [str(tmp_path / "cnn.py"), "choices: cnn"]
+
+
+@pytest.mark.parametrize("typed", ["models/vit.py", "models.vit", "other-models/big.py"])
+def test_a_file_is_found_by_its_path_also_in_a_folder_that_is_no_package(typed: str, tmp_path: Path) -> None:
+    write(tmp_path, {"models/vit.py": TRAINABLE, "other-models/big.py": TRAINABLE})
+    expected = tmp_path / ("other-models/big.py" if "big" in typed else "models/vit.py")
+    assert found_in(tmp_path, "trainable", typed)[0] == str(expected)
+
+
+def test_a_file_that_is_no_trainable_is_told_what_it_lacks(tmp_path: Path) -> None:
+    write(tmp_path, {"data.py": "METRIC = 1\n", "cnn.py": TRAINABLE})
+    (found,) = found_in(tmp_path, "trainable", "data.py")
+    lacks = f"{tmp_path}/data.py does not define MODE, Params, build_model, build_data"
+    assert found.startswith(f"error: --trainable data.py: {lacks} (a trainable defines ")
+
+
+def test_a_misspelt_name_or_path_is_answered_with_what_lies_there(tmp_path: Path) -> None:
+    write(tmp_path, {"cnn.py": TRAINABLE, "trainables/mlp.py": TRAINABLE, "data.py": ""})
+    (found,) = found_in(tmp_path, "trainable", "cmn")
+    assert found.startswith(
+        "error: --trainable cmn: no such trainable. Did you mean 'cnn'? Choices: cnn, mlp, "
+    )
+    (found,) = found_in(tmp_path, "trainable", "./cm.py")
+    assert "Did you mean 'cnn.py'?" in found
+
+
+def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path: Path) -> None:
+    write(tmp_path, {"data.py": "ROWS = 3\n"})
+    (found,) = found_in(tmp_path, "trainable", "cnn")
+    assert f"{tmp_path} is not a project: it has no trainables/ and no .py file that defines METRIC" in found
+    assert found.endswith("init FOLDER")
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("from training.parquet import ParquetDataModule, Rows", "ParquetDataModule, Rows"),
+        ("import training", "..."),
+    ],
+)
+def test_an_import_of_the_former_package_is_told_its_new_path(line: str, new: str, tmp_path: Path) -> None:
+    write(tmp_path, {"cnn.py": f"{line}\n{TRAINABLE}"})
+    (found,) = found_in(tmp_path, "trainable", "cnn")
+    said = "the package training is now sweeps.training; write from sweeps.training import"
+    assert found.startswith(f"error: --trainable cnn: can't be imported: {said} {new}")
+    assert f"{tmp_path}/cnn.py, line 1" in found
+
+
+def test_a_misspelt_dotted_path_gets_the_public_modules_of_its_package(tmp_path: Path) -> None:
+    write(tmp_path, {f"mine/{file}.py": TRAINABLE for file in ("cnn", "mlp", "_parts", "deep/vit")})
+    (found,) = found_in(tmp_path, "trainable", "mine.cn")
+    expected = "no such trainable. Did you mean 'mine.cnn'? Choices: mine.cnn, mine.mlp."
+    assert found == f"error: --trainable mine.cn: {expected}"
+    (found,) = found_in(tmp_path, "trainable", "mine.deep.vti")
+    assert "Did you mean 'mine.deep.vit'? Choices: mine.deep.vit." in found
+    (found,) = found_in(tmp_path, "trainable", "mien.cnn")
+    assert "Did you mean 'mine.cnn'? Choices: " in found
+
+
+def test_a_users_own_folder_that_is_called_training_stands_beside_ours(tmp_path: Path) -> None:
+    use = "from training.rows import ROWS\nfrom sweeps.training.config import FitConfig\n"
+    write(tmp_path, {"training/rows.py": "ROWS = 3\n", "mine/cnn.py": use + TRAINABLE})
+    assert found_in(tmp_path, "trainable", "mine.cnn")[0] == str(tmp_path / "mine" / "cnn.py")
+
+
+def test_a_package_of_the_users_that_raises_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"search_spaces/__init__.py": "1 / 0\n", "search_spaces/mine.py": "SPACE = {}\n"})
+    (found,) = found_in(tmp_path, "search_space", "mine")
+    expected = "error: --search-space mine: can't be imported: ZeroDivisionError: division by zero"
+    assert found.startswith(expected)
+    assert str(tmp_path / "search_spaces" / "__init__.py") in found
