@@ -1,4 +1,4 @@
-"""Several models in one sweep: planned, drawn and modelled as one conditional space."""
+"""Several models in one sweep: planned, and searched as one conditional space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts and shards: rows in are rows out, in one order of the seed; broken rows are refused."""
+"""Shards of parts: rows in are rows out, in one order of the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed ladder: its rungs, what it measures, what it leaves behind."""
+"""The speed ladder: what it measures, what it leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run costs: its parts add up, a slow loader shows, and the words for it."""
+"""What a run costs: its parts add up, and a slow loader shows."""
 
 from __future__ import annotations
 
