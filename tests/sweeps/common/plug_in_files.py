@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from sweeps.common.errors import UserError
+from sweeps.config import plugins
+
+Write = Callable[[str], str]
+
 
 TRAINABLE = """
 from dataclasses import dataclass
@@ -19,3 +28,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def fault(kind: str, name: str) -> str:
+    with pytest.raises(UserError) as raised:
+        plugins.find(kind, name)
+    return str(raised.value)

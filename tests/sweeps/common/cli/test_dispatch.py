@@ -1,0 +1,55 @@
+"""A command of several subcommands."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.common.cli.dispatch import dispatch
+from sweeps.common.errors import UserError
+
+COMMANDS = {"check": "Find what is wrong.", "drain": "Take a PC out."}
+
+
+def typed(*words: str, status: int = 0) -> tuple[int, list[list[str]]]:
+    """The exit status, and the calls of a subcommand."""
+    calls = []
+
+    def call(name: str, rest: list[str]) -> int:
+        calls.append([name, *rest])
+        return status
+
+    return dispatch("sweeps pcs", COMMANDS, call, words), calls
+
+
+def test_a_subcommand_gets_the_words_behind_it_and_its_status_is_that_of_all() -> None:
+    assert typed("drain", "pc2", "--help", status=3) == (3, [["drain", "pc2", "--help"]])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chek"], "chek: no such command. Did you mean 'check'? Choices: check, drain"),
+        ([], "give a command. Choices: check, drain"),
+        (["--flag", "check"], "--flag: no such command. Choices: check, drain"),
+    ],
+)
+def test_a_word_that_is_none_is_answered_with_those_that_there_are(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed(*words) == (2, [])
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+def test_help_has_a_line_for_each_and_calls_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("--help", "drain") == (0, [])
+    shown = capsys.readouterr().out.splitlines()
+    assert "  check      Find what is wrong." in shown
+    assert "  drain      Take a PC out." in shown
+
+
+def test_a_mistake_that_a_subcommand_finds_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def call(name: str, rest: list[str]) -> int:
+        raise UserError("pc9: no such PC")
+
+    assert dispatch("", COMMANDS, call, ["drain"]) == 2
+    assert capsys.readouterr().err == "error: pc9: no such PC\n"

@@ -1,0 +1,95 @@
+"""Values of flags and files in the types of their fields, and every mistake at once."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from sweeps.common.cli.parser import Fault, Parser, add, add_pairs, take_all, typed
+from sweeps.common.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (int, "3", 3),
+        (float, "1e-3", 0.001),
+        (float, 3, 3.0),
+        (int | None, None, None),
+        (Literal["32", "16-mixed"], 32, "32"),
+        (int | Literal["auto"], "auto", "auto"),
+        (str, "3", "3"),
+        (bool, False, False),
+        (str | list[str], ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_a_value_that_fits_has_the_type_of_its_field(kind: Any, value: Any, expected: Any) -> None:
+    found = typed("--flag", kind, value)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (int, "3.5", "--flag 3.5: must be a whole number"),
+        (int, True, "--flag True: must be a whole number"),
+        (float, "nan", "--flag nan: must be a number"),
+        (float, "inf", "--flag inf: must be a number"),
+        (bool, "yes", "--flag yes: must be true or false"),
+        (str, 3, "--flag 3: must be text"),
+        (str | list[str], ["a", 3], "--flag 3: must be text"),
+        (Literal["sgd", "adam"], "adan", "--flag adan: must be one of sgd, adam. Did you mean 'adam'?"),
+        (int | Literal["auto"], "aut", "--flag aut: must be a whole number, or auto. Did you mean 'auto'?"),
+    ],
+)
+def test_one_that_does_not_is_told_what_it_must_be(kind: Any, value: Any, words: str) -> None:
+    found = typed("--flag", kind, value)
+    assert isinstance(found, Fault)
+    assert found == words
+
+
+def parser() -> Parser:
+    made = Parser("sweeps try", "%(prog)s", "Tries.")
+    add(made, "num_trials", int, "Trials.", 9)
+    add(made, "trainable", str | list[str], "What is trained.", None)
+    add(made, "force", bool, "Whatever has changed.", False)
+    add_pairs(made, "params", "Fixed hyperparameters.", takes_files=True)
+    return made
+
+
+def test_what_is_typed_is_there_and_all_else_by_default() -> None:
+    values = parser().values_of(["--trainable=a", "b", "--params", "lr=1e-3", "best.yaml", "--no-force"])
+    assert vars(values) == {
+        "num_trials": 9,
+        "trainable": ["a", "b"],
+        "force": False,
+        "params": [("lr", 0.001), "best.yaml"],
+    }
+
+
+def test_all_values_that_do_not_fit_and_all_strays_are_told_at_once() -> None:
+    with pytest.raises(UserError) as raised:
+        parser().values_of(["stray", "--num-trials", "many", "--params", "lr"], "; give flags")
+    assert str(raised.value).splitlines() == [
+        "stray: not a flag; give flags",
+        "--num-trials many: must be a whole number",
+        "--params lr: give name=value, as in --params rows=0 width=16",
+    ]
+
+
+def test_all_flags_that_are_none_are_told_at_once_with_the_nearest() -> None:
+    with pytest.raises(UserError) as raised:
+        parser().values_of(["--num-trails", "3", "--forse"])
+    lines = str(raised.value).splitlines()
+    assert lines[:2] == [
+        "--num-trails: no such flag. Did you mean '--num-trials'?",
+        "--forse: no such flag. Did you mean '--force'?",
+    ]
+
+
+def test_the_values_of_one_flag_are_taken_out_of_the_others() -> None:
+    words = ["--data-dir", "a", "x", "--data-dir=b", "--data-directory", "c"]
+    assert take_all(words, "--data-dir", "a folder") == (["a", "b"], ["x", "--data-directory", "c"])
+    with pytest.raises(UserError, match="--data-dir: give a folder"):
+        take_all(["x", "--data-dir"], "--data-dir", "a folder")

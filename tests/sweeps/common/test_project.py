@@ -1,0 +1,67 @@
+"""The project of a command: where its files are, and what a record says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeps.common import project
+from sweeps.common.errors import UserError
+
+
+def test_a_trainable_is_found_by_name_or_dotted_path(tmp_path: Path) -> None:
+    for name in ("trainables/cnn.py", "mine/deep/vit.py", "mine/parts/__init__.py", "mlp.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = {
+        name: project.file_in(tmp_path, name) for name in ("cnn", "mine.deep.vit", "mine.parts", "mlp", "vit")
+    }
+    assert found == {
+        "cnn": tmp_path / "trainables" / "cnn.py",
+        "mine.deep.vit": tmp_path / "mine" / "deep" / "vit.py",
+        "mine.parts": tmp_path / "mine" / "parts" / "__init__.py",
+        "mlp": tmp_path / "mlp.py",
+        "vit": None,
+    }
+
+
+def test_the_project_of_a_sweep_is_in_the_head_of_its_record(tmp_path: Path) -> None:
+    lines = [
+        {"op_code": 0},
+        {"op_code": 2, "user_attr": {"metric": "acc"}},
+        {"user_attr": {"project": "/srv/mine"}},
+    ]
+    (tmp_path / "record.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert project.noted_in(tmp_path) == "/srv/mine"
+
+
+def test_the_project_of_a_single_run_is_in_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "fit.yaml").write_text("project: /srv/mine\nseed: 3\n")
+    assert project.noted_in(tmp_path) == "/srv/mine"
+
+
+@pytest.mark.parametrize("content", ["", "{\n", "[]\n", '{"op_code": 0}\n'])
+def test_a_record_that_does_not_say_it_names_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "record.journal").write_text(content)
+    assert project.noted_in(tmp_path) is None
+    assert project.noted_in(tmp_path / "gone") is None
+
+
+def test_a_project_that_is_gone_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.yaml").write_text(f"project: {tmp_path}/gone\n")
+    with pytest.raises(
+        UserError, match=rf"--resume x: the project's folder {tmp_path}/gone is missing.* has cnn now"
+    ):
+        project.use_noted(tmp_path, ["cnn"], "--resume x")
+
+
+def test_a_record_in_a_job_of_ray_names_no_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
+    assert project.to_note() == str(project.folder())
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    assert project.to_note() is None

@@ -1,0 +1,52 @@
+"""Why a Ray can't be joined, before Ray itself would wait for minutes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import pytest
+
+from sweeps.common import ray_connection
+from sweeps.common.errors import UserError
+
+
+def test_a_port_that_answers_is_no_mistake_and_one_that_does_not_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ray_connection.refuse_silent(address)
+    with pytest.raises(UserError, match=f"--address {address}: no Ray cluster answers there .*refused"):
+        ray_connection.refuse_silent(address)
+
+
+@pytest.mark.parametrize("address", [None, "auto", "local", "ray://127.0.0.1:9", "127.0.0.1"])
+def test_an_address_without_a_port_is_for_ray_to_try(address: str | None) -> None:
+    ray_connection.refuse_silent(address)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionError("refused\nand more"), "no Ray cluster answers there (refused)"),
+        (RuntimeError("version mismatch"), "no Ray cluster answers there (version mismatch)"),
+        (PermissionError(13, "Permission denied"), "the code can't be sent ([Errno 13] Permission denied)"),
+    ],
+)
+def test_the_network_and_the_code_are_told_apart(error: Exception, words: str) -> None:
+    assert ray_connection.why_not(error) == words
+
+
+def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPS_TEST_OF_USER", "theirs")
+    monkeypatch.delenv("SWEEPS_TEST_OF_OURS", raising=False)
+    ray_connection.set_environment({"SWEEPS_TEST_OF_USER": "ours", "SWEEPS_TEST_OF_OURS": "ours"})
+    assert (os.environ["SWEEPS_TEST_OF_USER"], os.environ["SWEEPS_TEST_OF_OURS"]) == ("theirs", "ours")
+    monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
+
+
+def test_a_terminal_that_closes_does_not_reach_what_is_started_meanwhile() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    with ray_connection.quietly():
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGHUP) is before
