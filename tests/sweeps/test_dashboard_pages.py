@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support import browser
 from tests.support.browser import Chromium
-from tests.sweeps.test_dashboard import served, sweep
+from tests.support.dashboards import served, sweep
 
 
 @pytest.fixture(scope="module")

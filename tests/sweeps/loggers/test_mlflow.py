@@ -11,8 +11,8 @@ import pytest
 
 from sweeps.record.record import Record
 from tests.conftest import propose
+from tests.support.dashboards import LR, sweep
 from tests.sweeps.loggers.logged import log
-from tests.sweeps.test_dashboard import LR, sweep
 
 
 def test_mlflow_has_a_run_a_trial(tmp_path: Path, mlflow: Callable[[Path], dict[int, Any]]) -> None:

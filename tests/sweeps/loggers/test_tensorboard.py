@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.loggers import tensorboard
+from tests.support.dashboards import sweep
 from tests.sweeps.loggers.logged import event_files, log, of_file, rows
-from tests.sweeps.test_dashboard import sweep
 
 
 def test_tensorboard_reads_each_metric_by_epoch_and_the_hyperparameters(tmp_path: Path) -> None:
