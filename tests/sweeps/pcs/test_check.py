@@ -242,33 +242,6 @@ def _again_sshd(pc: PC, *options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "can't be read (No such file or directory); copy ray_cluster.yaml"),
-        ("a: [", "not YAML: "),
-        ("- 1", "provider: must be 'name: value' lines"),
-        ("provider: {type: aws}\nauth: {}", "provider.type aws: must be local"),
-        ("provider: {type: local, head_ip: a}\nauth: {}", "provider.worker_ips: must be a list"),
-        ("provider: {type: local, worker_ips: []}\nauth: {}", "provider.head_ip None: must be a name"),
-        ("provider: {type: local, head_ip: -oProxyCommand=x, worker_ips: []}\nauth: {}", "head_ip -o"),
-        ("provider: {type: local, head_ip: a, worker_ips: [a]}\nauth: {}", "is given twice: a, a"),
-        ("provider: {type: local, head_ip: a, worker_ips: [b]}\nauth: {}", "auth.ssh_user None: must be"),
-    ],
-)
-def test_a_bad_cluster_file_is_the_users_mistake(
-    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "cluster.yaml"
-    if text is not None:
-        path.write_text(text)
-    assert main(["check", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {path}: ")
-    assert message in said
-    assert len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "give a command. Choices: check, "),
