@@ -29,6 +29,12 @@ class Params:
 
 
 CONTINUOUS = {"lr": tune.loguniform(1e-3, 1.0), "width": tune.qlograndint(8, 64, 8)}
+FINITE = {
+    "lr": tune.quniform(0.1, 1.0, 0.1),
+    "width": tune.randint(1, 21),
+    "activation": tune.choice(["relu", "gelu"]),
+}
+SMALL = {"width": tune.choice([4, 8, 16]), "activation": tune.choice(["relu", "gelu"])}
 
 
 def score_of(params: Mapping[str, Any]) -> float:
@@ -84,16 +90,6 @@ class Play:
             assert config["params"] == self.record.trials[config["number"]].params
             proposed.append(config["params"])
         return proposed
-
-
-FINITE = {
-    "lr": tune.quniform(0.1, 1.0, 0.1),
-    "width": tune.randint(1, 21),
-    "activation": tune.choice(["relu", "gelu"]),
-}
-
-
-SMALL = {"width": tune.choice([4, 8, 16]), "activation": tune.choice(["relu", "gelu"])}
 
 
 def grid(space: Mapping[str, Any]) -> list[Mapping[str, ParamValue]]:

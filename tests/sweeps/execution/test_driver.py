@@ -1,0 +1,43 @@
+"""The context of a sweep that runs."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.tune import Callback
+
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.driver import DriverCallback
+from sweeps.record.record import Record
+from tests.support.drivers import driver_of, said
+
+
+def test_as_many_trials_fit_as_the_pcs_hold_and_never_none(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    cluster = Cluster((PC(4, 1), PC(7, 2)), None)
+    driver = driver_of(tmp_path, record, SweepConfig.of(cpus_per_trial=2), cluster)
+    assert [driver.slots(gpus) for gpus in (0.0, 0.5, 1.0)] == [5, 5, 3]
+    assert driver.slots(8.0) == 1
+
+
+def test_a_terminal_that_is_gone_ends_no_sweep(tmp_path: Path) -> None:
+    driver = driver_of(tmp_path, Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig())
+    driver.say("[bold]trial 3[/bold] is a name, and no markup")
+    assert said(driver) == ["[bold]trial 3[/bold] is a name, and no markup"]
+    driver.console.file = full = Path("/dev/full").open("w")  # noqa: SIM115  (it can't be closed in peace)
+    driver.say("nobody reads this")
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+
+
+def test_tune_pickles_a_callback_as_one_that_does_nothing() -> None:
+    class Ours(DriverCallback):
+        held: Any = open  # what can't be pickled
+
+    copy = pickle.loads(pickle.dumps(Ours()))
+    assert type(copy) is Callback

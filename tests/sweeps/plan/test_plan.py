@@ -1,0 +1,50 @@
+"""The checked plan: how many epochs it takes, and who waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan.plan import Plan
+from sweeps.record.record import Record
+from sweeps.schedulers import asha, hyperband, none
+from sweeps.searchers import random
+from tests.conftest import propose
+from tests.sweeps.schedulers.play import new_record
+
+
+def plan_of(folder: Path, scheduler: ModuleType, **settings: Any) -> Plan:
+    no_space: Any = None
+    return Plan(SweepConfig.of(**settings), (), random, scheduler, no_space, folder)
+
+
+def test_without_pruning_every_trial_takes_all_epochs(tmp_path: Path) -> None:
+    assert plan_of(tmp_path, none, num_trials=7, max_epochs=9).expected_epochs == 63
+
+
+def test_with_pruning_it_is_what_the_scheduler_expects(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, asha, num_trials=30, max_epochs=27)
+    assert plan.expected_epochs == asha.expected_epochs(plan.config) < 30 * 27
+
+
+@pytest.mark.parametrize("scheduler", [none, asha])
+def test_nobody_waits_where_the_scheduler_pauses_none(scheduler: ModuleType, tmp_path: Path) -> None:
+    assert plan_of(tmp_path, scheduler).waits(Record.create(tmp_path, "s", "max", {"metric": "m"})) is None
+
+
+def test_a_trial_at_a_rung_waits_for_its_bracket_and_a_rerun_for_nobody(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, hyperband, num_trials=9, max_epochs=9, grace_epochs=1, reduction_factor=3)
+    record = new_record(tmp_path, plan.config)
+    waits = plan.waits(record)
+    assert waits is not None
+    trial = propose(record, {"lr": 0.1})
+    assert not waits(trial)
+    record.report(0, 1, 0.5, {}, 1.0)
+    assert waits(trial)
+    again = record.begin(trial.point, trial.optuna, 7, confirms=0)
+    record.report(again.number, 1, 0.5, {}, 1.0)
+    assert not waits(again)
