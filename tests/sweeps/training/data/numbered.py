@@ -13,6 +13,8 @@ from sweeps.training.data import shards
 from sweeps.training.data.datamodule import PreparedRows
 from sweeps.training.data.shards import Column, Manifest
 
+COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
+
 
 def rows_from(first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
     numbers = np.arange(first, first + count)
@@ -31,9 +33,6 @@ def reader(folder: Path, seed: int = 0, is_shuffled: bool = True, window_rows: i
 
 def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
     return [batch["row"].tolist() for batch in batches]
-
-
-COLUMNS = {"image": Column("uint8", (2, 3)), "row": Column("int64"), "point": Column("float32", (4,))}
 
 
 def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "train") -> Manifest:

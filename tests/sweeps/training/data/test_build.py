@@ -7,53 +7,19 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
-import ray
 
-from sweeps.common import plugins
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.training.data import build, dataset, ray_pipeline, staging
+from sweeps.training.data import build
 from sweeps.training.data.datamodule import ParquetDataModule
-from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.shards import Manifest, NotPrepared
-from tests.conftest import ROOT, fill_up
+from tests.conftest import fill_up
 from tests.support.clips import FILES, RAW, Clips
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the projects of this module lie; a Ray whose processes know them."""
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(home)
-        patched.setenv("PYTHONPATH", f"{home}{os.pathsep}{ROOT}")
-        settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-        ray.init(address="local", num_cpus=2, logging_level="ERROR", **settings)
-        yield home
-        ray.shutdown()
-
-
-@pytest.fixture
-def clips(home: Path, monkeypatch: pytest.MonkeyPatch) -> Clips:
-    """A project of its own, with files of 20 rows to train on, to validate and to test."""
-    clips = Clips(home, f"clips_{len(list(home.iterdir()))}")
-    for number in range(6):
-        clips.add(f"c{number}")
-    clips.add("v0", split="val")
-    clips.add("t0", split="test")
-    monkeypatch.setenv("SWEEPS_DATA_DIR", str(clips.raw))
-    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(clips.prepared))
-    return clips
-
-
-def look(clips: Clips, **params: Any) -> DataSet:
-    return dataset.look(clips.model, plugins.load(clips.model), params)
+from tests.sweeps.training.data.looked_up import look
 
 
 def rows_in(folder: Path, split: str = "train") -> list[int]:
@@ -204,15 +170,6 @@ def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
     assert len(clips.calls()) < 40
 
 
-def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_pipeline, "DIED", 1)
-    for number in range(3):
-        clips.add(f"bad{number}", fault="dies")
-    expected = "the processes of more than 1 raw files died.* prepare crashes .* Ray's error: "
-    with pytest.raises(CannotPrepare, match=expected):
-        build.ensure(look(clips))
-
-
 def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
     clips.add("v0", split="val", fault="raises")
     with pytest.raises(
@@ -251,40 +208,6 @@ def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.Capture
     assert build.ensure(look(clips)) == folder
     assert sorted(rows_in(folder)) == list(range(120))
     assert "train-00000.parquet is missing. It is prepared again." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("numbers", "reason"),
-    [
-        ([0, 1, 2], ""),
-        ([0, 2], "blocks are missing: block 2 came after 1 others"),
-        ([1], "blocks are missing: block 1 came after 0 others"),
-        ([0, 1, 0, 1, 2], "blocks are missing: block 0 came after 2 others"),
-    ],
-    ids=["whole", "too early an end", "no beginning", "from its beginning once more"],
-)
-def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
-    numbers: list[int], reason: str, clips: Clips, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last number is of the message that ends it. A worker that is tried again may give others."""
-    data_set = look(clips)
-    item, other = data_set.items[:2]
-
-    def messages(*_: object) -> Iterator[dict[str, Any]]:
-        (payload, rows), *_rest = staging.encoded([{"row": np.arange(3)}])
-        block = {"rows": rows, "is_last": False, "error": "", "mistake": "", "payload": payload}
-        for number in numbers[:-1]:
-            yield {**block, "part": item.part, "number": number}
-        yield {**block, "part": item.part, "number": numbers[-1], "is_last": True}
-        yield {**block, "part": other.part, "number": 0}
-        yield {**block, "part": other.part, "number": 1, "is_last": True}
-
-    monkeypatch.setattr(ray_pipeline, "_messages", messages)
-    found = list(ray_pipeline.run(data_set, [item, other], allowed=2))
-    assert found == ([(item, reason)] if reason else [])
-    assert data_set.part(item).exists() == (not reason)
-    assert staging.rows_of(data_set.part(other)) == 3
-    assert len(list(data_set.parts_folder.iterdir())) == 2 - bool(reason)
 
 
 # What is broken off.

@@ -14,12 +14,11 @@ from sweeps.training.ladder.measure import Result, Speed
 from sweeps.training.ladder.rungs import LadderConfig, Setup
 from tests.sweeps.training.ladder.measured import fake
 
+RAW = Setup(is_raw=True, loader_workers=0)
+
 
 def rung(name: str, speed: Speed, setup: Setup, *, is_kept: bool = True) -> Result:
     return Result(name, speed, 1.0, "", is_kept, setup)
-
-
-RAW = Setup(is_raw=True, loader_workers=0)
 
 
 @pytest.mark.parametrize(

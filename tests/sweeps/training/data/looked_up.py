@@ -1,0 +1,14 @@
+"""The data set of a project of clips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.common import plugins
+from sweeps.training.data import dataset
+from sweeps.training.data.dataset import DataSet
+from tests.support.clips import Clips
+
+
+def look(clips: Clips, **params: Any) -> DataSet:
+    return dataset.look(clips.model, plugins.load(clips.model), params)

@@ -1,0 +1,43 @@
+"""What all trials of a sweep share: the data that is prepared for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sweeps.storage.folder import Folder
+from sweeps.training.config import FitConfig
+from sweeps.trial.job import Job
+
+
+class Lies:
+    """Prepared data that lies somewhere."""
+
+    def __init__(self, at: Path) -> None:
+        self.at = at
+
+    def here(self, say: Any) -> Path:
+        say(f"copied to {self.at}")
+        return self.at
+
+
+def test_a_trial_gets_the_data_of_its_trainable_and_of_its_own_hyperparameters(tmp_path: Path) -> None:
+    prepared: Any = {
+        ("clips", (32,)): Lies(tmp_path / "small"),
+        ("clips", (64,)): Lies(tmp_path / "large"),
+        ("other", (32,)): Lies(tmp_path / "other"),
+    }
+    job = Job(
+        trainables={"clips": "trainables.clips", "net": "trainables.net"},
+        storage=Folder(tmp_path),
+        fit=FitConfig(),
+        max_failures=0,
+        checkpoint_epochs=None,
+        prepared=prepared,
+    )
+    module, said = SimpleNamespace(PREPARE_PARAMS=("pixels",)), []
+    found = [job.data_of("clips", module, SimpleNamespace(pixels=n, lr=0.1), said.append) for n in (64, 32)]
+    assert found == [tmp_path / "large", tmp_path / "small"]
+    assert said == [f"copied to {tmp_path}/large", f"copied to {tmp_path}/small"]
+    assert job.data_of("net", SimpleNamespace(), SimpleNamespace(pixels=32)) is None
