@@ -11,9 +11,17 @@ WIDTH_OF_A_FILE = 160
 """Columns where the output is no terminal: room for every column of a table."""
 
 
+class Screen(Console):
+    """A terminal or file that may go away while a sweep runs."""
+
+    def on_broken_pipe(self) -> None:
+        """Print no more: what read the output has ended, as `| head` does. Rich would end the program."""
+        self.quiet = True
+
+
 def console() -> Console:
     """Of the standard output."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+    return Screen(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
 
 
 def plain_table(*titles: str) -> Table:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -26,3 +28,14 @@ def test_a_cell_that_does_not_fit_is_folded_and_not_cut() -> None:
     words = " ".join(drawn(30)).split()
     assert {"SweepTrial", "[42],", "[43]"} <= set(words)
     assert max(map(len, drawn(30))) <= 30
+
+
+def test_what_reads_the_output_may_end() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    page = screen.console()
+    page.file = file = os.fdopen(writer, "w")
+    page.print("nobody reads this")
+    page.print("nor this")
+    with pytest.raises(BrokenPipeError):
+        file.close()

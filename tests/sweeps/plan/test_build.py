@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import build
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
-from sweeps.schedulers import asha, hyperband
+from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.rungs import rungs
 from tests.sweeps.plan.planned import config
 
@@ -35,6 +35,7 @@ def test_the_plan_settles_every_default(tmp_path: Path) -> None:
 
 def test_what_was_asked_for_is_not_settled_otherwise(tmp_path: Path) -> None:
     asked = config(tmp_path, num_trials=5, metric="val_loss", mode="min", search_space="digits_mlp")
+    asked = asked.changed(scheduler="asha")
     assert make_plan(asked).config == asked
 
 
@@ -105,7 +106,7 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
 
 
 @pytest.mark.parametrize("trials", [9, 24, 200])
-@pytest.mark.parametrize("scheduler", [asha, hyperband])
+@pytest.mark.parametrize("scheduler", [asha, halving, hyperband])
 def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
     config = SweepConfig.of(num_trials=trials)
     expected = scheduler.expected_epochs(config)
@@ -144,7 +145,7 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
     assert f"(default: {build.DEFAULT_TRIALS};" in SweepConfig.settings()["num_trials"].doc
 
 
-@pytest.mark.parametrize("scheduler", [asha, hyperband])
+@pytest.mark.parametrize("scheduler", [asha, halving, hyperband])
 def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
     many = SweepConfig.of(num_trials=1_000_000)
     assert 3_000_000 < scheduler.expected_epochs(many) < 27_000_000
@@ -153,3 +154,33 @@ def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
 def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
     with pytest.raises(UserError, match="--precision 16-mixed: fp16 needs a GPU, and a trial has none here"):
         build.make_plan(SweepConfig.of(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))
+
+
+@pytest.mark.parametrize(
+    ("searcher", "expected"),
+    [("gp", "halving"), ("random", "halving"), ("tpe", "halving"), ("grid", "halving"), ("bohb", "bohb")],
+)
+def test_a_searcher_without_a_scheduler_takes_its_own(
+    searcher: str, expected: str, small_space: str, tmp_path: Path
+) -> None:
+    made = make_plan(config(tmp_path, searcher=searcher, search_space=small_space))
+    assert made.config.scheduler == expected
+    assert made.scheduler.__name__ == f"sweeps.schedulers.{expected}"
+
+
+def test_trials_shorter_than_the_default_first_rung_are_not_pruned(tmp_path: Path) -> None:
+    made = make_plan(config(tmp_path, max_epochs=2, num_trials=5))
+    assert made.expected_epochs == 10
+    assert "no rung before the end at 2 epochs, so nothing is pruned" in " ".join(describe(made).split())
+
+
+@pytest.mark.parametrize(("trials", "epochs"), [(1, 27), (2, 2 * 3 + 6 + 18)])
+def test_few_trials_still_train_one_to_the_end(trials: int, epochs: int, tmp_path: Path) -> None:
+    assert make_plan(config(tmp_path, num_trials=trials)).expected_epochs == epochs
+
+
+def test_a_space_with_one_point_is_one_trial(tmp_path: Path) -> None:
+    space = tmp_path / "one.py"
+    space.write_text("from ray import tune\nSPACE = {'lr': tune.choice([0.1])}\n")
+    made = make_plan(config(tmp_path, search_space=str(space)))
+    assert (made.config.num_trials, made.expected_epochs) == (1, 27)

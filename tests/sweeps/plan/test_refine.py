@@ -59,7 +59,7 @@ def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
     plan = refined("results/grid")
     assert ranges_of(plan) == {"lr": (0.001, 0.1), "hidden": (8, 16, 32)}
     config = plan.config
-    assert (config.name, config.seed, config.searcher) == ("grid-refined", 1, "tpe")
+    assert (config.name, config.seed, config.searcher) == ("grid-refined", 1, "gp")
     assert (config.trainable, config.num_trials, config.max_epochs) == ("digits_mlp", 12, 9)
     said = describe(plan)
     assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> 0.001 to 0.1, log scale" in said
@@ -216,7 +216,7 @@ def test_its_own_yaml_repeats_it(place: Path) -> None:
 
 def test_a_refined_sweep_is_refined_on_in_its_own_ranges(place: Path) -> None:
     coarse_grid(place, peak(0.03))
-    carried_out(refined("results/grid", "--num-trials", "20"), peak(0.03))
+    carried_out(refined("results/grid", "--searcher", "tpe", "--num-trials", "20"), peak(0.03))
     plan = refined("results/grid-refined")
     assert (plan.config.name, plan.config.seed) == ("grid-refined-2", 3)
     low, high = ranges_of(plan)["lr"]

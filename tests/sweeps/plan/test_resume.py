@@ -37,6 +37,8 @@ def config(results: Path, **changes: Any) -> SweepConfig:
         name="s",
         trainable="tests.faulty.toy",
         search_space=SLOPES,
+        searcher="tpe",
+        scheduler="asha",
         results_dir=str(results),
         gpus_per_trial=0,
         num_trials=6,

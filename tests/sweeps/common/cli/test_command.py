@@ -44,7 +44,7 @@ MISTAKES = {
         "can't take tune.grid_search",
     ),
     "no rung": (
-        ["--trainable", "digits_mlp", "--max-epochs", "2"],
+        ["--trainable", "digits_mlp", "--grace-epochs", "4", "--max-epochs", "2"],
         "the first rung is after the last epoch",
     ),
     "too many CPUs": (["--trainable", "digits_mlp", "--cpus-per-trial", "9999"], "a trial takes 9,999 CPUs"),
@@ -111,7 +111,7 @@ def test_a_wrong_type_is_answered_with_the_flag_that_was_typed(capsys: pytest.Ca
 def test_a_dry_run_stops_after_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--trainable", "digits_mlp", "--dry-run", "--results-dir", str(tmp_path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "rungs at epochs 3, 9, 27 (the end); a trial continues if it is among the best 1/3" in said
+    assert "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27" in said
     assert list(tmp_path.iterdir()) == []
 
 
