@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import _measure, _regret
+from benchmarks import _measure, _regret, _synetune
 from benchmarks._measure import Goal
 from benchmarks._regret import Interval
 
@@ -22,7 +22,13 @@ TODAY = "tpe+asha"
 """The arm that all are compared with."""
 SEARCH = "gp+halving"
 """The arm that goals are about."""
-RIVALS = ("bohb", "Ray OptunaSearch + ASHA, grace 1", "Ray OptunaSearch + ASHA, grace 3", "Ray TuneBOHB")
+RIVALS = (
+    "bohb",
+    "Ray OptunaSearch + ASHA, grace 1",
+    "Ray OptunaSearch + ASHA, grace 3",
+    "Ray TuneBOHB",
+    _synetune.NAME,
+)
 GOALS = {160: 0.70, 500: 0.75, 1_500: 0.60}
 """Epochs to the regret of SEARCH on lcbench, as a share of that of TODAY."""
 WORSE = 3.0

@@ -26,6 +26,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.bohb import TuneBOHB
 from ray.tune.search.optuna import OptunaSearch
 
+from benchmarks import _synetune
 from benchmarks._clock import Clock
 from benchmarks._problems import Epoch, Problem
 
@@ -98,7 +99,7 @@ def search(asked: Asked, by_tune: bool = False) -> list[Epoch]:
         asked: which one.
         by_tune: in the Ray that is connected, with the trials in processes; else by the clock.
     """
-    by_whom = _by_us if asked.arm in OURS else _by_ray
+    by_whom = _by_us if asked.arm in OURS else _by_syne_tune if asked.arm == _synetune.NAME else _by_ray
     with (
         tempfile.TemporaryDirectory(prefix="search-", dir=_fastest()) as base,
         contextlib.redirect_stdout(io.StringIO()),
@@ -197,10 +198,17 @@ RAYS = {
     "Ray TuneBOHB": _bohb,
 }
 """Arm to searcher and scheduler, as they come; 1 is ASHA's own grace period."""
+
+
+def compared() -> list[str]:
+    """Arms that are run when none is named."""
+    return [*COMPARED, *([_synetune.NAME] if _synetune.is_installed() else [])]
+
+
 COMPARED = (
     "random", "random+halving", "tpe+asha", "tpe+halving", "gp+asha", "gp+halving", "bohb", *RAYS,
 )  # fmt: skip
-"""Arms that are run when none is named."""
+"""Those whose packages are always there."""
 
 
 class Replayed(tune.Trainable):
@@ -252,6 +260,12 @@ class Budget(Stopper):
 
     def stop_all(self) -> bool:
         return len(self._listener.epochs) >= self._epochs
+
+
+def _by_syne_tune(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
+    """Syne Tune's, with our rungs. Ray Tune can't run it."""
+    found = _synetune.search(asked.problem, asked.seed, asked.slots, GRACE_EPOCHS, REDUCTION_FACTOR)
+    return itertools.islice(found, asked.budget)
 
 
 def _by_ray(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:

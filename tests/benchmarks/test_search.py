@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from benchmarks import (
     _measure,
     _regret,
     _searches,
+    _synetune,
     curves,
     curves_space,
     lcbench,
@@ -242,3 +244,15 @@ def test_tune_itself_finds_what_its_loop_with_a_clock_finds(arm: str, ray_of_one
     assert [(names[e.trial], e.point, e.epoch, e.score) for e in by_tune] == [
         (same[e.trial], e.point, e.epoch, pytest.approx(e.score)) for e in by_clock
     ]
+
+
+def test_syne_tune_searches_the_same_problem() -> None:
+    if not _synetune.is_installed():
+        pytest.skip("Syne Tune is not installed (python -m benchmarks.search --help)")
+    found = list(itertools.islice(_synetune.search(FashionCnn(0), 0, 4, 3, 3), 60))
+    by_trial: dict[str, list[int]] = {}
+    for epoch in found:
+        by_trial.setdefault(epoch.trial, []).append(epoch.epoch)
+    assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in by_trial.values())
+    assert len({epoch.point for epoch in found}) > 3
+    assert {len(epochs) for number, epochs in by_trial.items() if int(number) < 4} & {3, 9, 27}

@@ -24,7 +24,7 @@ def half_written(sweep: Sweep) -> list[Path]:
     return list((sweep.folder / "checkpoints").glob("trial_*/.epoch_*"))
 
 
-@pytest.mark.parametrize("scheduler", ["none", "asha"])
+@pytest.mark.parametrize("scheduler", ["none", "halving"])
 def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=6, epoch_s=2)
     sweep.start_on_all("--scheduler", scheduler, *EACH_EPOCH, *A_PLACE_FREE)
@@ -36,7 +36,7 @@ def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Call
     sweep.wait_until_moved(lost, began, f"power cut in training, {scheduler}")
     record = sweep.end()
     check_nothing_is_lost(sweep.folder, before)
-    check_whole(record, 6, [3] if scheduler == "asha" else [], 9)
+    check_whole(record, 6, [3] if scheduler == "halving" else [], 9, halving=scheduler == "halving")
     report_trained_twice(sweep, at_most=1)
     assert f"{victim.name} ({victim.address}) is lost" in sweep.said.read_text()
     assert not any(trial.notices for trial in record.trials)

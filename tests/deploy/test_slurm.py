@@ -138,7 +138,7 @@ def test_two_jobs_at_a_time_on_the_same_node(bed: Bed) -> None:
     for job in jobs:
         assert bed.slurm.end_of(job) == "COMPLETED", bed.slurm.said(job)
         record = Record.read(bed.sweep(job))
-        check_whole(record, 4, [3], max_epochs=9)
+        check_whole(record, 4, [3], max_epochs=9, halving=True)
         assert {trial.place["pc"] for trial in record.trials} == {"pc1"}
         assert "ray        1 PC, 1 CPU, 0 GPUs" in bed.slurm.said(job)
         assert "requires no token" not in bed.slurm.said(job)
@@ -182,7 +182,7 @@ def assert_goes_on(bed: Bed, job: str, before: dict[int, dict[int, float]]) -> N
     assert int(bed.slurm.shown(job)["Restarts"]) >= 1
     assert "continues after epoch" in bed.slurm.said(job)
     record = Record.read(bed.sweep(job))
-    check_whole(record, len(record.trials), [3], max_epochs=9)
+    check_whole(record, len(record.trials), [3], max_epochs=9, halving=True)
     assert {trial.place["pc"] for trial in record.trials} == {"pc0", "pc1"}
     assert "ray        2 PCs, 2 CPUs, 0 GPUs" in bed.slurm.said(job)
     assert len(record.about["runs"]) == int(bed.slurm.shown(job)["Restarts"]) + 1
@@ -202,7 +202,7 @@ def test_a_job_that_is_cancelled_leaves_a_sweep_to_go_on_with_and_no_process(bed
     again = bed.submit("--resume", str(bed.sweep(job)), sbatch=("--nodes=3",))
     assert bed.slurm.end_of(again) == "COMPLETED", bed.slurm.said(again)
     record = Record.read(bed.sweep(job))
-    check_whole(record, 8, [3], max_epochs=9)
+    check_whole(record, 8, [3], max_epochs=9, halving=True)
     for number, there in before.items():
         assert {epoch: record.trials[number].epochs[epoch] for epoch in there} == there
 

@@ -30,9 +30,29 @@ TOY = (
     "--params",
     "epoch_s=0.05",
 )
-RANDOM = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "random", "--num-trials", "10")
+RANDOM = (
+    *TOY,
+    "--search-space",
+    "tests.faulty.slopes",
+    "--searcher",
+    "random",
+    "--scheduler",
+    "asha",
+    "--num-trials",
+    "10",
+)
 GRID = (*TOY, "--search-space", "tests.faulty.slopes_grid", "--searcher", "grid", "--scheduler", "none")
-TPE = (*TOY, "--search-space", "tests.faulty.slopes", "--searcher", "tpe", "--num-trials", "10")
+TPE = (
+    *TOY,
+    "--search-space",
+    "tests.faulty.slopes",
+    "--searcher",
+    "tpe",
+    "--scheduler",
+    "asha",
+    "--num-trials",
+    "10",
+)
 BOHB = (
     *(*TOY, "--search-space", "tests.faulty.slopes", "--num-trials", "10"),
     *("--scheduler", "bohb", "--searcher", "bohb"),
@@ -102,13 +122,16 @@ def test_kills_at_random_moments_lose_nothing(
 @pytest.mark.parametrize(
     "pair",
     [
-        ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"),
+        ("--num-trials", "10"),
+        pytest.param(
+            ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"), marks=pytest.mark.slow
+        ),
         # Enough for the model: it is asked from the ninth trial on.
         pytest.param(
             ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"), marks=pytest.mark.slow
         ),
     ],
-    ids=["asha x tpe", "bohb x bohb"],
+    ids=["halving x gp", "asha x tpe", "bohb x bohb"],
 )
 def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
     pair: tuple[str, ...], kills: int, sweep: Command, environment: dict[str, str], tmp_path: Path
@@ -121,7 +144,8 @@ def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
     killer = murderer(tmp_path / "killed" / "sweep", arguments, environment, 7_000)
     done = killer.run(kills=kills)
     assert done.returncode == 0, done.stdout
-    check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, brackets="bohb" in pair)
+    of_pair = {"brackets": "bohb" in pair, "halving": "--scheduler" not in pair}
+    check_whole(Record.read(killer.folder), int(pair[-1]), [3], max_epochs=9, **of_pair)
     ours, theirs = analysis_sweep.load(killer.folder), analysis_sweep.load(tmp_path / "whole")
     assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
     time_columns = ["seconds", "time", *COSTS]

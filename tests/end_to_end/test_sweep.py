@@ -1,4 +1,4 @@
-"""A whole sweep, as a user runs it: TPE and ASHA over digits_mlp on a local Ray."""
+"""A whole sweep, as a user runs it without flags for the search: digits_mlp on a local Ray."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_says_what_it_will_do_what_it_found_and_where_it_is(
     assert done.returncode == 0, done.stdout + done.stderr
     plan, outcome = done.stdout.split("Starting Ray")
     said = " ".join(plan.split())
-    assert "rungs at epochs 3, 9 (the end); a trial continues if it is among the best 1/3" in said
+    assert "halving: 10 trials to epoch 3, of them the best 3 to epoch 9; at most 3 wait" in said
     assert "digits, inside the scikit-learn package: 1,200 rows" in plan
     assert "; its dashboard: http://127.0.0.1:" in outcome
     assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome
@@ -120,13 +120,13 @@ def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
     trials: list[dict[str, object]], folder: Path, sweep: Command
 ) -> None:
     again = sweep(
-        *("--config", str(folder / "sweep.yaml"), "--name", "again", "--searcher", "random"),
+        *("--config", str(folder / "sweep.yaml"), "--name", "again"),
         *("--num-trials", "3", "--no-ray-dashboard"),
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert "its dashboard" not in again.stdout
     third = Record.read(folder.parent / "again").trials
-    # TPE begins with the same random draws, and a trial trains alike whatever ran before it.
+    # The first points fill the space, whatever scores; and a trial trains alike whatever ran before it.
     for first, second in zip(Record.read(folder).trials[:3], third, strict=True):
         assert first.params == second.params
         shared = first.epochs.keys() & second.epochs.keys()

@@ -138,7 +138,12 @@ def check_nothing_is_lost(folder: Path, before: dict[int, TrialRow]) -> dict[int
 
 
 def check_whole(
-    record: Record, num_trials: int, rungs: Sequence[int], max_epochs: int, brackets: bool = False
+    record: Record,
+    num_trials: int,
+    rungs: Sequence[int],
+    max_epochs: int,
+    brackets: bool = False,
+    halving: bool = False,
 ) -> None:
     """The promises of a sweep: all its trials, each once, each to a rung or to the end, pruned by rule.
 
@@ -149,6 +154,7 @@ def check_whole(
         max_epochs: the end.
         brackets: whether trials were judged in the brackets of Hyperband with one rung: three, of which
             the best goes on, and two that are not judged.
+        halving: whether trials waited at the rungs, and of every three the best one went on.
     """
     assert [trial.number for trial in record.trials] == list(range(num_trials))
     assert len({tuple(sorted(trial.params.items())) for trial in record.trials}) == num_trials
@@ -167,7 +173,14 @@ def check_whole(
                 range(num_trials)
             )
         return
-    for rung in rungs:
+    for rung in rungs if halving else ():
+        at_rung = record.scores_at(rung)
+        went_on = {number for number in at_rung if len(record.trials[number].epochs) > rung}
+        assert len(went_on) == max(1, len(at_rung) // 3)
+        stopped = sorted(score for number, score in at_rung.items() if number not in went_on)
+        # The last two may have come when the last promotion was over.
+        assert max(at_rung[number] for number in went_on) >= stopped[-3]
+    for rung in () if halving else rungs:
         before: list[float] = []
         for number, score in record.scores_at(rung).items():
             went_on = len(record.trials[number].epochs) > rung
