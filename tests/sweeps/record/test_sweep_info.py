@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.common.objective import Objective
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, parse
+from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, Settings, parse
 from tests.support.kinds import begun
 
 
@@ -17,7 +17,8 @@ def test_an_old_record_has_defaults_for_what_it_does_not_say() -> None:
     assert (info.objective, info.name, info.trainables, info.seed) == (Objective("score", "min"), "", (), 0)
     assert (info.confirm, info.test, info.tests, info.runs, info.parents) == (None, None, (), (), ())
     assert not info.has_identity
-    assert info.settings == info.identity["space"] == info.identity["code"] == {}
+    assert info.settings == Settings()
+    assert info.identity["space"] == info.identity["code"] == {}
 
 
 def test_a_test_that_was_noted_once_is_the_only_one() -> None:

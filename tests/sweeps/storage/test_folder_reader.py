@@ -53,5 +53,5 @@ def test_a_pc_without_a_reader_is_named() -> None:
     def reader() -> Any:
         raise ValueError("Failed to look up actor\nno such actor")
 
-    with pytest.raises(PCUnfit, match="pc1, which has the data, does not answer: no such actor"):
-        list(fetch_from(reader, "/data", "pc1, which has the data")(File("a", 1, "", ()), 0))
+    with pytest.raises(PCUnfit, match=r"pc1 \(10.0.0.1\) does not answer: no such actor"):
+        list(fetch_from(reader, "/data", "pc1 (10.0.0.1)")(File("a", 1, "", ()), 0))
