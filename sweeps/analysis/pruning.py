@@ -31,8 +31,8 @@ class AtRung:
     reached: int
     at_once: int
     """That continued without waiting."""
-    waited: int
-    """That waited, and continued."""
+    waited: tuple[int, ...]
+    """Numbers of those that waited, and continued."""
     wait_s: float | None
     """Median of how long; None where none waited."""
     stopped: int
@@ -52,15 +52,15 @@ def at_rungs(record: Record) -> list[AtRung]:
 def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
     there = [trial for trial in record.searched if epoch in trial.epochs]
     stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
-    waits = [_wait_s(trial, epoch) for trial in there if epoch + 1 in trial.epochs]
-    long = [wait_s for wait_s in waits if wait_s > WAIT_S]
+    waits = {trial.number: _wait_s(trial, epoch) for trial in there if epoch + 1 in trial.epochs}
+    long = {number: wait_s for number, wait_s in waits.items() if wait_s > WAIT_S}
     return AtRung(
         epoch,
         next_epoch,
         len(there),
         len(waits) - len(long),
-        len(long),
-        median(long) if long else None,
+        tuple(long),
+        median(long.values()) if long else None,
         len(stopped),
         _leaders(record, there, stopped, epoch, next_epoch),
     )

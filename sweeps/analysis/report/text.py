@@ -14,6 +14,7 @@ from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.findings import Findings
+from sweeps.analysis.pruning import AtRung
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.top_trials import is_bad
@@ -22,6 +23,8 @@ from sweeps.record import status as record_status
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
+MOST_NAMED = 12
+"""Trials that a cell of a table names."""
 _DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
 
 
@@ -147,11 +150,22 @@ def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
     titles.append("would have led at the next rung")
     rows = []
     for rung in pruning_analysis.at_rungs(sweep.record):
-        wait = "" if rung.wait_s is None else f" ({duration(rung.wait_s)}, median)"
         leaders = "too few to estimate" if rung.leaders is None else f"{rung.leaders:.1f} (estimate)"
         known = [rung.epoch, rung.reached, rung.at_once]
-        rows.append([*map(str, known), f"{rung.waited}{wait}", str(rung.stopped), leaders])
+        rows.append([*map(str, known), _waited(rung), str(rung.stopped), leaders])
     return titles, rows
+
+
+def _waited(rung: AtRung) -> str:
+    """`3 for 40 s (median): trials 1, 4 and 7`"""
+    if rung.wait_s is None:
+        return "0"
+    named = [str(number) for number in rung.waited[:MOST_NAMED]]
+    if (rest := len(rung.waited) - len(named)) > 0:
+        named.append(f"{rest} more")
+    which = " and ".join([", ".join(named[:-1]), named[-1]] if named[:-1] else named)
+    of = "trial" if len(rung.waited) == 1 else "trials"
+    return f"{len(rung.waited)} for {duration(rung.wait_s)} (median): {of} {which}"
 
 
 def epochs_compared(sweep: Sweep, found: Findings) -> list[str]:

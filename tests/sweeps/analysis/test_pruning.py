@@ -41,13 +41,15 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     train(record, {3: 0.8, 9: 0.9}, wait_s=60.0)
     train(record, {3: 0.7, 9: 0.8}, wait_s=20.0)
     train(record, {3: 0.1}, status="pruned")
-    assert at_rungs(record) == [AtRung(3, 9, 4, at_once=1, waited=2, wait_s=40.0, stopped=1, leaders=None)]
+    assert at_rungs(record) == [
+        AtRung(3, 9, 4, at_once=1, waited=(1, 2), wait_s=40.0, stopped=1, leaders=None)
+    ]
     columns, rows = text.at_rungs(Sweep(record))
     assert dict(zip(columns, rows[0], strict=True)) == {
         "epoch": "3",
         "reached it": "4",
         "continued at once": "1",
-        "waited, then continued": "2 (40 s, median)",
+        "waited, then continued": "2 for 40 s (median): trials 1 and 2",
         "stopped there": "1",
         "would have led at the next rung": "too few to estimate",
     }
