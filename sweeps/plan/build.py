@@ -32,7 +32,7 @@ def make_plan(config: SweepConfig) -> Plan:
         UserError: what does not fit, with the valid choices.
     """
     searcher = plugins.find("searcher", config.searcher)
-    name = config.scheduler or searcher.SCHEDULERS[0]
+    name = config.scheduler or next(iter(searcher.SCHEDULERS), "none")
     _check_pair(config.searcher, searcher, name)
     scheduler, config = plugins.find("scheduler", name), config.changed(scheduler=name)
     for name in config.logger_names:
