@@ -30,7 +30,8 @@ def describe(config: SweepConfig) -> str:
     further = [
         f"{more} to epoch {end}" for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
     ]
-    waiting = f"at most {most_waiting(config)} wait at a time, each with its checkpoint on disk"
+    most = most_waiting(config)
+    waiting = f"at most {most} {'waits' if most == 1 else 'wait'} at a time, each with its checkpoint on disk"
     return f"halving: {first} trials to epoch {judged[0]}, of them the best {', '.join(further)}; {waiting}"
 
 
