@@ -166,7 +166,11 @@ def _ranking(sweep: Sweep) -> Table:
 
 def _rungs(sweep: Sweep) -> list[Table]:
     columns, rows = text.at_rungs(sweep)
-    return [Table("The trials at each rung, and what pruning may have cost", columns, rows)] if rows else []
+    caption = (
+        "The trials at each rung. Leaders missed: how many of those stopped would have had the best score at "
+        "the next rung, estimated by those that reached it"
+    )
+    return [Table(caption, columns, rows)] if rows else []
 
 
 def _figures(sweep: Sweep, *names: str) -> list[Drawn]:

@@ -146,11 +146,10 @@ def pruning(sweep: Sweep) -> str:
 
 def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the table of rungs."""
-    titles = ["epoch", "reached it", "continued at once", "waited, then continued", "stopped there"]
-    titles.append("would have led at the next rung")
+    titles = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
     rows = []
     for rung in pruning_analysis.at_rungs(sweep.record):
-        leaders = "too few to estimate" if rung.leaders is None else f"{rung.leaders:.1f} (estimate)"
+        leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
         known = [rung.epoch, rung.reached, rung.at_once]
         rows.append([*map(str, known), _waited(rung), str(rung.stopped), leaders])
     return titles, rows

@@ -47,11 +47,11 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     columns, rows = text.at_rungs(Sweep(record))
     assert dict(zip(columns, rows[0], strict=True)) == {
         "epoch": "3",
-        "reached it": "4",
+        "reached": "4",
         "continued at once": "1",
         "waited, then continued": "2 for 40 s (median): trials 1 and 2",
-        "stopped there": "1",
-        "would have led at the next rung": "too few to estimate",
+        "stopped": "1",
+        "leaders missed": "not known",
     }
 
 
