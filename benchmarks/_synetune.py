@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from ray import tune
 from ray.tune.search import sample
 
 from benchmarks._problems import Epoch, Problem
@@ -76,5 +75,5 @@ def config_space_of(space: Mapping[str, Any]) -> dict[str, Any]:
                 domain.lower, domain.upper
             )
         else:
-            raise TypeError(f"{name}: {tune.__name__} domain {type(domain).__name__}")
+            raise TypeError(f"{name}: {type(domain).__name__} has no counterpart in Syne Tune here")
     return found

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import TrialScheduler
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
@@ -160,10 +159,10 @@ def record_of(folder: Path, mode: Mode, trials: int) -> Record:
     return record
 
 
-def decide(scheduler: TrialScheduler, record: Record, number: int, epoch: int, score: float) -> str:
+def decide(scheduler: Any, record: Record, number: int, epoch: int, score: float) -> str:
     """As Tune does it: the scheduler first, then the callback that writes the epoch."""
     result = {"epoch": epoch, "score": score}
-    decision = scheduler.on_trial_result(None, FakeTrial(number), result)  # type: ignore[arg-type]
+    decision = scheduler.on_trial_result(None, FakeTrial(number), result)
     record.report(number, epoch, score, {}, 1.0)
     return str(decision)
 

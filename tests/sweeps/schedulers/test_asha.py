@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
@@ -32,13 +33,13 @@ def test_asha_decides_as_rays_does(
     max_epochs: int, grace: int, factor: int, mode: Mode, tmp_path: Path
 ) -> None:
     config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
-    rays = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
+    rays: Any = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
     assert sorted(epoch for epoch, _ in rays._brackets[0]._rungs if epoch < max_epochs) == rungs(config)
     trials = 40
     record = record_of(tmp_path, mode, trials)
     ours = asha.build(config, record)
     for number in range(trials):
-        rays.on_trial_add(None, FakeTrial(number))  # type: ignore[arg-type]
+        rays.on_trial_add(None, FakeTrial(number))
     generator = random.Random(f"{max_epochs} {grace} {factor} {mode}")
     reached = dict.fromkeys(range(trials), 0)
     stopped = 0
@@ -50,7 +51,7 @@ def test_asha_decides_as_rays_does(
             continue
         score = round(generator.gauss(0, 1), 1)  # rounded: ties come up
         result = {"epoch": epoch, "score": score}
-        expected = rays.on_trial_result(None, FakeTrial(number), result)  # type: ignore[arg-type]
+        expected = rays.on_trial_result(None, FakeTrial(number), result)
         assert decide(ours, record, number, epoch, score) == expected, (number, epoch, score)
         if expected == TrialScheduler.STOP:
             stopped += 1
@@ -100,15 +101,15 @@ def test_asha_goes_on_from_a_record_that_another_process_wrote(tmp_path: Path) -
     first = asha.build(SweepConfig(), record)
     for number in range(9):
         decide(first, record, number, 3, 0.9)
-    again = asha.build(SweepConfig(), Record.read(tmp_path))
+    again: Any = asha.build(SweepConfig(), Record.read(tmp_path))
     result = {"epoch": 3, "score": 0.1}
-    assert again.on_trial_result(None, FakeTrial(9), result) == "STOP"  # type: ignore[arg-type]
+    assert again.on_trial_result(None, FakeTrial(9), result) == "STOP"
 
 
 def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
-    scheduler = asha.build(SweepConfig(), record_of(tmp_path, "max", 1))
+    scheduler: Any = asha.build(SweepConfig(), record_of(tmp_path, "max", 1))
     result = {"done": True, "status": "failed", "reason": "ValueError: no"}
-    assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"  # type: ignore[arg-type]
+    assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"
 
 
 def test_asha_ends_no_trial_at_an_epoch_that_it_has_not_reported(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_oldest_trial_that_has_not_started_is_next(tmp_path: Path) -> None:
     scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0))
     trials = [FakeTrial(number) for number in (10, 9, 2, 3)]
     trials[2].status = Trial.RUNNING
-    assert [trial.number for trial in live(tune(*trials))] == [2, 3, 9, 10]  # type: ignore[attr-defined]
+    assert live(tune(*trials)) == [trials[2], trials[3], trials[1], trials[0]]
     assert scheduler.choose_trial_to_run(tune(*trials)) is trials[3]
     assert scheduler.choose_trial_to_run(tune(trials[2])) is None
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sweeps.common.errors import CannotTrain, PCUnfit
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit, failed, unfit
 
 
 def raised(error: Exception) -> Exception:
-    try:
+    """With its traceback."""
+    with pytest.raises(type(error)) as caught:
         raise error
-    except Exception as caught:
-        return caught
+    return caught.value
 
 
 def test_a_bug_of_the_model_has_its_kind_its_place_and_its_traceback() -> None:

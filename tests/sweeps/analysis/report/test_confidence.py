@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.record import lock
@@ -19,11 +20,16 @@ def test_a_winner_that_its_own_rerun_confirms_has_no_other_winner_before_it(tmp_
     assert "They were scored 2 times, each time for this trial." in words_of(page_of(tmp_path))
 
 
+def always(score: float) -> Callable[[int], float]:
+    """The same score in every epoch."""
+    return lambda epoch: score
+
+
 def confirmed(folder: Path, *reruns: tuple[int, float]) -> Record:
     """Two trials, and reruns of them: (which trial, score)."""
     record = begun(folder, confirm={"top": 2, "seeds": 2}, outcome="finished")
     for score in (0.9, 0.89):
-        add(record, drawn(len(record.trials)), 1, score=lambda epoch, s=score: s)  # type: ignore[misc]
+        add(record, drawn(len(record.trials)), 1, score=always(score))
     for number, score in reruns:
         rerun(record, number, score, "finished" if math.isfinite(score) else "diverged")
     return record
