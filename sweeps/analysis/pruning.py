@@ -53,7 +53,8 @@ def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
     there = [trial for trial in record.searched if epoch in trial.epochs]
     stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
     waits = {trial.number: _wait_s(trial, epoch) for trial in there if epoch + 1 in trial.epochs}
-    long = {number: wait_s for number, wait_s in waits.items() if wait_s > WAIT_S}
+    pauses = record.info.settings.scheduler != "asha"  # there a long gap is a checkpoint that was written
+    long = {number: wait_s for number, wait_s in waits.items() if pauses and wait_s > WAIT_S}
     return AtRung(
         epoch,
         next_epoch,

@@ -74,6 +74,13 @@ def test_what_stopping_may_have_cost_follows_from_those_that_went_on(mode: str, 
     assert 0.2 < leaders["mixed"] < 2.0
 
 
+def test_nobody_waits_where_a_slow_checkpoint_lies_between_two_epochs_of_asha(tmp_path: Path) -> None:
+    record = record_of(tmp_path, scheduler="asha")
+    train(record, {3: 0.9, 9: 0.95}, wait_s=5.0)
+    (row,) = at_rungs(record)
+    assert (row.at_once, row.waited, row.wait_s) == (1, (), None)
+
+
 def test_without_pruning_there_is_no_rung(tmp_path: Path) -> None:
     record = record_of(tmp_path, scheduler="none")
     train(record, {9: 0.5})
