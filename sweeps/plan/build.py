@@ -33,8 +33,9 @@ def make_plan(config: SweepConfig) -> Plan:
     """
     searcher = plugins.find("searcher", config.searcher)
     name = config.scheduler or next(iter(searcher.SCHEDULERS), "none")
+    scheduler = plugins.find("scheduler", name)
     _check_pair(config.searcher, searcher, name)
-    scheduler, config = plugins.find("scheduler", name), config.changed(scheduler=name)
+    config = config.changed(scheduler=name)
     for name in config.logger_names:
         plugins.find("logger", name)
     if not config.parents or config.resume is not None:

@@ -184,3 +184,9 @@ def test_a_space_with_one_point_is_one_trial(tmp_path: Path) -> None:
     space.write_text("from ray import tune\nSPACE = {'lr': tune.choice([0.1])}\n")
     made = make_plan(config(tmp_path, search_space=str(space)))
     assert (made.config.num_trials, made.expected_epochs) == (1, 27)
+
+
+def test_a_misspelt_scheduler_is_answered_with_the_schedulers(tmp_path: Path) -> None:
+    expected = "--scheduler halvin: no such scheduler. Did you mean 'halving'"
+    with pytest.raises(UserError, match=expected):
+        make_plan(config(tmp_path, scheduler="halvin"))
