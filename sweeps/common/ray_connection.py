@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,18 +23,32 @@ def set_environment(settings: dict[str, str]) -> None:
         os.environ.setdefault(name, value)
 
 
+_starts_apart = False
+
+
+def _leave_group() -> None:
+    if _starts_apart:
+        os.setpgrp()
+
+
+os.register_at_fork(after_in_child=_leave_group)
+
+
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Keep Ray's messages in its logs, and its processes alive when the terminal closes.
+    """Keep Ray's messages in its logs, and its processes out of this one's process group.
 
-    A terminal that closes sends SIGHUP to all its processes: Ray's would end before the sweep has stopped.
+    A terminal that closes, `timeout` and batch systems send their signal to the whole group: Ray's processes
+    would end before the sweep has stopped. They end with this process in any case (Ray sets its
+    PR_SET_PDEATHSIG).
     """
+    global _starts_apart
     logging.getLogger("ray").setLevel(logging.ERROR)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _starts_apart = True
     try:
         yield
     finally:
-        signal.signal(signal.SIGHUP, before)
+        _starts_apart = False
 
 
 def init(

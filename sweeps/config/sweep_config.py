@@ -99,6 +99,9 @@ class SweepConfig(Settings):
     """Retries of a trial that raised an error, before it counts as failed."""
     checkpoint_epochs: int | None = setting(None, least=1)
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
+    stop_grace: float = setting(60.0, least=0)
+    """Seconds that trials get, when the sweep stops early, to save what they have trained. Each leaves at its
+    next step where its data can continue there, as prepared data can; else at the end of its epoch."""
     keep_checkpoints: int = setting(1, least=1)
     """How many of the best finished trials keep their weights on disk."""
     storage: str | None = setting(None, metavar="FOLDER|URL")

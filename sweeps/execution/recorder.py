@@ -81,7 +81,11 @@ class Recorder(DriverCallback):
                 self._record.report(number, epoch, score, metrics, result["seconds"], result["costs"])
                 if not result["has_test"]:
                     self._record.note_without_test(self._record.trials[number].trainable)
-        if result["done"] and "unfit" not in result and result.get("status") in (None, "finished"):
+        if (
+            result["done"]
+            and not {"unfit", "left"} & result.keys()
+            and result.get("status") in (None, "finished")
+        ):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -131,6 +135,8 @@ class Recorder(DriverCallback):
             reason, at = result["unfit"], result["at"]
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
+        if "left" in result:
+            return self._requeue.after_leaving(number, result["left"], self._save_faults.pop(number, None))
         if not result.get("done") and not self._was_stopped_in_pause(number):
             return None
         if self._sharing and self._sharing.is_to_requeue(trial) and self._searcher.requeue(number):

@@ -7,7 +7,9 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ray import cloudpickle
 from ray.exceptions import RayActorError
@@ -45,6 +47,19 @@ class Requeue:
         self._lost_processes[number] += trial.run_metadata.num_failures
         is_lost = isinstance(error_of(trial), RayActorError) and self._losses(number) <= MOST_LOST_PROCESSES
         return is_lost and self._searcher.requeue(number)
+
+    def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
+        """Note where a trial has left its run, and requeue it; a sweep that stops leaves it to a resume.
+
+        Args:
+            number: of the trial.
+            position: of its checkpoint.
+            fault: why there is none.
+        """
+        record, end = self._driver.record, self._driver.end
+        record.note_left(number, "" if fault else position)
+        if not record.is_held and not self._searcher.requeue(number):
+            end.stop("interrupted")  # the system has ended the trial's process, and Tune takes no more trials
 
     def why_not(self, trial: Trial) -> tuple[str, str]:
         """Why a trial was not requeued, in a line, and the whole text of its last error."""

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray.tune import Stopper
+from ray.tune.stopper import NoopStopper
 
+AGAIN_S = 1.0
+"""A Ctrl-C within so many seconds of the first one is the same: some launchers pass it on a second time."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a system that shuts down, a terminal that is closed."""
 
@@ -26,14 +29,20 @@ class End(Stopper):
     ) -> None:
         self._clock = clock
         self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
+        self.is_awaited: Callable[[], bool] = lambda: False
+        """Whether trials have still to save what they have trained, before a sweep that stops early ends."""
         self.outcome = "finished"
         """finished, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
         written, or no PC is left on which a trial can continue)."""
         self.error = ""
         """A user's mistake that showed only in training, or why the outcome is lost."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tune pickles it, but uses no copy."""
+        return NoopStopper, ()
+
     def stop(self, outcome: str, error: str = "") -> None:
-        """Stop all trials at the next turn of Tune's loop."""
+        """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained."""
         self.outcome, self.error = outcome, error
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -43,16 +52,26 @@ class End(Stopper):
         """Whether the sweep must end now."""
         if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
             self.outcome = "out of time"
+        if self.outcome in ("interrupted", "out of time"):
+            return not self.is_awaited()
         return self.outcome != "finished"
 
 
 @contextlib.contextmanager
-def stops_on_signals(end: End, say: Callable[[str], None]) -> Iterator[None]:
-    """End the sweep in order at the first Ctrl-C, and at once at the second."""
+def stops_on_signals(
+    end: End, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """End the sweep in order at the first signal, and at once at the second Ctrl-C. A SIGTERM that follows
+    changes nothing: `timeout` and others send it twice."""
+    first_s: float | None = None
 
     def on_signal(number: int, frame: Any) -> None:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+        nonlocal first_s
+        if first_s is not None:
+            if number == signal.SIGINT and clock() >= first_s + AGAIN_S:
+                raise KeyboardInterrupt
+            return
+        first_s = clock()
         if number == signal.SIGHUP:  # writing to a closed terminal raises
             for terminal in terminals:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)

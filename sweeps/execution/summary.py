@@ -12,6 +12,7 @@ from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, SWEEP_FILE
 from sweeps.execution import winner
 from sweeps.execution.driver import Driver
+from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
@@ -19,6 +20,8 @@ from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
 
 INTERRUPTED = 130
+MOST_UNFINISHED = 12
+"""Unfinished trials that are listed."""
 Line = tuple[str, str]
 """A title and a text."""
 
@@ -41,6 +44,7 @@ def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
         is_out_of_time = end.outcome == "out of time"
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
         print(f"The sweep {how}{status.how_far(record)}.")
+        _print(_saved(plan, record))
     _print([("Folder", shown_path(plan.folder))])
 
 
@@ -61,6 +65,17 @@ def print_next_step(driver: Driver) -> int:
     if outcome == "interrupted":
         return INTERRUPTED
     return 0 if outcome != "lost" and record.best() else 1
+
+
+def _saved(plan: Plan, record: Record) -> Iterator[Line]:
+    """What a resume repeats of each trial that was in training."""
+    waits = plan.waits(record)
+    trials = [trial for trial in record.live if waits is None or not waits(trial)]
+    for trial in trials[:MOST_UNFINISHED]:
+        again = "" if trial.position else f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
+        yield "Unfinished", f"trial {trial.number} {resume.start(plan, record, trial)}{again}"
+    if len(trials) > MOST_UNFINISHED:
+        yield "", f"and {len(trials) - MOST_UNFINISHED} more"
 
 
 def _print(lines: Iterable[Line]) -> None:

@@ -22,7 +22,9 @@ from sweeps.execution import null_filesystem
 from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.leaving import Leaving
 from sweeps.execution.migration import Mover
+from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.recorder import Recorder
 from sweeps.execution.requeue import MOST_LOST_PROCESSES
@@ -80,11 +82,15 @@ def _run(driver: Driver, phase: Phase) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
-    quarantine = None if membership is None else Quarantine(driver, membership, Mover(driver, membership))
+    processes, quarantine = Processes(), None
+    if membership is not None:
+        quarantine = Quarantine(driver, membership, Mover(driver, membership, processes))
+    driver.end.is_awaited = Leaving(driver, processes).is_awaited
     recorder = Recorder(driver, searcher, phase.scheduler, quarantine, sharing)
     searcher.may_requeue = bool(quarantine or sharing)
     pending = MOST_PENDING if searcher.may_requeue else driver.slots(driver.gpus_per_trial)
-    tuner = _tuner(driver, phase, recorder, quarantine, sharing)
+    callbacks: list[Callback] = [processes, recorder, *([quarantine, quarantine.mover] if quarantine else [])]
+    tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending(pending), stops_on_signals(driver.end, driver.say):
         try:
             with contextlib.closing(recorder):
@@ -97,16 +103,13 @@ def _run(driver: Driver, phase: Phase) -> None:
             phase.reporter.close()
 
 
-def _tuner(
-    driver: Driver, phase: Phase, recorder: Recorder, quarantine: Quarantine | None, sharing: Sharing | None
-) -> tune.Tuner:
+def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sharing | None) -> tune.Tuner:
     config = driver.config
     resources: Any = driver.resources(driver.gpus_per_trial)
-    callbacks: list[Callback] = [recorder, *([quarantine, quarantine.mover] if quarantine else [])]
     stop: Stopper = driver.end
     if sharing is not None:
         resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
-        callbacks.append(sharing)
+        callbacks = [*callbacks, sharing]
         stop = CombinedStopper(driver.end, sharing)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(driver.plan)), resources),

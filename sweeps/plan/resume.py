@@ -157,22 +157,25 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
         lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
     for trial in unfinished:
         rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
-        lines.append(f"  trial {trial.number}{rerun} {_start(plan, record, trial)}")
+        lines.append(f"  trial {trial.number}{rerun} {start(plan, record, trial)}")
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
 
-def _start(plan: Plan, record: Record, trial: TrialRow) -> str:
+def start(plan: Plan, record: Record, trial: TrialRow) -> str:
+    """Where a resume continues an unfinished trial, and what is trained again."""
     if (waits := plan.waits(record)) is not None and waits(trial):
         return f"waits at epoch {max(trial.epochs)} for other trials"
     params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
     newest, faults = plan.storage.look(trial.number, params, reported)
+    if trial.position and newest == reported and not faults:
+        return f"continues at {trial.position}"
     epoch = newest or 0
     again = reported - epoch
     trained_again = f"{count(again, 'epoch')} {'is' if again == 1 else 'are'} trained again"
     notes = [*([trained_again] if again else []), *faults]
-    start = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
-    return start + (f" ({'; '.join(notes)})" if notes else "")
+    begins = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
+    return begins + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, str] | None:
@@ -210,5 +213,5 @@ def _order_checkpoints(plan: Plan, record: Record) -> None:
             storage.remove(number)
             continue
         for epoch in storage.epochs(number):
-            if epoch not in trial.epochs:
+            if epoch and epoch not in trial.epochs:  # 0: left inside its first epoch
                 storage.remove(number, epoch)

@@ -60,6 +60,8 @@ class Record(RankedTrials):
         self._ids: list[int] = []
         self._last_report = 0.0
         self._run_began: float | None = None
+        self.is_held = False
+        """Whether no trial may begin or continue now."""
         self.cut_bytes = 0
         """Bytes of an incomplete line that `reopen` has cut off."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
@@ -234,6 +236,12 @@ class Record(RankedTrials):
         notices = [*self.trials[number].notices, text]
         self._attribute(number, "notices", notices)
         self.trials[number].notices = notices
+
+    def note_left(self, number: int, position: str) -> None:
+        """Write where a trial was left, in its checkpoint; "" where it could not write one."""
+        left = {"after_epoch": len(self.trials[number].epochs), "position": position}
+        self._attribute(number, "left", left)
+        self.trials[number].left = left
 
     def end(self, number: int, status: Status, reason: str = "", log: str | None = None) -> None:
         """Write how a trial ended; only the first end counts."""

@@ -66,12 +66,21 @@ class TrialRow:
     """pc, pid and gpu that trained it last."""
     notices: list[str] = field(default_factory=list)
     """For the user: a broken checkpoint, say."""
+    left: Mapping[str, Any] = field(default_factory=dict)
+    """Where its training was left last, before its end: `after_epoch`, the last one that was reported, and
+    `position`."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """By 1-based epoch."""
 
     @property
     def point(self) -> Point:
         return Point(self.trainable, self.params, self.fixed)
+
+    @property
+    def position(self) -> str:
+        """Where it was left, as long as that is inside the epoch after its last one; else ""."""
+        is_news = self.left.get("after_epoch") == len(self.epochs)
+        return str(self.left["position"]) if is_news else ""
 
     @property
     def last_score(self) -> float | None:
@@ -107,6 +116,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         place=attributes.get("place", {}),
         origin=attributes.get("origin", ""),
         notices=attributes.get("notices", []),
+        left=attributes.get("left", {}),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()

@@ -34,6 +34,8 @@ class FifoScheduler(FIFOScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """The oldest trial that has not started."""
+        if self._record.is_held:
+            return None
         return next((trial for trial in live(tune_controller) if trial.status == Trial.PENDING), None)
 
 

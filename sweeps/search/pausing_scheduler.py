@@ -37,6 +37,8 @@ class PausingScheduler(FifoScheduler):
                 promoted.append((-last, number, trial))
             elif decision == "STOP":
                 tune_controller.stop_trial(trial)
+        if self._record.is_held:
+            return None
         new = super().choose_trial_to_run(tune_controller)
         if self.continues_first and promoted:
             return min(promoted)[-1]

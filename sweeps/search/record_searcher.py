@@ -55,7 +55,7 @@ class RecordSearcher(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken, FINISHED after the last trial."""
-        if self._taken() >= self.slots:
+        if self._record.is_held or self._taken() >= self.slots:
             return None
         for number in self._to_begin:
             if not self._is_waiting(trial := self._record.trials[number]):

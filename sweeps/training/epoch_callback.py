@@ -1,4 +1,4 @@
-"""Between two epochs: seed the next one, report the last one."""
+"""Between two epochs: seed the next one, report the last one. Inside one: leave it where that is asked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import numpy as np
 from lightning.pytorch.callbacks import Checkpoint
 
 from sweeps.common.errors import MetricNotLogged
+from sweeps.training import epoch_position
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
+from sweeps.training.epoch_position import Position
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.torch_state import seed_again
@@ -37,6 +39,18 @@ class Epoch:
     """A warning for the user; mostly empty."""
 
 
+OnEpoch = Callable[[Epoch | Position], bool]
+"""Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
+training; after a position nothing is trained on, whatever it returns."""
+ASK_EVERY_STEPS = 10
+"""Steps between two questions of several workers to each other whether to leave the epoch: a question is a
+collective operation."""
+
+
+class LeftInside(BaseException):
+    """Unwinds Lightning's loops at a position."""
+
+
 class Fit(Protocol):
     """The part of `fit_loop.Fit` that `EpochEnd` uses."""
 
@@ -45,6 +59,9 @@ class Fit(Protocol):
     first_epoch: int
     epochs: int
     last_metrics: Mapping[str, float]
+    is_to_leave: Callable[[], bool]
+
+    def agree(self, answer: bool) -> bool: ...
 
     def keep_if_best(self, score: float) -> None: ...
 
@@ -56,11 +73,25 @@ class EpochEnd(Checkpoint):
     metrics, and validation has ended (gradients are on again).
     """
 
-    def __init__(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
+    def __init__(self, fit: Fit, on_epoch: OnEpoch) -> None:
         self._fit = fit
         self._on_epoch = on_epoch
         self._before: dict[str, Any] = {}
         self._growth = Growth()
+        self._batches = 0
+        """Of this epoch, so far."""
+        self._seconds_before = 0.0
+        """Of this epoch, before the position where it was left."""
+        self._is_continued = False
+        """Whether this epoch was left before."""
+        self._left: dict[str, Any] | None = None
+        """What continues at a position, beside the state of Lightning."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"left": self._left}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._left = state_dict["left"]
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # A model that reads `estimated_stepping_batches` draws the first epoch's order when its optimizers
@@ -72,20 +103,25 @@ class EpochEnd(Checkpoint):
             self._seed(self._fit.first_epoch)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
+        if self._left is not None:
+            self._continue()
+            return
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
-        epoch, metrics = self._fit.first_epoch, self._fit.last_metrics
-        for config in trainer.lr_scheduler_configs if epoch else []:
-            is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
-            if is_due and config.monitor is not None and config.monitor in metrics:
-                pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
+        if self._fit.first_epoch:
+            self._step_on_plateau(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._fit.first_epoch:
             self._seed(trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
+        self._batches, self._seconds_before = 0, 0.0
         self._fit.meter.begin()
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._batches = batch_idx + 1
         self._fit.meter.look()
 
     def on_validation_batch_end(self, *_: Any) -> None:
@@ -107,11 +143,49 @@ class EpochEnd(Checkpoint):
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
         self._fit.keep_if_best(metrics[name])
         seconds, costs = self._fit.meter.end()
+        seconds += self._seconds_before
         epoch = Epoch(
             trainer.current_epoch + 1, metrics[name], metrics, seconds, costs, self._growth.note(costs)
         )
         if not self._on_epoch(epoch):
             trainer.should_stop = True
+        if self._is_continued:  # nor does it step these at the end of an epoch that was continued
+            self._step_on_plateau(trainer, pl_module)
+            self._is_continued = False
+
+    def _leave_if_asked(self, trainer: pl.Trainer) -> None:
+        """Leave the epoch if that is asked for, before the next batch is fetched: all hooks of the last one
+        have run by then, in a checkpoint of `on_train_batch_end` the module's own has not."""
+        position = epoch_position.position(trainer, self._batches)
+        if position is None or not self._is_to_leave(trainer) or not epoch_position.can_continue(trainer):
+            return
+        seconds = self._fit.meter.end()[0] + self._seconds_before
+        self._left = {"random": epoch_position.random_states(), "seconds": seconds}
+        self._on_epoch(position)
+        raise LeftInside
+
+    def _is_to_leave(self, trainer: pl.Trainer) -> bool:
+        """Whether the first worker is asked to; all workers leave at the same step."""
+        if trainer.world_size == 1:
+            return self._fit.is_to_leave()
+        steps = self._batches // trainer.accumulate_grad_batches
+        return steps % ASK_EVERY_STEPS == 0 and self._fit.agree(self._fit.is_to_leave())
+
+    def _continue(self) -> None:
+        """Continue the epoch at the position where it was left."""
+        assert self._left is not None
+        epoch_position.restore_random_states(self._left["random"])
+        self._seconds_before, self._left = self._left["seconds"], None
+        self._is_continued = True
+        self._fit.meter.begin()
+
+    def _step_on_plateau(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Step the schedules that go by a metric, after the last epoch that ended."""
+        epoch, metrics = self._fit.epochs, self._fit.last_metrics
+        for config in trainer.lr_scheduler_configs:
+            is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
+            if is_due and config.monitor is not None and config.monitor in metrics:
+                pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
 
     def _seed(self, epoch: int) -> None:
         """Seed each epoch by itself, so that a resumed trial repeats shuffling, dropout and augmentation."""

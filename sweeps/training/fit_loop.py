@@ -6,6 +6,7 @@ a third of a small model's step.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -28,7 +29,7 @@ from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.epoch_callback import Epoch, EpochEnd
+from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
 
@@ -61,6 +62,8 @@ class Fit:
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
         environment: of a worker group whose processes already run; they must have joined before `run`.
+        is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
+            step.
 
     Raises:
         CannotTrain: the configuration can't run here.
@@ -75,9 +78,10 @@ class Fit:
         *,
         prepared: Path | None = None,
         environment: WorkerGroupEnvironment | None = None,
+        is_to_leave: Callable[[], bool] = lambda: False,
     ) -> None:
         check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
-        self.config = config
+        self.config, self.is_to_leave = config, is_to_leave
         self.best_score = math.nan
         self.best_weights: dict[str, torch.Tensor] = {}
         self.last_metrics: Mapping[str, float] = {}
@@ -123,13 +127,12 @@ class Fit:
         """Whether `run` has begun, so that there is something to save."""
         return self._trainer is not None
 
-    def run(
-        self, on_epoch: Callable[[Epoch], bool], *callbacks: pl.Callback, progress_bar: bool = False
-    ) -> None:
-        """Train until `max_epochs`, or until `on_epoch` returns False.
+    def run(self, on_epoch: OnEpoch, *callbacks: pl.Callback, progress_bar: bool = False) -> None:
+        """Train until `max_epochs`, until `on_epoch` returns False, or until the run is left inside an epoch.
 
         Args:
-            on_epoch: called with each finished epoch, on every worker.
+            on_epoch: called with each finished epoch, and with the position where the run is left, on every
+                worker.
             callbacks: further callbacks of Lightning.
             progress_bar: show the steps of an epoch.
 
@@ -159,7 +162,8 @@ class Fit:
             strategy.refuse_other_workers(self._written_by, (self.choice.strategy, self.config.workers))
             resume = self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
-        self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
+        with contextlib.suppress(LeftInside):
+            self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint and the best epoch's weights into `folder`.

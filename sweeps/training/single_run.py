@@ -12,6 +12,7 @@ from sweeps.common.formatting import shown_path
 from sweeps.training import batch_size_finder
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
+from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit, test
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import SingleRun
@@ -58,7 +59,7 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
         training = Fit(module, params, config, folder.checkpoint, prepared=prepared)
         folder.begin(training)
         training.run(
-            lambda epoch: folder.note(epoch, training),
+            lambda epoch: isinstance(epoch, Epoch) and folder.note(epoch, training),
             *folder.profilers(training),
             progress_bar=sys.stderr.isatty(),
         )

@@ -19,9 +19,10 @@ from sweeps.storage import folder_reader
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
 from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial import checkpoint_copy
+from sweeps.trial import checkpoint_copy, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import Job
@@ -64,6 +65,10 @@ class Member:
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
+
+    def listen(self) -> None:
+        """Wait for the first worker to leave, also where the system sends a signal to all processes."""
+        stop_signal.listen()
 
     @_answered
     def begin(
@@ -141,7 +146,7 @@ class Member:
         caller = greenlet.getcurrent().parent
         assert caller is not None
 
-        def on_epoch(_epoch: Epoch) -> bool:
+        def on_epoch(_found: Epoch | Position) -> bool:
             self._folders.clear()  # the copy of the checkpoint that it went on from
             return bool(caller.switch())
 

@@ -86,7 +86,7 @@ class Members:
     def _started(self) -> list[Any]:
         group = ray.util.get_current_placement_group()
         assert group is not None, "Tune places each trial in a placement group"
-        actors = []
+        actors: list[Any] = []
         for rank in range(1, self._job.fit.workers):
             bundle = group.bundle_specs[rank]
             actor = ray.remote(Member).options(
@@ -95,7 +95,9 @@ class Members:
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
                 max_restarts=0,
             )
-            actors.append(actor.remote(self._job, rank))
+            member: Any = actor.remote(self._job, rank)
+            member.listen.remote()
+            actors.append(member)
         return actors
 
     def _watch(self, running: dict[Any, Any], waits: threading.Event) -> None:

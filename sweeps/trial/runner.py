@@ -2,7 +2,7 @@
 
 Lightning's one `fit()` runs in a greenlet on the main thread (PyTorch with two threads is 2 to 2.5 times
 slower on another one): it is left at the end of each epoch, and entered again by the next step. Several short
-`fit()` calls would lose the optimizer's state.
+`fit()` calls would lose the optimizer's state. Where it is asked to leave, it is left inside an epoch too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import greenlet
 import ray
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
@@ -26,8 +27,10 @@ from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
 from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
+from sweeps.trial import stop_signal
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job
 from sweeps.trial.module_cache import ModuleCache
@@ -51,6 +54,7 @@ class TrialRunner:
     def begin(self, config: dict[str, Any]) -> None:
         """End the trial before, and take over the one of this config of `SweepTrial`."""
         self.end()
+        stop_signal.forget()
         self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
@@ -84,6 +88,8 @@ class TrialRunner:
                 failure = failed(error)
             except KeyboardInterrupt:
                 raise
+            except SIGTERMException:  # Lightning's, where it was the first to see that signal
+                return self._with_notices(self._left(f"epoch {self._reported + 1}"))
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
                 failure = self._group.why(failed(error), error)
@@ -100,7 +106,7 @@ class TrialRunner:
         if not self._fit.has_trained:
             return
         self._save_began = time.perf_counter()
-        epoch, is_last = self._reported, bool(self._last_result.get("done"))
+        epoch, is_last = self._reported, self._last_result["done"] and "left" not in self._last_result
         fill = functools.partial(self._group.save, self._fit)
         try:
             self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
@@ -123,15 +129,15 @@ class TrialRunner:
                 traceback.print_exc()
         self._abandon_run()
 
-    def _next_epoch(self) -> Epoch | None:
-        """The next epoch that was not reported yet (after a retry some are trained again), or None
-        when the training ended by itself."""
+    def _next_epoch(self) -> Epoch | Position | None:
+        """The next epoch that was not reported yet (after a retry some are trained again), the position where
+        the run was left, or None when the training ended by itself."""
         while True:
             if self._run is None:
                 self._run = greenlet.greenlet(self._train)
-            epoch: Epoch | None = self._run.switch(True)
-            if epoch is None or epoch.epoch > self._reported:
-                return epoch
+            found: Epoch | Position | None = self._run.switch(True)
+            if found is None or found.epoch > self._reported:
+                return found
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
@@ -146,15 +152,25 @@ class TrialRunner:
         data = self._job.data_of(trainable, module, params, self._notices.append)
         environment = self._group.meet(self._config, checkpoint)
         config = dataclasses.replace(self._job.fit, seed=self._config["seed"])
-        self._fit = fit = Fit(module, params, config, checkpoint, prepared=data, environment=environment)
+        self._fit = fit = Fit(
+            module,
+            params,
+            config,
+            checkpoint,
+            prepared=data,
+            environment=environment,
+            is_to_leave=stop_signal.is_asked,
+        )
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
         step = greenlet.getcurrent().parent
         known = fit.last_epoch
         if known is None or (step.switch(known) and not fit.has_ended):
-            self._group.train(fit, lambda epoch: bool(step.switch(epoch)))
+            self._group.train(fit, lambda found: bool(step.switch(found)))
 
-    def _result(self, epoch: Epoch | None) -> dict[str, Any]:
+    def _result(self, epoch: Epoch | Position | None) -> dict[str, Any]:
+        if isinstance(epoch, Position):
+            return self._left(str(epoch))
         if epoch is None:  # by EarlyStopping, for example
             if not self._reported:
                 raise RuntimeError("training ended before its first epoch: check that the data has a batch")
@@ -177,9 +193,15 @@ class TrialRunner:
         if not math.isfinite(epoch.score):
             reason = why_diverged(self._job.fit.objective.metric, epoch.epoch, epoch.score)
             return {**result, "done": True, "status": "diverged", "reason": reason}
+        if not result["done"] and stop_signal.is_asked():
+            return result | self._left(f"the end of epoch {epoch.epoch}")
         if not result["done"] and self._pace.is_due(epoch.epoch):
             result[SHOULD_CHECKPOINT] = True
         return result
+
+    def _left(self, position: str) -> dict[str, Any]:
+        """The result of a run that was left, to be continued."""
+        return {"done": True, "left": position, "place": self._place, SHOULD_CHECKPOINT: True}
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         self._save_fault = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import ray
 from ray import tune
 
 from sweeps.common import gc_freeze
+from sweeps.trial import stop_signal
 from sweeps.trial.failures import unfit
 from sweeps.trial.job import Job
 
@@ -25,7 +27,8 @@ class SweepTrial(tune.Trainable):
     "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`,
     `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went wrong,
     `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are texts for
-    the user. Where a PC can't train any trial, the last one has `unfit`, the reason, and `at`: {"pc": name,
+    the user. One that has left its run, because it was asked to, has `done` and `left`, its position, and
+    no end. Where a PC can't train any trial, the last one has `unfit`, the reason, and `at`: {"pc": name,
     "node": Ray's id} of that PC, which may be another worker's.
     """
 
@@ -68,9 +71,11 @@ class SweepTrial(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing: a trial finds its checkpoint in the storage when it begins."""
 
-    def location(self) -> tuple[str, PlacementGroup | None]:
-        """Ray's id of this PC, and the placement group of this process."""
-        return ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
+    def introduce(self) -> tuple[str, PlacementGroup | None, int]:
+        """Listen to the stop signal; Ray's id of this PC, and placement group and pid of this process."""
+        stop_signal.listen()
+        node, group = ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
+        return node, group, os.getpid()
 
     def cleanup(self) -> None:
         """End the training."""

@@ -3,7 +3,8 @@
 Tune places a trial as one group of N bundles, all at once or not at all, so that two trials never wait for
 each other with half of their workers placed. The trial's process is in the first bundle, and starts an actor
 (member.py), which stays as warm as itself, in each other bundle. All workers enter the same `Fit` together,
-and leave it at each epoch's end: none waits in a collective operation for the scheduler or the next trial.
+and leave it at each epoch's end, or inside one where the first is asked to: none waits in a collective
+operation for the scheduler or the next trial.
 
 When a worker is lost the first worker's process ends: Tune then frees all bundles, which ends the other
 workers, and asks for new ones; the trial resumes from its last checkpoint, as after any lost process.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from sweeps.cluster import broadcast
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
-from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_callback import Epoch, OnEpoch
+from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.trial import checkpoint_copy
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit
@@ -76,8 +78,8 @@ class WorkerGroup:
         """
         return [] if self._members is None else self._members.results()
 
-    def train(self, fit: Fit, on_epoch: Callable[[Epoch], bool]) -> None:
-        """Run a fit on all workers, until `on_epoch` returns False.
+    def train(self, fit: Fit, on_epoch: OnEpoch) -> None:
+        """Run a fit on all workers, as `Fit.run` has it.
 
         Raises:
             WorkerFailed: another worker failed.
@@ -88,9 +90,9 @@ class WorkerGroup:
             fit.run(on_epoch)
             return
 
-        def each(epoch: Epoch) -> bool:
+        def each(found: Epoch | Position) -> bool:
             members.results()
-            trains_on = on_epoch(epoch)
+            trains_on = on_epoch(found)
             members.call("train", trains_on)
             return trains_on
 

@@ -30,6 +30,7 @@ _ENDINGS = {
 }
 _OWN = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
 """Prefixes of actions that count; a module's own hook of the same name lies inside, and would count twice."""
+NEXT_BATCH = "[_TrainingEpochLoop].train_dataloader_next"
 LOOK_EVERY_S = 4.0
 """Between two looks at NVML's samples; NVML keeps about 14 s of them."""
 
@@ -41,12 +42,16 @@ class StepTimes(Profiler):
         super().__init__()
         self.are_labelled = False
         """Whether to name the parts in a trace of torch.profiler."""
+        self.before_batch: Callable[[], None] | None = None
+        """Called before a training batch is fetched: no hook of Lightning's is between two batches."""
         self._labels: dict[str, Any] = {}
         self._part_of: dict[str, str | None] = {}
         self._began: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def start(self, action_name: str) -> None:
+        if action_name == NEXT_BATCH and self.before_batch is not None:
+            self.before_batch()
         if action_name not in self._part_of:
             self._part_of[action_name] = _part(action_name)
         if (part := self._part_of[action_name]) is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -45,8 +46,11 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
 
 
-def test_a_terminal_that_closes_does_not_reach_what_is_started_meanwhile() -> None:
-    before = signal.getsignal(signal.SIGHUP)
+def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -> None:
+    def group_of_a_child() -> int:
+        asks = [sys.executable, "-c", "import os; print(os.getpgrp())"]
+        return int(subprocess.check_output(asks, preexec_fn=lambda: None))  # as Ray starts its processes
+
     with ray_connection.quietly():
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    assert signal.getsignal(signal.SIGHUP) is before
+        assert group_of_a_child() != os.getpgrp()
+    assert group_of_a_child() == os.getpgrp()

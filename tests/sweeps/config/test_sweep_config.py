@@ -52,6 +52,7 @@ CHANGED = SweepConfig.of(
     keep_checkpoints=3,
     storage="sftp://head/srv/sweeps",
     min_free_gb=0.25,
+    stop_grace=5.0,
     resume="results/again",
     force=True,
     refine=["results/one", "results/two"],

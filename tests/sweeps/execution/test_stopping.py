@@ -46,15 +46,40 @@ def test_what_stopped_it_first_is_not_taken_for_the_time() -> None:
     assert end.outcome == "interrupted"
 
 
-def test_the_first_signal_ends_it_in_order_and_the_next_is_pythons_own() -> None:
-    end, said = End(None), []
+def test_it_ends_once_its_trials_have_left_unless_nothing_can_be_saved() -> None:
+    end = End(None)
+    end.is_awaited = lambda: True
+    end.stop("interrupted")
+    assert not end.stop_all()
+    end.is_awaited = lambda: False
+    assert end.stop_all()
+    for outcome in ("lost", "error"):
+        end = End(None)
+        end.is_awaited = lambda: True
+        end.stop(outcome, "the disk is full")
+        assert end.stop_all()
+
+
+def test_the_first_signal_ends_it_in_order_and_a_second_ctrl_c_at_once() -> None:
+    end, said, clock = End(None), [], Clock()
     before = signal.getsignal(signal.SIGINT)
-    with stops_on_signals(end, said.append):
+    with stops_on_signals(end, said.append, clock):
         os.kill(os.getpid(), signal.SIGINT)
         assert (end.outcome, len(said)) == ("interrupted", 1)
+        os.kill(os.getpid(), signal.SIGINT)  # the same one, passed on by a launcher
+        clock.now += 1
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_sigterm_changes_nothing() -> None:
+    end, said, clock = End(None), [], Clock()
+    with stops_on_signals(end, said.append, clock):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            clock.now += 5
+    assert (end.outcome, len(said)) == ("interrupted", 1)
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

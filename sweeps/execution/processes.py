@@ -1,0 +1,101 @@
+"""The processes that train trials: on which PC each one is, and how to reach it between two epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.tune.experiment import Trial
+
+from sweeps.cluster import broadcast
+from sweeps.execution.driver import DriverCallback
+from sweeps.trial import stop_signal
+
+AGAIN_S = 1.0
+"""Between two requests to one process: it may have begun another trial just then, and missed the first."""
+
+
+@dataclass
+class Process:
+    """A process that trains trials, one after another."""
+
+    handle: Any
+    introduction: Any
+    """A Ray reference to what `SweepTrial.introduce` returns."""
+    trial: Trial
+    away_then: frozenset[str] = frozenset()
+    """PCs on which nothing was to run when its trial began."""
+    idle_since: float | None = None
+    asked_at: float = -AGAIN_S
+    """When it was asked last to leave its trial."""
+    node: str = ""
+    """Ray's id of its PC; "" while that is not known."""
+    nodes: frozenset[str] = frozenset()
+    """Of all workers of its trials."""
+    group: Any = None
+    pid: int = 0
+
+    def locate(self) -> bool:
+        """Find out its PC; False while that is not known."""
+        if not self.node and ray.wait([self.introduction], timeout=0)[0]:
+            with contextlib.suppress(ray.exceptions.RayError):
+                self.node, self.group, self.pid = ray.get(self.introduction)
+                held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
+                self.nodes = frozenset({self.node, *held.values()})
+        return bool(self.node)
+
+    @property
+    def has_trial(self) -> bool:
+        """Whether it trains a trial, or Tune has just given it one."""
+        return bool(self.trial.temporary_state.ray_actor == self.handle)
+
+
+class Processes(DriverCallback):
+    """The processes of a run, as Tune starts them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._of: dict[Any, Process] = {}
+        self._requests: list[Any] = []
+        """References to tasks on other PCs: Ray cancels a task whose reference is gone."""
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Note which process trains a trial."""
+        # Tune has no public name for the process of a trial (its own PBT goes by `temporary_state`, too).
+        handle: Any = trial.temporary_state.ray_actor
+        if (process := self._of.get(handle)) is None:
+            process = self._of[handle] = Process(handle, handle.introduce.remote(), trial)
+        process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
+
+    def all(self) -> list[Process]:
+        """All that were not forgotten."""
+        return list(self._of.values())
+
+    def of(self, trial: Trial) -> Process | None:
+        """The process that trains a trial."""
+        return self._of.get(trial.temporary_state.ray_actor)
+
+    def training(self) -> list[Process]:
+        """Those that have begun a trial."""
+        return [process for process in self.all() if process.has_trial and process.locate()]
+
+    def forget(self, gone: Iterable[Process]) -> None:
+        """Leave out processes that were ended."""
+        for process in gone:
+            self._of.pop(process.handle, None)
+
+    def ask_to_leave(self, asked: Iterable[Process]) -> None:
+        """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""
+        now, here = self._clock(), broadcast.here()
+        for process in asked:
+            if now < process.asked_at + AGAIN_S:
+                continue
+            process.asked_at = now
+            if process.node == here:
+                stop_signal.send([process.pid])
+            else:
+                self._requests.append(broadcast.begin_on(process.node, stop_signal.send, [process.pid]))

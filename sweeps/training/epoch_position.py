@@ -1,0 +1,65 @@
+"""Leave a training run inside an epoch, and continue it there.
+
+The position is the one between two optimizer steps. Lightning's checkpoint holds the number of batches, and
+that of each loader that has `state_dict` (torchdata's StatefulDataLoader, the loader of prepared data). Other
+loaders would begin the epoch again, so that a run with one of them is left at the end of an epoch only.
+
+Means that Lightning takes over the batches of a training epoch (`self.log(..., on_epoch=True)` in
+`training_step`) are those of the batches after the position; validation is always whole.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from lightning.pytorch.utilities import CombinedLoader
+
+
+@dataclass(frozen=True)
+class Position:
+    """Between two optimizer steps of an epoch."""
+
+    epoch: int
+    """1-based; it has not ended."""
+    batch: int
+    """Batches of it that were trained on, by each worker."""
+    batches: int
+    """Batches of the whole epoch."""
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, batch {self.batch} of {self.batches}"
+
+
+def can_continue(trainer: pl.Trainer) -> bool:
+    """Whether the training data can continue inside an epoch."""
+    loaders = CombinedLoader(trainer.train_dataloader).flattened
+    return all(hasattr(each, "state_dict") and hasattr(each, "load_state_dict") for each in loaders)
+
+
+def position(trainer: pl.Trainer, batches: int) -> Position | None:
+    """The position after so many batches of an epoch; None before the first step, inside the accumulation of
+    a step, and after the last batch."""
+    of_epoch = trainer.num_training_batches
+    if not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
+        return None
+    return Position(trainer.current_epoch + 1, batches, int(of_epoch))
+
+
+def random_states() -> dict[str, Any]:
+    """The random numbers to come of Python, NumPy and PyTorch, for a checkpoint."""
+    states = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
+    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Draw the random numbers that were to come; on a GPU only those of a run that was on a GPU."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(states["torch"].cpu())
+    if torch.cuda.is_available() and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"].cpu())

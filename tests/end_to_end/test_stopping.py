@@ -1,0 +1,158 @@
+"""A sweep that is stopped inside an epoch trains no step twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.record.record import Record
+from tests.conftest import ROOT
+
+STEPS = 50
+"""Of an epoch."""
+
+
+class Runs:
+    """Sweeps of two trials, and whoever stops them."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self._environment = environment | {"SWEEPS_PREPARED_DIR": str(folder / "prepared")}
+        self.folder = folder
+
+    def start(self, step_s: float, *arguments: str, name: str = "") -> subprocess.Popen[str]:
+        if name:
+            arguments = (*arguments, "--results-dir", str(self.folder), "--name", name)
+        return subprocess.Popen(
+            [sys.executable, "-m", "sweeps.run", *arguments, "--no-ray-dashboard"],
+            cwd=ROOT,
+            env=self._environment | {"STEP_S": str(step_s)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def whole(self, *arguments: str, name: str = "") -> str:
+        """A sweep to its end; what it prints."""
+        done = self.start(0.0, *arguments, name=name)
+        output, _ = done.communicate(timeout=180)
+        assert done.returncode == 0, output
+        return output
+
+    def record(self, name: str) -> Record:
+        return Record.read(self.folder / name)
+
+    def best(self, name: str) -> dict[str, torch.Tensor]:
+        state: dict[str, torch.Tensor] = torch.load(self.folder / name / "best" / WEIGHTS_FILE)
+        return state
+
+    def wait_for_epoch(self, name: str, epochs: int) -> None:
+        """Wait until each trial has reported so many epochs."""
+        for _ in range(900):
+            try:
+                trials = self.record(name).trials
+            except FileNotFoundError:
+                trials = []
+            if len(trials) == 2 and all(len(trial.epochs) >= epochs for trial in trials):
+                return
+            time.sleep(0.1)
+        pytest.fail(f"the sweep did not report {epochs} epochs")
+
+
+def epochs_of(record: Record) -> list[dict[int, Any]]:
+    return [{epoch: dict(row.metrics) for epoch, row in t.epochs.items()} for t in record.trials]
+
+
+TWO = (
+    *("--searcher", "random", "--scheduler", "none", "--num-trials", "2"),
+    *("--max-epochs", "3"),
+)
+
+
+def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_path: Path) -> None:
+    """`timeout`, systemd and batch systems send SIGTERM to all processes of a sweep."""
+    runs = Runs(environment, tmp_path)
+    runs.whole("--trainable", "tests.faulty.stepwise", *TWO, name="whole")
+    process = runs.start(0.1, "--trainable", "tests.faulty.stepwise", *TWO, name="stopped")
+    runs.wait_for_epoch("stopped", 1)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    places = re.findall(r"Unfinished trial \d continues at epoch 2, batch (\d+) of 50\n", output)
+    assert len(places) == 2, output
+    assert all(0 < int(batch) < STEPS for batch in places)
+    assert "Traceback" not in output
+
+    output = runs.whole("--resume", str(tmp_path / "stopped"))
+    assert re.findall(r"  trial \d continues at epoch 2, batch (\d+) of 50\n", output) == places
+    assert epochs_of(runs.record("stopped")) == epochs_of(runs.record("whole"))
+    expected = runs.best("whole")
+    for name, tensor in runs.best("stopped").items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.mark.slow
+def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str], tmp_path: Path) -> None:
+    runs = Runs(environment, tmp_path)
+    hours = str(9 / 3600)
+    process = runs.start(
+        0.2, "--trainable", "tests.faulty.stepwise", *TWO, "--time-budget-hours", hours, name="late"
+    )
+    output, _ = process.communicate(timeout=60)
+    assert "The sweep reached --time-budget-hours" in output
+    assert len(re.findall(r"Unfinished trial \d continues at epoch 1, batch \d+ of 50\n", output)) == 2
+
+
+@pytest.mark.slow
+def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """One trial of half a second an epoch, and of one that outlasts the grace."""
+    runs = Runs(environment, tmp_path)
+    toy = ("--trainable", "tests.faulty.toy", *TWO, "--max-epochs", "100")
+    toy = (*toy, "--search-space", "tests.faulty.slopes")
+    for epoch_s, grace_s, then in (
+        ("0.5", "30", r"continues at the end of epoch \d+\n"),
+        ("8", "1", r"starts from its first epoch \(1 epoch is trained again\); .* of epoch 2 is repeated\n"),
+    ):
+        name = f"grace-{grace_s}"
+        more = ("--params", f"epoch_s={epoch_s}", "--stop-grace", grace_s)
+        process = runs.start(0.0, *toy, *more, name=name)
+        runs.wait_for_epoch(name, 1)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, output
+        assert len(re.findall(rf"Unfinished trial \d {then}", output)) == 2, output
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str], tmp_path: Path) -> None:
+    runs = Runs(environment, tmp_path)
+    process = runs.start(
+        0.0,
+        *("--trainable", "tests.faulty.toy", *TWO, "--params", "epoch_s=300"),
+        *("--search-space", "tests.faulty.slopes", "--stop-grace", "300"),
+        name="now",
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "2 training" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    for line in process.stdout:
+        if line.startswith("Saving what 2 trials trained, for at most 5 min"):
+            break
+    time.sleep(1.1)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output

@@ -1,0 +1,186 @@
+"""A run that is left inside an epoch continues at that very step, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from sweeps.training.config import FitConfig
+from sweeps.training.data.datamodule import ParquetDataModule
+from sweeps.training.data.shards import Manifest, columns_of, write_shard
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_position import Position
+from sweeps.training.fit_loop import Fit
+
+ROWS, EPOCHS = 80, 3
+
+
+class Noisy(pl.LightningModule):
+    """Draws random numbers in each step, and keeps a moving average of its weights in a hook of its own."""
+
+    def __init__(self, rate: float = 0.5) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(rate), nn.Linear(8, 1))
+        self.average: torch.Tensor
+        self.register_buffer("average", torch.zeros(4))
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        noise = torch.from_numpy(np.random.standard_normal(batch["x"].shape)).float()
+        return nn.functional.mse_loss(self.net(batch["x"] + noise)[:, 0], batch["y"])
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        weights = next(self.net.parameters()).detach()
+        self.average.lerp_(weights.mean(0), 0.1)
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        loss = nn.functional.mse_loss(self.net(batch["x"])[:, 0], batch["y"])
+        self.log("val_loss", loss, batch_size=len(batch["y"]))
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.02)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class Impatient(Noisy):
+    """Lowers its learning rate as soon as the loss it watches does not fall by half."""
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, factor=0.3, patience=0, threshold=0.5
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    rows = {"x": draw.random((ROWS, 4), np.float32), "y": draw.random(ROWS, np.float32)}
+    shards = {
+        split: [write_shard(folder, f"{split}-0.parquet", rows, columns_of(rows), 16)]
+        for split in ("train", "val")
+    }
+    Manifest(columns=columns_of(rows), splits=shards).write(folder)
+    return folder
+
+
+def trainable(build_data: Callable[[], Any], build_model: Callable[[], pl.LightningModule] = Noisy) -> Any:
+    return SimpleNamespace(build_model=lambda params: build_model(), build_data=lambda params: build_data())
+
+
+def config(micro_batch: int | None = None) -> FitConfig:
+    return FitConfig(
+        max_epochs=EPOCHS, metric="val_loss", mode="min", precision="32", micro_batch=micro_batch
+    )
+
+
+def run(
+    what: Any,
+    fit: FitConfig,
+    checkpoint: Path | None = None,
+    leave_after: int = 10**9,
+    save: Path | None = None,
+) -> tuple[list[Epoch | Position], Fit]:
+    """What a run reports; it is asked to leave after so many questions, and saves itself where it does."""
+    questions, reported = iter(range(10**9)), []
+    training = Fit(what, None, fit, checkpoint, is_to_leave=lambda: next(questions) >= leave_after)
+
+    def on_epoch(found: Epoch | Position) -> bool:
+        reported.append(found)
+        if isinstance(found, Position):
+            assert save is not None
+            save.mkdir()
+            training.save(save)
+        return True
+
+    training.run(on_epoch)
+    return reported, training
+
+
+def last_weights(training: Fit, folder: Path) -> dict[str, torch.Tensor]:
+    folder.mkdir()
+    training.save(folder)
+    state: dict[str, torch.Tensor] = torch.load(folder / "resume.ckpt", weights_only=False)["state_dict"]
+    return state
+
+
+@pytest.mark.parametrize("build_model", [Noisy, Impatient])
+@pytest.mark.parametrize(
+    ("leave_after", "micro_batch", "position"),
+    [
+        (0, None, Position(1, 1, 10)),
+        (5, None, Position(1, 6, 10)),
+        (12, None, Position(2, 4, 10)),
+        (11, 4, Position(2, 6, 20)),  # 9 questions in an epoch of 10 steps, with 2 micro-batches each
+    ],
+)
+def test_it_trains_as_one_that_was_never_left(
+    build_model: Callable[[], pl.LightningModule],
+    leave_after: int,
+    micro_batch: int | None,
+    position: Position,
+    prepared: Path,
+    tmp_path: Path,
+) -> None:
+    what = trainable(lambda: ParquetDataModule(prepared, 8), build_model)
+    whole, uninterrupted = run(what, config(micro_batch))
+    before, _ = run(what, config(micro_batch), leave_after=leave_after, save=tmp_path / "left")
+    torch.rand(7), np.random.random(7)  # another trial used this process meanwhile
+    after, resumed = run(what, config(micro_batch), tmp_path / "left")
+    assert before.pop() == position
+    found = [(each.epoch, each.metrics) for each in [*before, *after] if isinstance(each, Epoch)]
+    assert found == [(each.epoch, each.metrics) for each in whole if isinstance(each, Epoch)]
+    expected = last_weights(uninterrupted, tmp_path / "whole")
+    for name, tensor in last_weights(resumed, tmp_path / "resumed").items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_it_may_be_left_again_and_again(prepared: Path, tmp_path: Path) -> None:
+    what = trainable(lambda: ParquetDataModule(prepared, 8))
+    whole, uninterrupted = run(what, config())
+    found, checkpoint = [], None
+    for turn in range(100):
+        reported, training = run(what, config(), checkpoint, leave_after=2, save=tmp_path / str(turn))
+        found += reported
+        if not isinstance(reported[-1], Position):
+            break
+        checkpoint = tmp_path / str(turn)
+    epochs = [each for each in found if isinstance(each, Epoch)]
+    assert [each.metrics for each in epochs] == [each.metrics for each in whole if isinstance(each, Epoch)]
+    expected = last_weights(uninterrupted, tmp_path / "whole")
+    for name, tensor in last_weights(training, tmp_path / "resumed").items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_the_time_of_an_epoch_is_that_of_its_parts(prepared: Path, tmp_path: Path) -> None:
+    what = trainable(lambda: ParquetDataModule(prepared, 8))
+    run(what, config(), leave_after=5, save=tmp_path / "left")
+    about = torch.load(tmp_path / "left" / "resume.ckpt", weights_only=False)["callbacks"]["EpochEnd"]
+    assert about["left"]["seconds"] > 0
+    after, _ = run(what, config(), tmp_path / "left")
+    assert isinstance(after[0], Epoch)
+    assert after[0].seconds > about["left"]["seconds"]
+
+
+def test_data_without_a_position_is_trained_to_the_end_of_the_epoch() -> None:
+    class Plain(pl.LightningDataModule):
+        def train_dataloader(self) -> Any:
+            rows = [{"x": torch.rand(4), "y": torch.rand(())} for _ in range(16)]
+            return DataLoader(rows, batch_size=4)  # type: ignore[arg-type]
+
+        val_dataloader = train_dataloader
+
+    reported, _ = run(trainable(Plain), config(), leave_after=0)
+    assert [type(each) for each in reported] == [Epoch] * EPOCHS
