@@ -6,7 +6,9 @@ while it may still be the next best. One difference to the paper: never more tha
 however much later trials improve, so the epochs of a sweep are known before it starts.
 
 All follows from the record: in the order in which scores came to a rung, each `factor`-th one promotes the
-best trial that waits there. When no more can come, a rung of which none got further promotes its best one.
+best trial that waits there, if it is in the best 1/factor of all that came; else the promotion stays open.
+When no more can come, the promotions that are still open (since trials failed, or were stopped before more
+were planned) go to the best that wait, and a rung of which none got further promotes one more.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ class Rung:
     """How many trials continue, of the planned ones."""
     reached: set[int] = field(default_factory=set)
     promoted: set[int] = field(default_factory=set)
+    ranked: list[tuple[float, int]] = field(default_factory=list)
+    """Loss and number of all that reached it, the best one first."""
     waiting: list[tuple[float, int]] = field(default_factory=list)
-    """Loss and number of the others, the best one first."""
+    """The same of those that were not promoted."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
 
@@ -84,11 +88,12 @@ class Promotions:
             self._add(rung, number, score)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
-        needs_one, is_closed = not self._got_further(rung), self._is_closed(rung, number)
-        if is_closed and needs_one and not self._is_on_its_way(rung):
-            self._promote(rung)
-            return self.decision(number, epoch)
-        to_come = 0 if is_closed else rung.promotions - len(rung.promoted)
+        needs_one, to_come = not self._got_further(rung), rung.promotions - len(rung.promoted)
+        if self._is_closed(rung, number):
+            is_open = to_come > 0 or (needs_one and not self._is_on_its_way(rung))
+            if is_open and self._promote(rung):
+                return self.decision(number, epoch)
+            to_come = 0
         turns = min(MOST_WAITING, max(to_come, int(needs_one)))
         return "PAUSE" if self._place(rung, number) < turns else "STOP"
 
@@ -102,17 +107,22 @@ class Promotions:
     def _add(self, rung: Rung, number: int, score: float) -> None:
         if number not in rung.reached:
             rung.reached.add(number)
-            bisect.insort(rung.waiting, (-self._record.objective.sign * score, number))
-            if len(rung.reached) % self._factor == 0:
-                self._promote(rung)
+            for ranking in (rung.ranked, rung.waiting):
+                bisect.insort(ranking, (-self._record.objective.sign * score, number))
+            due = len(rung.reached) // self._factor
+            while len(rung.promoted) < due and self._promote(rung, due):
+                continue
 
-    def _promote(self, rung: Rung) -> None:
-        """The best one that waits; one that was stopped waits no more, though more trials are planned now."""
-        rung.waiting = [
-            (loss, number) for loss, number in rung.waiting if not self._was_stopped(rung, number)
-        ]
-        if rung.waiting:
-            rung.promoted.add(rung.waiting.pop(0)[1])
+    def _promote(self, rung: Rung, best: int | None = None) -> bool:
+        """Promote the first that waits, if it is one of so many best of the rung; whether it was. One that was
+        stopped waits no more, though more trials are planned now."""
+        rung.waiting = [each for each in rung.waiting if not self._was_stopped(rung, each[1])]
+        if not rung.waiting:
+            return False
+        if best is not None and bisect.bisect_left(rung.ranked, rung.waiting[0]) >= best:
+            return False
+        rung.promoted.add(rung.waiting.pop(0)[1])
+        return True
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
         trial = self._record.trials[number]

@@ -79,6 +79,31 @@ def test_the_next_best_takes_the_place_of_a_last_one_that_failed(tmp_path: Path)
     assert max(reached.values()) == 27
 
 
+def test_those_that_wait_take_the_places_of_trials_that_failed(tmp_path: Path) -> None:
+    """A third fails before the first rung; as many continue as the plan says."""
+    config = SweepConfig.of(num_trials=24)
+    reached = play(tmp_path, config, fails=dict.fromkeys(range(0, 24, 3), 2)).run()
+    assert sum(epoch >= 9 for epoch in reached.values()) == 8
+    assert sum(epoch == 27 for epoch in reached.values()) == 2
+
+
+def test_of_more_trials_none_continues_because_the_better_ones_were_stopped(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=11)
+    record = new_record(tmp_path, config)
+    arrive(config, record, 3, *(0.9, 0.8, 0.7), *(0.6 - number / 100 for number in range(8)))
+    decided = decisions(config, record, 3)
+    assert decided[:3] == ["CONTINUE"] * 3
+    for number in range(3):
+        record.report(number, 9, 0.5, {}, 1.0)
+    for number, decision in enumerate(decisions(config, record, 3)):
+        if decision == "STOP":
+            record.end(number, "pruned")
+    record.note("runs", [{"num_trials": 11}, {"num_trials": 20}])
+    more = SweepConfig.of(num_trials=20)
+    assert arrive(more, record, 3, 0.1) == ["PAUSE"], "the 12th, and the worst of all"
+    assert arrive(more, record, 3, 0.85) == ["CONTINUE"], "it takes the place that stayed open"
+
+
 def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=12)
     before = play(tmp_path, config).run()
