@@ -36,6 +36,8 @@ class AtRung:
     wait_s: float | None
     """Median of how long; None where none waited."""
     stopped: int
+    in_vain: int
+    """Of those stopped, how many had waited."""
     leaders: float | None
     """Of those stopped, how many would have led at the next rung, as estimated by those that reached it; None
     with too few of them."""
@@ -63,6 +65,7 @@ def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
         tuple(long),
         median(long.values()) if long else None,
         len(stopped),
+        sum(pauses and (t.end or 0.0) - t.epochs[epoch].time > WAIT_S for t in stopped),
         _leaders(record, there, stopped, epoch, next_epoch),
     )
 

@@ -56,7 +56,10 @@ def fit(driver: Driver) -> None:
     if len(ended) < (config.num_trials or 0):
         searcher = plan.searcher.build(config, plan.space, record)
         searcher.waits = plan.waits(record)
-        _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)))
+        if not searcher.has_work():
+            driver.say("Every point of the search space was tried before: no trial is left to train.")
+        else:
+            _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)))
     if driver.end.outcome == "finished":
         _confirm(driver)
     if driver.end.outcome == "finished":

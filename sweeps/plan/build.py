@@ -45,7 +45,25 @@ def make_plan(config: SweepConfig) -> Plan:
     earlier = parents.read(config)
     config, ranges, ignored = refine.narrowed(config, earlier, searcher)
     plan = _plan(config, searcher, scheduler)
-    return dataclasses.replace(plan, lineage=parents.lineage(plan, earlier, ignored, ranges))
+    return _of_new_points(dataclasses.replace(plan, lineage=parents.lineage(plan, earlier, ignored, ranges)))
+
+
+def _of_new_points(plan: Plan) -> Plan:
+    """A plan that refines others, of at most as many trials as there are points that those have not tried.
+
+    Raises:
+        UserError: there are none.
+    """
+    assert plan.lineage is not None
+    earlier = plan.lineage.earlier
+    tried = {trial.point.whole for trial in earlier.trials if trial.status != "failed"}
+    left = plan.space.size() - len(tried) + len(earlier.anchors)
+    if left <= 0:
+        raise UserError(
+            f"--refine {' '.join(plan.config.parents)}: all {len(tried)} points of the search space were "
+            "tried there; give wider --ranges"
+        )
+    return dataclasses.replace(plan, config=plan.config.changed(num_trials=_at_most(plan.config, left)))
 
 
 def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> Plan:
@@ -104,5 +122,10 @@ def _check_pair(name: str, searcher: ModuleType, scheduler: str) -> None:
 def _num_trials(config: SweepConfig, space: Space) -> int:
     if config.resume is not None and config.num_trials is not None:
         return config.num_trials  # the searcher finds out when a space has no more points
+    return _at_most(config, space.size())
+
+
+def _at_most(config: SweepConfig, points: float) -> int:
+    """The trials that were asked for, as far as there are points for them."""
     default = math.inf if config.searcher == "grid" else DEFAULT_TRIALS
-    return int(min(default if config.num_trials is None else config.num_trials, space.size()))
+    return int(min(default if config.num_trials is None else config.num_trials, points))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 
 from sweeps.cluster import placement, session
@@ -16,6 +17,8 @@ from sweeps.storage import datasets
 def describe(plan: Plan) -> str:
     """The plan in two columns, a title and its text."""
     config, objective = plan.config, plan.config.objective
+    config = config.changed(num_trials=int(min(config.num_trials or 0, plan.space.size())))
+    plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
     names = ", ".join(config.trainables)
     lines = [
         ("sweep", f"{config.name}: {names}, {objective.metric} ({objective.mode}), seed {config.seed}"),

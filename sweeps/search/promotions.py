@@ -114,8 +114,10 @@ class Promotions:
                 continue
 
     def _promote(self, rung: Rung, best: int | None = None) -> bool:
-        """Promote the first that waits, if it is one of so many best of the rung; whether it was. One that was
-        stopped waits no more, though more trials are planned now."""
+        """Promote the first that waits, if it is one of so many best of the rung; whether it was.
+
+        One that was stopped waits no more, though more trials are planned now.
+        """
         rung.waiting = [each for each in rung.waiting if not self._was_stopped(rung, each[1])]
         if not rung.waiting:
             return False

@@ -67,6 +67,12 @@ class RecordSearcher(Searcher):
         self._has_finished = not ((self.waits or self.may_requeue) and self._live)
         return Searcher.FINISHED if self._has_finished else None
 
+    def has_work(self) -> bool:
+        """Whether a trial is left to train. The first new one begins here: Tune fails where none comes."""
+        if not self._to_begin and (begun := self._begin_new()) is not None:
+            self._to_begin.append(begun.number)
+        return bool(self._to_begin)
+
     def _begin_new(self) -> TrialRow | None:
         """Begin the next trial of the search; None after the last."""
         nth = len(self._record.searched)

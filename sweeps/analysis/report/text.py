@@ -151,7 +151,8 @@ def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
     for rung in pruning_analysis.at_rungs(sweep.record):
         leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
         known = [rung.epoch, rung.reached, rung.at_once]
-        rows.append([*map(str, known), _waited(rung), str(rung.stopped), leaders])
+        stopped = str(rung.stopped) + (f", {rung.in_vain} of them after a wait" if rung.in_vain else "")
+        rows.append([*map(str, known), _waited(rung), stopped, leaders])
     return titles, rows
 
 

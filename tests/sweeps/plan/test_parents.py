@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
@@ -28,6 +29,17 @@ def test_what_was_tried_is_not_tried_again(place: Path) -> None:
     after = carried_out(refined("results/tiny", "--refine-keep", "1"), lambda p: p["hidden"] / 300)
     tried = {trial.params["hidden"] for trial in before.record.trials}
     assert tried.isdisjoint({trial.params["hidden"] for trial in after.record.trials})
+
+
+def test_a_space_that_was_tried_whole_is_refused_and_no_more_trials_are_planned_than_points_are_left(
+    place: Path,
+) -> None:
+    space = space_file("refine_whole", "'hidden': tune.choice([8, 16, 24, 32])")
+    searched(place, "whole", lambda p: p["hidden"] / 300, search_space=space, num_trials=4)
+    with pytest.raises(UserError, match="all 4 points of the search space were tried there; give wider --ra"):
+        refined("results/whole")
+    searched(place, "part", lambda p: p["hidden"] / 300, search_space=space, num_trials=3)
+    assert refined("results/part").config.num_trials == 1
 
 
 def test_what_was_interrupted_is_tried_again(place: Path) -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ray import tune
+
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
-from sweeps.search.record_searcher import RerunSearcher
+from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
+from sweeps.space.domain import converted
+from sweeps.space.flat import FlatSpace
+from sweeps.space.point import Point
+from tests.conftest import propose
 from tests.support.confirmed import ASKED, rerun, searched
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.1
 
 
 def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(tmp_path: Path) -> None:
@@ -26,3 +39,27 @@ def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(t
     goes_on, new = handing.suggest("a"), handing.suggest("b")
     assert (goes_on["number"], new["seed"], new["params"]) == (4, second, {"slope": 0.11})
     assert handing.suggest("c") is None
+
+
+def test_it_knows_that_a_space_without_new_points_has_no_work(tmp_path: Path) -> None:
+    """Tune would fail: it takes no searcher that has nothing to propose."""
+    record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig.of(num_trials=2)
+    nothing: Any = None
+    record.note("runs", [{"num_trials": 2}])
+    searcher = RecordSearcher(record, nothing, lambda nth: iter(()), config)
+    assert not searcher.has_work()
+    assert record.planned_trials == [0]
+    unfinished = propose(record, {"lr": 0.1}).number
+    searcher = RecordSearcher(record, nothing, lambda nth: iter(()), config)
+    assert searcher.has_work()
+    assert searcher.suggest("a")["number"] == unfinished
+
+
+def test_the_first_new_trial_is_begun_once(tmp_path: Path) -> None:
+    record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig.of(num_trials=3)
+    space = FlatSpace({"lr": converted(tune.uniform(0.1, 0.3))}, {}, Params, "net")
+    points = iter([Point("net", {"lr": lr}, {}) for lr in (0.1, 0.2, 0.3)])
+    searcher = RecordSearcher(record, space, lambda nth: points, config)
+    searcher.slots = 3
+    assert searcher.has_work()
+    assert [searcher.suggest(str(number))["number"] for number in range(3)] == [0, 1, 2]
