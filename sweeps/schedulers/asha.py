@@ -15,6 +15,7 @@ from collections.abc import Collection
 
 from ray.tune.schedulers import TrialScheduler
 
+from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.fifo_scheduler import FifoScheduler
@@ -29,7 +30,7 @@ def build(config: SweepConfig, record: Record) -> TrialScheduler:
 def describe(config: SweepConfig) -> str:
     judged = rungs(config)
     if not judged:
-        return f"asha: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
+        return f"asha: no rung before the end at {count(config.max_epochs, 'epoch')}, so nothing is pruned"
     epochs = ", ".join(map(str, [*judged, config.max_epochs]))
     return (
         f"asha: rungs at epochs {epochs} (the end); a trial continues if it is among the best "

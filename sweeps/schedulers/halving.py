@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ray.tune.schedulers import TrialScheduler
 
+from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.pausing_scheduler import PausingScheduler
@@ -23,12 +24,13 @@ def build(config: SweepConfig, record: Record) -> TrialScheduler:
 
 def describe(config: SweepConfig) -> str:
     if not (judged := rungs(config)):
-        return f"halving: no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
+        return f"halving: no rung before the end at {count(config.max_epochs, 'epoch')}, so nothing is pruned"
     first, *others = trials_at_rungs(config, config.num_trials or 1)
     if first == 1:
         return f"halving: a single trial, which trains to epoch {config.max_epochs}"
     further = [
-        f"{more} to epoch {end}" for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
+        f"{'one' if more == 1 else more} to epoch {end}"
+        for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
     ]
     most = most_waiting(config)
     waiting = f"at most {most} {'waits' if most == 1 else 'wait'} at a time, each with its checkpoint on disk"

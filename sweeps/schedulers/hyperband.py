@@ -32,7 +32,7 @@ def in_words(config: SweepConfig) -> str:
     """The brackets, for the plan."""
     *pruned, (unpruned, _) = brackets.band(config)
     if not pruned:
-        return f"no rung before the end at {config.max_epochs} epochs, so nothing is pruned"
+        return f"no rung before the end at {count(config.max_epochs, 'epoch')}, so nothing is pruned"
     sizes = [f"{count(size, 'trial')} with rungs from epoch {judged[0]}" for size, judged in pruned]
     return (
         f"brackets of {', '.join(sizes)}, {unpruned} without (all train {config.max_epochs} epochs); "
