@@ -44,7 +44,7 @@ FLAGS_OF_OTHERS = {
         "--object-manager-port",
     ),
     *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
-    *("--logdir", "--backend-store-uri", "--by-tune"),
+    *("--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
 }
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, the benchmarks."""
 
