@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from ray import tune
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, EpochRow, TrialRow
 from sweeps.searchers import gp
+from sweeps.space import conditional
 from tests.conftest import propose
-from tests.sweeps.searchers.play import Play
+from tests.sweeps.searchers.play import Params, Play, score_of
 
 WIDTHS = {"width": tune.randint(1, 101)}
 Report = Callable[[Record, int, int], None]
@@ -118,3 +120,38 @@ def test_it_fits_to_the_results_of_the_most_epochs(monkeypatch: pytest.MonkeyPat
         record.end(number, "finished")
 
     assert median(proposed(tmp_path, report)) > 80
+
+
+def test_it_learns_in_a_space_of_choices(tmp_path: Path) -> None:
+    """Points that were tried take no place among the candidates."""
+    choices = {"lr": tune.choice([0.1, 0.2, 0.3, 0.4, 0.5]), "width": tune.choice([2, 4, 8, 12, 16, 24])}
+    both = {**choices, "activation": tune.choice(["relu", "gelu", "tanh"])}
+
+    def late(name: str, seed: int) -> float:
+        params = Play(name, tmp_path / f"{name}{seed}", both, seed=seed).run(36)
+        return median(score_of(each) for each in params[18:])
+
+    learnt, drawn = ([late(name, seed) for seed in range(4)] for name in ("gp", "random"))
+    assert min(learnt) > max(drawn)
+
+
+def test_it_does_not_stick_to_the_end_of_a_branch(tmp_path: Path) -> None:
+    """Each branch has its own range of lr, and both ranges end at 0.01."""
+
+    def suggest(trial: Any) -> None:
+        is_relu = trial.suggest_categorical("activation", ["relu", "gelu", "tanh"]) == "relu"
+        trial.suggest_float("lr", 1e-2 if is_relu else 1e-5, 1.0 if is_relu else 1e-2, log=True)
+        if is_relu:
+            trial.suggest_int("width", 1, 100)
+
+    space = conditional.check(suggest, Params, {}, gp.TAKES, "gp")
+    record = Record.create(tmp_path, "s", "max", {"metric": "m", "fixed": {}})
+    searcher = gp.build(SweepConfig.of(searcher="gp", num_trials=40, max_epochs=9), space, record)
+    for number in range(40):
+        params = searcher.suggest(str(number))["params"]
+        best = {"relu": 1e-1, "gelu": 1e-4, "tanh": 1e-4}[params["activation"]]
+        record.report(
+            number, 9, -abs(math.log10(params["lr"] / best)) - (params["activation"] == "tanh"), {}, 1.0
+        )
+        record.end(number, "finished")
+    assert sum(trial.params["lr"] == pytest.approx(1e-2) for trial in record.trials) < 5
