@@ -23,6 +23,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.search.candidates import random_points
 from sweeps.search.gaussian_process import Array, GaussianProcess
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.representatives import representatives
 from sweeps.search.rung_results import Result, RungResults
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Form
@@ -167,23 +168,27 @@ class Proposer:
         return GaussianProcess(*self._data(self._results), self._fitted[1])
 
     def _data(self, results: Sequence[Result]) -> tuple[Array, Array]:
-        """Inputs and scores for the model: of many results those of the most epochs, then the last ones. A
-        trial that diverged is as bad as the worst at the first rung, whatever it scored before."""
+        """Inputs and scores for the model; a trial that diverged is as bad as the worst of them at the first
+        rung, whatever it scored before."""
         diverged = _diverged(results)
         kept = [r for r in results if r.trial not in diverged or r.score == -math.inf]
-        kept = sorted(kept, key=lambda result: result.epoch)[-MOST_RESULTS:]
-        rows = self._stacked([result.trial for result in kept])
-        progress = np.array([self._progress(result.epoch) for result in kept])
+        kept.sort(key=lambda result: result.epoch)
+        epochs = np.array([result.epoch for result in kept])
         scores = np.array([result.score for result in kept])
+        inputs = self._inputs(self._stacked([result.trial for result in kept]), self._progress(epochs))
+        if len(kept) > MOST_RESULTS:
+            chosen = representatives(inputs, epochs, MOST_RESULTS)
+            inputs, scores = inputs[chosen], scores[chosen]
         worst = scores[np.isfinite(scores)].min(initial=0.0 if np.isinf(scores).all() else math.inf)
-        return self._inputs(rows, progress), np.maximum(scores, worst)
+        return inputs, np.maximum(scores, worst)
 
     def _inputs(self, coordinates: Array, progress: Array) -> Array:
         return np.column_stack([self._encoding.features(coordinates), progress])
 
-    def _progress(self, epoch: int) -> float:
+    def _progress(self, epochs: Array) -> Array:
         """0 of the first epoch, 1 of the last one."""
-        return math.log(epoch) / math.log(self._config.max_epochs) if self._config.max_epochs > 1 else 1.0
+        most = self._config.max_epochs
+        return np.log(epochs) / math.log(most) if most > 1 else np.ones(len(epochs))
 
 
 def _diverged(results: Sequence[Result]) -> set[int]:

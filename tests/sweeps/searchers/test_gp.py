@@ -110,16 +110,20 @@ def test_it_learns_from_the_sweeps_that_a_sweep_refines(tmp_path: Path) -> None:
     assert first(90) > 60
 
 
-def test_it_fits_to_the_results_of_the_most_epochs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With room for twelve results, those at the first rung, which say the opposite, do not count."""
-    monkeypatch.setattr(gp, "MOST_RESULTS", 12)
+def test_of_many_results_those_of_trials_that_diverged_stay(tmp_path: Path) -> None:
+    """The larger the better, up to where they diverge; no trial of the last 120 did."""
 
-    def report(record: Record, number: int, width: int) -> None:
-        record.report(number, 1, 5.0 - 5 * width, {}, 1.0)
-        record.report(number, 9, width / 100, {}, 1.0)
-        record.end(number, "finished")
+    def lr_of(seed: int) -> float:
+        play = Play("gp", tmp_path / str(seed), {"lr": tune.uniform(0, 1)}, seed=seed, num_trials=200)
+        for number in range(150):
+            lr = 0.71 + 0.01 * number if number < 30 else 0.3 + 0.4 * (number - 30) / 120
+            propose(play.record, {"lr": lr})
+            for epoch in (1, 3, 9):
+                play.record.report(number, epoch, math.nan if lr > 0.7 else lr, {}, 1.0)
+            play.record.end(number, "diverged" if lr > 0.7 else "finished")
+        return play.propose()["params"]["lr"]
 
-    assert median(proposed(tmp_path, report)) > 80
+    assert median(lr_of(seed) for seed in range(9)) < 0.75
 
 
 def test_it_learns_in_a_space_of_choices(tmp_path: Path) -> None:
