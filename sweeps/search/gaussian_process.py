@@ -23,6 +23,8 @@ TYPICAL_NOISE, SPREAD_OF_NOISES = 0.01, 1.5
 WORST = 4.0
 """Scores count as at least so far below the median as WORST times the distance of the best from it: one that
 exploded must not hide the differences between the others."""
+QUANTILES = 0.5, 0.25, 0.1, 0.0
+"""The median, and what is in its place where it is the best score itself: the first of them that is below."""
 STEPS = 25
 """Of the optimizer; after more of them proposals are no better."""
 
@@ -60,8 +62,9 @@ class GaussianProcess:
 
 def clipped(scores: Array) -> Array:
     """Scores without outliers on the bad side."""
-    middle = np.median(scores)
-    least: Array = np.maximum(scores, middle - WORST * (scores.max() - middle))
+    best = scores.max()
+    middle = next((q for q in np.quantile(scores, QUANTILES) if q < best), best)
+    least: Array = np.maximum(scores, middle - WORST * (best - middle))
     return least
 
 

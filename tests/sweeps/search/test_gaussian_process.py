@@ -53,3 +53,9 @@ def test_a_score_that_exploded_does_not_hide_the_others() -> None:
     misled[7] = -1e9
     mean, _ = GaussianProcess(INPUTS[:50], misled[:50]).predict(INPUTS[50:])
     assert np.corrcoef(mean, SCORES[50:])[0, 1] > 0.9
+
+
+def test_scores_still_differ_where_more_than_half_of_them_are_the_best() -> None:
+    scores = np.array([1.0, 1.0, 1.0, 0.9, 0.5])
+    assert clipped(scores).tolist() == pytest.approx([1, 1, 1, 0.9, 0.9 - WORST * 0.1])
+    assert clipped(np.array([1.0] * 99 + [0.5])).min() == 0.5

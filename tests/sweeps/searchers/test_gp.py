@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from ray import tune
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, EpochRow, TrialRow
 from sweeps.searchers import gp
+from sweeps.space import conditional
 from tests.conftest import propose
-from tests.sweeps.searchers.play import Play
+from tests.sweeps.searchers.play import Params, Play, score_of
 
 WIDTHS = {"width": tune.randint(1, 101)}
 Report = Callable[[Record, int, int], None]
@@ -108,13 +110,52 @@ def test_it_learns_from_the_sweeps_that_a_sweep_refines(tmp_path: Path) -> None:
     assert first(90) > 60
 
 
-def test_it_fits_to_the_results_of_the_most_epochs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With room for twelve results, those at the first rung, which say the opposite, do not count."""
-    monkeypatch.setattr(gp, "MOST_RESULTS", 12)
+def test_of_many_results_those_of_trials_that_diverged_stay(tmp_path: Path) -> None:
+    """The larger the better, up to where they diverge; no trial of the last 120 did."""
 
-    def report(record: Record, number: int, width: int) -> None:
-        record.report(number, 1, 5.0 - 5 * width, {}, 1.0)
-        record.report(number, 9, width / 100, {}, 1.0)
+    def lr_of(seed: int) -> float:
+        play = Play("gp", tmp_path / str(seed), {"lr": tune.uniform(0, 1)}, seed=seed, num_trials=200)
+        for number in range(150):
+            lr = 0.71 + 0.01 * number if number < 30 else 0.3 + 0.4 * (number - 30) / 120
+            propose(play.record, {"lr": lr})
+            for epoch in (1, 3, 9):
+                play.record.report(number, epoch, math.nan if lr > 0.7 else lr, {}, 1.0)
+            play.record.end(number, "diverged" if lr > 0.7 else "finished")
+        return play.propose()["params"]["lr"]
+
+    assert median(lr_of(seed) for seed in range(9)) < 0.75
+
+
+def test_it_learns_in_a_space_of_choices(tmp_path: Path) -> None:
+    """Points that were tried take no place among the candidates."""
+    choices = {"lr": tune.choice([0.1, 0.2, 0.3, 0.4, 0.5]), "width": tune.choice([2, 4, 8, 12, 16, 24])}
+    both = {**choices, "activation": tune.choice(["relu", "gelu", "tanh"])}
+
+    def late(name: str, seed: int) -> float:
+        params = Play(name, tmp_path / f"{name}{seed}", both, seed=seed).run(36)
+        return median(score_of(each) for each in params[18:])
+
+    learnt, drawn = ([late(name, seed) for seed in range(4)] for name in ("gp", "random"))
+    assert min(learnt) > max(drawn)
+
+
+def test_it_does_not_stick_to_the_end_of_a_branch(tmp_path: Path) -> None:
+    """Each branch has its own range of lr, and both ranges end at 0.01."""
+
+    def suggest(trial: Any) -> None:
+        is_relu = trial.suggest_categorical("activation", ["relu", "gelu", "tanh"]) == "relu"
+        trial.suggest_float("lr", 1e-2 if is_relu else 1e-5, 1.0 if is_relu else 1e-2, log=True)
+        if is_relu:
+            trial.suggest_int("width", 1, 100)
+
+    space = conditional.check(suggest, Params, {}, gp.TAKES, "gp")
+    record = Record.create(tmp_path, "s", "max", {"metric": "m", "fixed": {}})
+    searcher = gp.build(SweepConfig.of(searcher="gp", num_trials=40, max_epochs=9), space, record)
+    for number in range(40):
+        params = searcher.suggest(str(number))["params"]
+        best = {"relu": 1e-1, "gelu": 1e-4, "tanh": 1e-4}[params["activation"]]
+        record.report(
+            number, 9, -abs(math.log10(params["lr"] / best)) - (params["activation"] == "tanh"), {}, 1.0
+        )
         record.end(number, "finished")
-
-    assert median(proposed(tmp_path, report)) > 80
+    assert sum(trial.params["lr"] == pytest.approx(1e-2) for trial in record.trials) < 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from ray import tune
 
 from sweeps.space import conditional, flat
@@ -71,7 +71,7 @@ def test_a_point_comes_back_from_its_coordinates(space: Space) -> None:
     encoding, generator = Encoding.of(space), np.random.default_rng(0)
     for number in range(40):
         point = space.draw((1, number))
-        again = encoding.point(encoding.coordinates(optuna_point(space, point)), generator)
+        again = encoding.point(encoding.coordinates(point), generator)
         assert (again.trainable, again.fixed) == (point.trainable, point.fixed)
         assert again.params == pytest.approx(point.params)
 
@@ -81,6 +81,22 @@ def test_random_points_and_neighbours_are_points_of_the_space(space: Space) -> N
     drawn = encoding.drawn(generator, 50)
     for coordinates in (*drawn, *encoding.near(drawn, generator)):
         optuna_point(space, encoding.point(coordinates, generator))  # raises otherwise
+
+
+@pytest.mark.parametrize("name", ["conditional", "several"])
+def test_coordinates_are_those_of_a_point_though_each_branch_has_its_own_range(name: str) -> None:
+    encoding, generator = Encoding.of(SPACES[name]()), np.random.default_rng(0)
+    drawn = encoding.drawn(generator, 50)
+    for row in (*drawn, *encoding.near(drawn, generator)):
+        np.testing.assert_allclose(encoding.coordinates(encoding.point(row, generator)), row, atol=1e-9)
+
+
+def test_the_grid_is_every_point_of_a_finite_space() -> None:
+    finite = {"layers": tune.randint(1, 4), "activation": tune.choice(["relu", "gelu"])}
+    spaces = {name: flat.check(finite, Params, {}, TAKES, "gp", name) for name in ("a", "b")}
+    encoding = Encoding.of(SeveralSpaces(spaces))
+    points = [encoding.point(row, np.random.default_rng(0)) for row in encoding.grid()]
+    assert [point.key for point in points] == [p.key for each in spaces.values() for p in each.grid()]
 
 
 def test_neighbours_are_nearer_than_random_points(space: Space) -> None:
@@ -102,7 +118,7 @@ def test_a_hyperparameter_that_a_point_lacks_is_in_the_middle() -> None:
     space = SPACES["several"]()
     encoding = Encoding.of(space)
     of_mlp = next(p for n in range(9) if (p := space.draw((0, n))).trainable == "mlp")
-    features = encoding.features(encoding.coordinates(optuna_point(space, of_mlp))[None])[0]
+    features = encoding.features(encoding.coordinates(of_mlp)[None])[0]
     places, place = {}, 0
     for name, axis in encoding.axes.items():
         places[name], place = slice(place, place + axis.columns), place + axis.columns
@@ -120,6 +136,28 @@ def test_numbers_are_at_their_position_on_their_scale() -> None:
     assert whole.snapped(np.array([0.1, 0.4])).tolist() == [0, 0.5]
     assert Axis.of([IntDistribution(0, 4), IntDistribution(0, 8)]).coordinate(4) == 0.5
     assert Axis.of([IntDistribution(3, 3)]).coordinate(3) == 0
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        IntDistribution(1, 3),
+        FloatDistribution(0.0, 1.0, step=0.5),
+        CategoricalDistribution((16, 64, 32)),
+        CategoricalDistribution(("a", "b", "c")),
+    ],
+)
+def test_the_ends_are_drawn_as_often_as_the_values_between_them(distribution: BaseDistribution) -> None:
+    _, counts = np.unique(Axis.of([distribution]).drawn(np.random.default_rng(0), 3000), return_counts=True)
+    assert len(counts) == 3
+    assert counts == pytest.approx(1000, rel=0.1)
+
+
+def test_whole_numbers_on_a_log_scale_are_drawn_by_the_width_of_their_interval_there() -> None:
+    axis = Axis.of([IntDistribution(1, 4, log=True)])
+    numbers = [round(axis.value(each)) for each in axis.drawn(np.random.default_rng(0), 9000)]
+    shares = [math.log((number + 0.5) / (number - 0.5)) / math.log(9) for number in (1, 2, 3, 4)]
+    assert [numbers.count(number) / 9000 for number in (1, 2, 3, 4)] == pytest.approx(shares, abs=0.02)
 
 
 def test_choices_of_numbers_are_in_order_and_others_side_by_side() -> None:
