@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ class Process:
     introduction: Any
     """A Ray reference to what `SweepTrial.introduce` returns."""
     trial: Trial
+    name: str
+    """In the mailbox."""
     away_then: frozenset[str] = frozenset()
     """PCs on which nothing was to run when its trial began."""
     idle_since: float | None = None
@@ -55,20 +58,30 @@ class Process:
 
 
 class Processes(DriverCallback):
-    """The processes of a run, as Tune starts them."""
+    """The processes of a run, as Tune starts them.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        in_cluster: whether some may be on other PCs.
+        clock: seconds.
+    """
+
+    def __init__(self, in_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._of: dict[Any, Process] = {}
-        self._requests: list[Any] = []
-        """References to tasks on other PCs: Ray cancels a task whose reference is gone."""
+        self._mailbox: Any = None
+        if in_cluster:
+            beside = broadcast.on(broadcast.here())
+            actor = ray.remote(stop_signal.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
+            self._mailbox = actor.remote()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note which process trains a trial."""
         # Tune has no public name for the process of a trial (its own PBT goes by `temporary_state`, too).
         handle: Any = trial.temporary_state.ray_actor
         if (process := self._of.get(handle)) is None:
-            process = self._of[handle] = Process(handle, handle.introduce.remote(), trial)
+            name = uuid.uuid4().hex
+            introduction = handle.introduce.remote(self._mailbox, name)
+            process = self._of[handle] = Process(handle, introduction, trial, name)
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
 
     def all(self) -> list[Process]:
@@ -96,6 +109,6 @@ class Processes(DriverCallback):
                 continue
             process.asked_at = now
             if process.node == here:
-                stop_signal.send([process.pid])
+                stop_signal.send(process.pid)
             else:
-                self._requests.append(broadcast.begin_on(process.node, stop_signal.send, [process.pid]))
+                self._mailbox.ask.remote(process.name)

@@ -85,7 +85,7 @@ def _run(driver: Driver, phase: Phase) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
-    processes, quarantine = Processes(), None
+    processes, quarantine = Processes(in_cluster=membership is not None), None
     if membership is not None:
         quarantine = Quarantine(driver, membership, Mover(driver, membership, processes))
     driver.end.is_awaited = Leaving(driver, processes).is_awaited

@@ -1,27 +1,53 @@
-"""The signal by which a trial's process is told to leave its run at the next step.
+"""How a trial's process is told to leave its run at the next step.
 
-Tune calls a trial's process only between two epochs, so the sweep sends a signal, on the PC of the process.
-SIGTERM does the same: a machine that shuts down sends it to every process.
+Tune calls a trial's process only between two epochs, so the sweep sends a signal to a process of its own PC,
+and a message to one of another PC. SIGTERM does the same as the signal: a machine that shuts down sends it to
+every process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections import defaultdict
 from typing import Any
+
+import ray
+from ray.exceptions import RayError
 
 SIGNAL = signal.SIGUSR2
 _SIGNALS = (SIGNAL, signal.SIGTERM)
 _is_asked = False
 
 
-def listen() -> None:
-    """Note the signals from now on. Python then handles them between two of its own instructions; a system
-    call of a library that is interrupted begins again."""
+class Mailbox:
+    """A Ray actor beside the sweep, from which the processes of other PCs take their messages: a PC that is
+    being drained takes no new task, but the calls of its processes are answered."""
+
+    def __init__(self) -> None:
+        self._asked: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def ask(self, process: str) -> None:
+        """Ask a process to leave its run."""
+        self._asked[process].set()
+
+    async def next(self, process: str) -> None:
+        """Wait until a process is asked to leave its run."""
+        event = self._asked[process]
+        await event.wait()
+        event.clear()
+
+
+def listen(mailbox: Any = None, process: str = "") -> None:
+    """Note the signals from now on, and the messages of a mailbox. Python handles signals between two of its
+    own instructions; a system call of a library that is interrupted begins again."""
     for each in _SIGNALS:
         signal.signal(each, _note)
         signal.siginterrupt(each, False)
+    if mailbox is not None:
+        threading.Thread(target=_read, args=(mailbox, process), daemon=True).start()
 
 
 def is_asked() -> bool:
@@ -35,15 +61,23 @@ def forget() -> None:
     _is_asked = False
 
 
-def send(pids: Sequence[int]) -> None:
-    """Ask processes of this PC; one that has ended is left out."""
-    for pid in pids:
-        try:
-            os.kill(pid, SIGNAL)
-        except ProcessLookupError:
-            continue
+def send(pid: int) -> None:
+    """Ask a process of this PC, if it is there."""
+    try:
+        os.kill(pid, SIGNAL)
+    except ProcessLookupError:
+        return
 
 
-def _note(number: int, frame: Any) -> None:
+def _note(number: int = 0, frame: Any = None) -> None:
     global _is_asked
     _is_asked = True
+
+
+def _read(mailbox: Any, process: str) -> None:
+    while True:
+        try:
+            ray.get(mailbox.next.remote(process))
+        except RayError:  # the sweep has ended
+            return
+        _note()

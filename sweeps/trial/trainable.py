@@ -71,9 +71,10 @@ class SweepTrial(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing: a trial finds its checkpoint in the storage when it begins."""
 
-    def introduce(self) -> tuple[str, PlacementGroup | None, int]:
-        """Listen to the stop signal; Ray's id of this PC, and placement group and pid of this process."""
-        stop_signal.listen()
+    def introduce(self, mailbox: Any = None, name: str = "") -> tuple[str, PlacementGroup | None, int]:
+        """Listen to the stop signal, and to a mailbox, in which this process has that name; Ray's id of this
+        PC, and placement group and pid of this process."""
+        stop_signal.listen(mailbox, name)
         node, group = ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
         return node, group, os.getpid()
 

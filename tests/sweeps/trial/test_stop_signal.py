@@ -1,0 +1,69 @@
+"""A process is told to leave its trial: by a signal, or by a message where no signal can reach it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+import ray
+
+from sweeps.trial import stop_signal
+from sweeps.trial.stop_signal import Mailbox
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_session() -> Iterator[None]:
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _handlers_as_before() -> Iterator[None]:
+    before = {each: signal.getsignal(each) for each in (stop_signal.SIGNAL, signal.SIGTERM)}
+    stop_signal.forget()
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+    stop_signal.forget()
+
+
+@pytest.mark.parametrize("sent", [stop_signal.SIGNAL, signal.SIGTERM])
+def test_a_signal_is_noted_and_ends_no_process(sent: signal.Signals) -> None:
+    stop_signal.listen()
+    assert not stop_signal.is_asked()
+    os.kill(os.getpid(), sent)
+    assert stop_signal.is_asked()
+    stop_signal.forget()
+    assert not stop_signal.is_asked()
+
+
+def test_a_process_that_is_gone_is_no_fault() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    stop_signal.send(process.pid)
+
+
+def test_a_message_is_for_one_process_and_waits_for_it() -> None:
+    mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
+    ray.get([mailbox.ask.remote("mine"), mailbox.ask.remote("another")])
+    stop_signal.listen(mailbox, "mine")
+    _wait_until_asked()
+    stop_signal.forget()
+    ray.get(mailbox.ask.remote("another"))
+    time.sleep(0.2)
+    assert not stop_signal.is_asked()
+    ray.get(mailbox.ask.remote("mine"))
+    _wait_until_asked()
+
+
+def _wait_until_asked() -> None:
+    ends_at = time.monotonic() + 30
+    while not stop_signal.is_asked():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
