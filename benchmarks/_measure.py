@@ -111,12 +111,16 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal]) -> None:
-    """`results/NAME.json`; the goals, as the last lines on the screen."""
+def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal], program: str = "") -> None:
+    """`results/NAME.json`; the goals, as the last lines on the screen.
+
+    `program` is the benchmark, if it has another name.
+    """
     RESULTS.mkdir(exist_ok=True)
+    given = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
     whole = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "command": " ".join(["python -m", f"benchmarks.{name}", *sys.argv[1:]]),
+        "command": " ".join(["python -m", f"benchmarks.{program or name}", *given]),
         "machine": machine(),
         **content,
         "goals": [{**vars(goal), "is_met": goal.is_met} for goal in goals],

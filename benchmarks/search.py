@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     content = {"set": asked.set, "summary": rows, "by_problem": _comparison.by_problem(runs)}
     goals = _comparison.goals(runs)
     name = "search" if asked.set == "fit" else "search_check"
-    _measure.write(name, content, goals)
+    _measure.write(name, content, goals, program="search")
     _comparison.draw(rows, _measure.RESULTS / f"{name}.png")
     if asked.decision:
         _comparison.append_check(_measure.RESULTS / CHECKS, asked.decision, rows, goals)
