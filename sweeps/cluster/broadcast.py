@@ -35,11 +35,13 @@ def here() -> str:
 
 def begin(of: Sequence[Node], function: Callable[..., Any], *arguments: Any) -> dict[Any, Node]:
     """Start a function on each PC, without taking any resource; a Ray reference for each PC."""
-    task = ray.remote(function)
-    return {
-        task.options(num_cpus=0, max_retries=0, scheduling_strategy=on(node.id)).remote(*arguments): node
-        for node in of
-    }
+    return {begin_on(node.id, function, *arguments): node for node in of}
+
+
+def begin_on(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Start a function on the PC of this id of Ray's; a Ray reference to its result."""
+    task = ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node))
+    return task.remote(*arguments)
 
 
 def on(node: str) -> NodeAffinitySchedulingStrategy:

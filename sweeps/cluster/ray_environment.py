@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sweeps.common import ray_auth, ray_connection
 
+LOST_PROCESS = "A worker died or was killed"
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -25,7 +26,10 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    "RAY_DEDUP_LOGS": "0",
+    # Ray's paragraph about a process that was lost: the sweep says in a line which trial, where and why. All
+    # else is printed, none of it deduplicated.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": LOST_PROCESS,
+    "RAY_DEDUP_LOGS_ALLOW_REGEX": f"^(?!{LOST_PROCESS})",
 }
 OF_JOB_CLIENT = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Ray's job client prefers these to the address that it is called with."""

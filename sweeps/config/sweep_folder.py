@@ -15,6 +15,7 @@ REPORT_FILE = "report.html"
 SWEEP_FILE = "sweep.yaml"
 """The settings of a sweep."""
 BEST_FOLDER = "best"
+LOGS_FOLDER = "logs"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 MOST_LISTED = 8
 """Sweeps in a message: the last by name, which are the newest."""

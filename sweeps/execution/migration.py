@@ -11,7 +11,6 @@ A PC lost without notice: `recorder.on_trial_error`.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import Any
 
 import ray
@@ -30,8 +29,6 @@ class Mover(DriverCallback):
     """Ends processes on PCs where nothing is to run, each when the least is lost by it."""
 
     def __init__(self, driver: Driver, membership: Membership, processes: Processes) -> None:
-        self.moved: Counter[int] = Counter()
-        """By trial, how often its process was ended here: no failure of its own."""
         self._driver, self._membership, self._processes = driver, membership, processes
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -46,7 +43,8 @@ class Mover(DriverCallback):
         """Print which PCs leave, and end what can be ended now."""
         membership = self._membership
         if news := membership.news():
-            self._processes.forget(p for p in self._processes.all() if not membership.may_have(p.node))
+            for process in self._processes.all():
+                process.is_gone = not membership.may_have(process.node)
             for line in news:
                 self._driver.say(line)
             if not placement.most(self._driver.config, membership.pcs, self._driver.gpus_per_trial):
@@ -82,7 +80,5 @@ class Mover(DriverCallback):
 
     def _end(self, process: Process) -> None:
         """Remove its placement group, with which Ray ends it: a process that Tune keeps holds the group."""
-        if process.has_trial:
-            self.moved[process.trial.config["number"]] += 1
-        self._processes.forget([process])
+        process.is_gone, process.was_moved = True, process.has_trial
         ray.util.remove_placement_group(process.group)

@@ -39,14 +39,22 @@ class Process:
     """Ray's id of its PC; "" while that is not known."""
     nodes: frozenset[str] = frozenset()
     """Of all workers of its trials."""
+    is_gone: bool = False
+    """Whether its PC has left, or it was ended on purpose."""
+    was_moved: bool = False
+    """Whether it was ended on purpose, so that its trial continues on another PC."""
     group: Any = None
     pid: int = 0
+    output_file: str = ""
+    oom_kills: int = 0
+    """Of its PC, when it began."""
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
         if not self.node and ray.wait([self.introduction], timeout=0)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                self.node, self.group, self.pid = ray.get(self.introduction)
+                introduced = ray.get(self.introduction)
+                self.node, self.group, self.pid, self.output_file, self.oom_kills = introduced
                 held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
                 self.nodes = frozenset({self.node, *held.values()})
         return bool(self.node)
@@ -85,21 +93,20 @@ class Processes(DriverCallback):
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
 
     def all(self) -> list[Process]:
-        """All that were not forgotten."""
-        return list(self._of.values())
+        """All that may be there."""
+        return [process for process in self._of.values() if not process.is_gone]
 
     def of(self, trial: Trial) -> Process | None:
         """The process that trains a trial."""
         return self._of.get(trial.temporary_state.ray_actor)
 
+    def last_of(self, trial: Trial) -> Process | None:
+        """The process that trained a trial last, and may be gone."""
+        return next((each for each in reversed(self._of.values()) if each.trial is trial), None)
+
     def training(self) -> list[Process]:
         """Those that have begun a trial."""
         return [process for process in self.all() if process.has_trial and process.locate()]
-
-    def forget(self, gone: Iterable[Process]) -> None:
-        """Leave out processes that were ended."""
-        for process in gone:
-            self._of.pop(process.handle, None)
 
     def ask_to_leave(self, asked: Iterable[Process]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,8 +16,10 @@ from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.requeue import Requeue, error_of
+from sweeps.execution.trial_logs import TrialLogs
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import Status
 from sweeps.search.record_searcher import RecordSearcher
@@ -36,6 +37,7 @@ class Recorder(DriverCallback):
         driver: of the sweep.
         searcher: proposes a requeued trial again.
         scheduler: decides whether a paused trial was stopped.
+        processes: of the trials.
         quarantine: of the PCs of a cluster; None on a PC by itself.
         sharing: of the GPUs, where it is measured how many trials share one.
     """
@@ -45,6 +47,7 @@ class Recorder(DriverCallback):
         driver: Driver,
         searcher: RecordSearcher,
         scheduler: ModuleType,
+        processes: Processes,
         quarantine: Quarantine | None = None,
         sharing: Sharing | None = None,
     ) -> None:
@@ -52,7 +55,8 @@ class Recorder(DriverCallback):
         self._record, self._storage = driver.record, driver.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
         self._sharing = sharing
-        self._requeue = Requeue(driver, searcher, quarantine)
+        self._logs = TrialLogs(driver.plan.folder, driver.say)
+        self._requeue = Requeue(driver, searcher, processes, quarantine)
         self._save_faults: dict[int, dict[str, Any]] = {}
         self._tables_written = time.monotonic()
         self._turn = ExitStack()
@@ -73,6 +77,7 @@ class Recorder(DriverCallback):
         with self._record.together():
             if "place" in result:  # not where the process can't load PyTorch
                 self._record.place(number, result["place"])
+            self._logs.append(self._record.trials[number], result.pop("output", ""))
             for notice in result.pop("notices", []):
                 self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)
@@ -102,20 +107,23 @@ class Recorder(DriverCallback):
         except (RecordLost, OSError) as error:
             self._driver.end.stop("lost", str(error))
 
-    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """End the sweep where a process can't even start: it will not start the next time either."""
-        error = error_of(trial)
-        if isinstance(error, RayActorError) and error.actor_init_failed and not self._anything_trained():
-            self._driver.end.stop("error", f"no trial can start on a worker: {broadcast.cause(error)}")
-
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Requeue a trial whose process was lost, or write that it failed."""
-        if self._requeue.after_lost_process(trial):
-            return
-        number = trial.config["number"]
-        reason, text = self._requeue.why_not(trial)
-        self._record.end(number, "failed", reason, self._write_log(number, text))
-        self._drop_checkpoints({number})
+        """Requeue a trial whose process was lost, or write that it failed.
+
+        Where a process can't even start the sweep ends: the next one will not start either.
+        """
+        number, error = trial.config["number"], error_of(trial)
+        reason, text = str(error).strip().splitlines()[-1], str(error)
+        if isinstance(error, RayActorError):
+            if error.actor_init_failed and not self._anything_trained():
+                return self._driver.end.stop(
+                    "error", f"no trial can start on a worker: {broadcast.cause(error)}"
+                )
+            reason, text = self._requeue.after_lost_process(trial)
+            if not reason:
+                return self._logs.append(self._record.trials[number], text)
+        self._end(number, "failed", reason, text)
+        return self._drop_checkpoints({number})
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables every minute."""
@@ -136,11 +144,12 @@ class Recorder(DriverCallback):
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
         if "left" in result:
-            return self._requeue.after_leaving(number, result["left"], self._save_faults.pop(number, None))
+            fault = self._save_faults.pop(number, None)
+            return self._requeue.after_leaving(number, result["left"], fault)
         if not result.get("done") and not self._was_stopped_in_pause(number):
             return None
-        if self._sharing and self._sharing.is_to_requeue(trial) and self._searcher.requeue(number):
-            return None
+        if self._sharing and self._sharing.is_to_requeue(trial):
+            return self._searcher.requeue(number)
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         reason = result.get("reason", "")
@@ -150,9 +159,8 @@ class Recorder(DriverCallback):
                 why = f"the weights of trial {number} can't be written: {fault['reason']}"
                 return self._requeue.elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
-        log = self._write_log(number, result.pop("traceback", None))
         before = retention.kept(self._config, self._record, self._storage)
-        self._record.end(number, status, reason, log)
+        self._end(number, status, reason, result.pop("traceback", ""))
         self._drop_checkpoints({number, *before})
         if result.get("is_user_error") and not self._anything_trained():
             self._driver.end.stop("error", result["reason"])
@@ -177,21 +185,10 @@ class Recorder(DriverCallback):
     def _anything_trained(self) -> bool:
         return any(trial.epochs for trial in self._record.trials)
 
-    def _write_log(self, number: int, text: str | None) -> str | None:
-        """The path of the log below the sweep's folder; None where there is none."""
-        if text is None:
-            return None
-        log = Path("logs") / f"trial_{number:04d}.log"
-        trial = self._record.trials[number]
-        head = f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n"
-        file = self._driver.plan.folder / log
-        try:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(head + text, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:  # raised, Tune would take it for a lost process, and train the trial again
-            self._driver.say(f"The log of trial {number} can't be written: {error}")
-            return None
-        return str(log)
+    def _end(self, number: int, status: Status, reason: str, traceback: str) -> None:
+        """Write the end of a trial, after its traceback."""
+        self._logs.append(self._record.trials[number], traceback)
+        self._record.end(number, status, reason, self._logs.path(number))
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
         """Of trials that ended, all but the newest checkpoint of each whose weights are kept."""

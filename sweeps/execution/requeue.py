@@ -6,23 +6,27 @@ against --max-failures.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
-from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
-from sweeps.common.formatting import count
+from sweeps.common.formatting import short
+from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
+from sweeps.execution.lost_process import Loss
+from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.search.record_searcher import RecordSearcher
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
 trials kill theirs."""
+MOST_INSTANT = 2
+"""Processes that it may lose in the same way without an epoch in between: each next one would end so, too."""
 
 
 class Requeue:
@@ -31,22 +35,43 @@ class Requeue:
     Args:
         driver: of the sweep; it ends where a trial can be trained nowhere.
         searcher: proposes a requeued trial again.
+        processes: of the trials.
         quarantine: of the PCs of a cluster; None on a PC by itself.
     """
 
-    def __init__(self, driver: Driver, searcher: RecordSearcher, quarantine: Quarantine | None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        searcher: RecordSearcher,
+        processes: Processes,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self._driver, self._searcher, self._quarantine = driver, searcher, quarantine
-        self._lost_processes: Counter[int] = Counter()
+        self._processes = processes
+        self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        """By trial, for each process that it lost the number of epochs by then, and why."""
 
-    def after_lost_process(self, trial: Trial) -> bool:
-        """Requeue a trial that ended with an error, if its process was lost and not too many before.
+    def after_lost_process(self, trial: Trial) -> tuple[str, str]:
+        """Requeue a trial whose process was lost, and say so.
 
-        Tune retries most of these itself, but not a paused trial whose next process is found dead.
+        Returns:
+            Why the trial has failed instead, or ""; what its process printed last.
         """
         number = trial.config["number"]
-        self._lost_processes[number] += trial.run_metadata.num_failures
-        is_lost = isinstance(error_of(trial), RayActorError) and self._losses(number) <= MOST_LOST_PROCESSES
-        return is_lost and self._searcher.requeue(number)
+        row, process = self._driver.record.trials[number], self._processes.last_of(trial)
+        if process is not None and process.was_moved:
+            self._searcher.requeue(number)
+            return "", ""
+        loss = lost_process.loss_of(process)
+        if fault := self._fault(number, loss):
+            then = "it has failed"
+        else:
+            then = "it is requeued"
+            self._searcher.requeue(number)
+        pc = row.place.get("pc", "its PC")
+        params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
+        self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
+        return fault, loss.last_words
 
     def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
         """Note where a trial has left its run, and requeue it; a sweep that stops leaves it to a resume.
@@ -56,16 +81,22 @@ class Requeue:
             position: of its checkpoint.
             fault: why there is none.
         """
-        record, end = self._driver.record, self._driver.end
+        record = self._driver.record
         record.note_left(number, "" if fault else position)
-        if not record.is_held and not self._searcher.requeue(number):
-            end.stop("interrupted")  # the system has ended the trial's process, and Tune takes no more trials
+        if not record.is_held:
+            self._searcher.requeue(number)
 
-    def why_not(self, trial: Trial) -> tuple[str, str]:
-        """Why a trial was not requeued, in a line, and the whole text of its last error."""
-        text = str(error_of(trial)).strip()
-        times = count(self._losses(trial.config["number"]), "time")
-        return f"its process was lost {times}; last error: {text.splitlines()[-1]}", text
+    def _fault(self, number: int, loss: Loss) -> str:
+        """Why a trial that lost its process counts as failed; "" where it is to continue."""
+        if loss.is_of_the_pc:
+            return ""
+        losses = self._losses[number]
+        losses.append((len(self._driver.record.trials[number].epochs), loss.why))
+        if (times := losses.count(losses[-1])) >= MOST_INSTANT:
+            return f"its process ended {times} times in the same epoch: {loss.why}"
+        if (times := len(losses)) > MOST_LOST_PROCESSES:
+            return f"its process was lost {times} times, at last: {loss.why}"
+        return ""
 
     def elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
         """Leave out the PC on which a trial can't continue, and requeue the trial. Where that is impossible
@@ -78,14 +109,10 @@ class Requeue:
             or_else: why the sweep ends.
         """
         is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
-        if not is_left_out or not self._searcher.requeue(trial.config["number"]):
+        if is_left_out:
+            self._searcher.requeue(trial.config["number"])
+        else:
             self._driver.end.stop("lost", or_else)
-
-    def _losses(self, number: int) -> int:
-        """How often a trial lost its process, but for those that it left to move to another PC."""
-        return self._lost_processes[number] - (
-            self._quarantine.mover.moved[number] if self._quarantine else 0
-        )
 
 
 def error_of(trial: Trial) -> Exception | None:

@@ -27,7 +27,6 @@ from sweeps.execution.migration import Mover
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.recorder import Recorder
-from sweeps.execution.requeue import MOST_LOST_PROCESSES
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
@@ -37,7 +36,7 @@ from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 
 MOST_PENDING = 10_000
-"""Trials that Tune may start at a time where their number grows: the searcher bounds them by its slots."""
+"""Trials that Tune may start at a time: the searcher bounds them by its slots, whose number may grow."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +88,10 @@ def _run(driver: Driver, phase: Phase) -> None:
     if membership is not None:
         quarantine = Quarantine(driver, membership, Mover(driver, membership, processes))
     driver.end.is_awaited = Leaving(driver, processes).is_awaited
-    recorder = Recorder(driver, searcher, phase.scheduler, quarantine, sharing)
-    searcher.may_requeue = bool(quarantine or sharing)
-    pending = MOST_PENDING if searcher.may_requeue else driver.slots(driver.gpus_per_trial)
+    recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     callbacks: list[Callback] = [processes, recorder, *([quarantine, quarantine.mover] if quarantine else [])]
     tuner = _tuner(driver, phase, callbacks, sharing)
-    with _max_pending(pending), stops_on_signals(driver.end, driver.say):
+    with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:
             with contextlib.closing(recorder):
                 tuner.fit()
@@ -131,7 +128,7 @@ def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sha
             stop=stop,
             callbacks=callbacks,
             progress_reporter=phase.reporter,
-            failure_config=FailureConfig(max_failures=MOST_LOST_PROCESSES),
+            failure_config=FailureConfig(max_failures=0),  # the recorder requeues
             # The recorder decides which trial is saved at its end; a failed one has nothing to save. Tune's
             # own checkpoint folders are empty; to bound their number, Tune would write its whole state again
             # and again.
@@ -158,11 +155,11 @@ def _trial_name(trial: Trial) -> str:
 
 
 @contextlib.contextmanager
-def _max_pending(slots: int) -> Iterator[None]:
+def _max_pending() -> Iterator[None]:
     """Let Tune start all processes at once; with a searcher it starts one after another."""
     name = "TUNE_MAX_PENDING_TRIALS_PG"
     before = os.environ.get(name)
-    os.environ[name] = str(slots)
+    os.environ[name] = str(MOST_PENDING)
     try:
         yield
     finally:

@@ -37,8 +37,6 @@ class RecordSearcher(Searcher):
     results that come in meanwhile."""
     waits: Waits | None = None
     """Whether a trial is paused by its scheduler: it leaves its slot."""
-    may_requeue: bool = False
-    """Whether a trial may be requeued after the last new one, because of its PC or its GPU."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -47,7 +45,6 @@ class RecordSearcher(Searcher):
         self._config = config
         self._most = config.num_trials or math.inf
         self._space = space
-        self._has_finished = False
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
         # A point that failed or was interrupted there has no score to learn from.
@@ -64,8 +61,7 @@ class RecordSearcher(Searcher):
         if (begun := self._begin_new()) is not None:
             return _config(begun)
         # After FINISHED, Tune ends idle processes, which paused and requeued trials still need.
-        self._has_finished = not ((self.waits or self.may_requeue) and self._live)
-        return Searcher.FINISHED if self._has_finished else None
+        return None if self._live else Searcher.FINISHED
 
     def has_work(self) -> bool:
         """Whether a trial is left to train. The first new one begins here: Tune fails where none comes."""
@@ -94,11 +90,9 @@ class RecordSearcher(Searcher):
         for point in self._propose(number):
             yield point, ""
 
-    def requeue(self, number: int) -> bool:
-        """Restart a trial that Tune has ended; False when Tune asks for no more trials."""
-        if not self._has_finished:
-            self._to_begin.append(number)
-        return not self._has_finished
+    def requeue(self, number: int) -> None:
+        """Restart a trial that Tune has ended."""
+        self._to_begin.append(number)
 
     @property
     def _live(self) -> Sequence[TrialRow]:

@@ -30,7 +30,7 @@ from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial import stop_signal
+from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job
 from sweeps.trial.module_cache import ModuleCache
@@ -55,6 +55,7 @@ class TrialRunner:
         """End the trial before, and take over the one of this config of `SweepTrial`."""
         self.end()
         stop_signal.forget()
+        output.take()  # of the trial before
         self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
@@ -208,6 +209,8 @@ class TrialRunner:
         self._last_result = {**result, SAVE_FAULT: self._save_fault}
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
+        if printed := output.take():
+            self._last_result["output"] = printed
         return self._last_result
 
     def _abandon_run(self) -> None:

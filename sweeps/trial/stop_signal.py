@@ -78,6 +78,6 @@ def _read(mailbox: Any, process: str) -> None:
     while True:
         try:
             ray.get(mailbox.next.remote(process))
-        except RayError:  # the sweep has ended
+        except (RayError, SystemExit):  # the sweep has ended, or this process does
             return
         _note()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray import tune
 
 from sweeps.common import gc_freeze
-from sweeps.trial import stop_signal
+from sweeps.trial import output, post_mortem, stop_signal
 from sweeps.trial.failures import unfit
 from sweeps.trial.job import Job
 
@@ -20,16 +20,30 @@ if TYPE_CHECKING:
     from sweeps.trial.runner import TrialRunner
 
 
+class Introduction(NamedTuple):
+    """What a process of trials says of itself."""
+
+    node: str
+    """Ray's id of its PC."""
+    group: PlacementGroup | None
+    pid: int
+    output_file: str
+    oom_kills: int
+    """Of its PC, by then."""
+
+
 class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
     "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`,
-    `metrics`, `seconds`, `costs`, `place`, `has_test`; the last one has `done` and, when it went wrong,
-    `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`. `notices` are texts for
-    the user. One that has left its run, because it was asked to, has `done` and `left`, its position, and
-    no end. Where a PC can't train any trial, the last one has `unfit`, the reason, and `at`: {"pc": name,
-    "node": Ray's id} of that PC, which may be another worker's.
+    `metrics`, `seconds`, `costs`, `place`, `has_test`. `notices` are texts for the user, `output` is what was
+    printed since the result before. The last one has `done`, and
+
+    - when it went wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`;
+    - when it was asked to leave its run, `left`, its position: the trial has not ended;
+    - where a PC can't train any trial, `unfit`, the reason, and `at`: {"pc": name, "node": Ray's id} of that
+      PC, which may be another worker's.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -39,6 +53,7 @@ class SweepTrial(tune.Trainable):
         has become free, so that with short trials a process that starts slowly would never train.
         """
         self._job: Job = shared["job"]
+        self._output_file = ""
         self._next_config: dict[str, Any] | None = config
 
     @cached_property
@@ -71,14 +86,21 @@ class SweepTrial(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing: a trial finds its checkpoint in the storage when it begins."""
 
-    def introduce(self, mailbox: Any = None, name: str = "") -> tuple[str, PlacementGroup | None, int]:
-        """Listen to the stop signal, and to a mailbox, in which this process has that name; Ray's id of this
-        PC, and placement group and pid of this process."""
+    def introduce(self, mailbox: Any = None, name: str = "") -> Introduction:
+        """Listen to the stop signal, and to a mailbox, in which this process has that name, and keep what is
+        printed."""
         stop_signal.listen(mailbox, name)
-        node, group = ray.get_runtime_context().get_node_id(), ray.util.get_current_placement_group()
-        return node, group, os.getpid()
+        self._output_file = output.start()
+        return Introduction(
+            ray.get_runtime_context().get_node_id(),
+            ray.util.get_current_placement_group(),
+            os.getpid(),
+            self._output_file,
+            post_mortem.oom_kills(),
+        )
 
     def cleanup(self) -> None:
         """End the training."""
         if "_runner" in vars(self):  # no step was taken otherwise
             self._runner.end()
+        output.remove(self._output_file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -28,8 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def by_fault(sweep: Command, folder: Path) -> dict[str, TrialRow]:
-    """One sweep with every fault in it, retrying a trial that raised once."""
+def output(sweep: Command, folder: Path) -> str:
+    """What a sweep with every fault in it says, that retries a trial which raised once."""
     done = sweep(
         *TOY,
         *("--search-space", "tests.faulty.toy_space", "--max-epochs", "4", "--max-failures", "1"),
@@ -38,6 +39,12 @@ def by_fault(sweep: Command, folder: Path) -> dict[str, TrialRow]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+    assert "raylet" not in done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def by_fault(output: str, folder: Path) -> dict[str, TrialRow]:
     return {str(trial.params["fault"]): trial for trial in Record.read(folder).trials}
 
 
@@ -90,6 +97,26 @@ def test_a_lost_process_is_retried_without_counting(
     assert toy.attempts(attempts, fault) == (1 if fault == "killed_at_end" else 2)
 
 
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [("kills", "signal 9 (SIGKILL)"), ("crashes", "signal 11 (SIGSEGV)"), ("leaves", "exit status 3")],
+)
+def test_a_trial_that_ends_its_process_twice_in_the_same_way_has_failed(
+    fault: str, why: str, by_fault: dict[str, TrialRow], attempts: Path, output: str, folder: Path
+) -> None:
+    trial = by_fault[fault]
+    assert (trial.status, list(trial.epochs)) == ("failed", [1])
+    assert trial.reason == f"its process ended 2 times in the same epoch: {why}"
+    assert toy.attempts(attempts, fault) == 2
+    told = f"Trial {trial.number} lost its process on {platform.node()}: {why}; it %s (fault={fault})"
+    lines = [line for line in output.splitlines() if f"Trial {trial.number} lost its process" in line]
+    assert lines == [told % "is requeued", told % "has failed"]
+    if fault == "crashes":
+        assert "Fatal Python error: Segmentation fault" in (folder / str(trial.log)).read_text()
+    if fault == "leaves":
+        assert (folder / str(trial.log)).read_text().count("the toy leaves") == 2
+
+
 def test_a_trial_that_raises_once_finishes_with_every_epoch_once(
     by_fault: dict[str, TrialRow], attempts: Path
 ) -> None:
@@ -113,7 +140,7 @@ def test_failed_trials_are_rows_of_the_table(by_fault: dict[str, TrialRow], fold
 
 
 def test_the_winner_alone_was_tested(by_fault: dict[str, TrialRow], attempts: Path) -> None:
-    assert len(by_fault) == 11
+    assert len(by_fault) == 14
     tested = (attempts / "tested").read_text().splitlines()
     assert len(set(tested)) == 1
     assert toy.attempts(attempts, "tested") == 2, "two batches of one test"

@@ -24,7 +24,8 @@ class Params:
     """Hyperparameters of the toy."""
 
     fault: str = "none"
-    """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), stops
+    """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), kills, crashes,
+    leaves (end its process each time, by SIGKILL, by SIGSEGV and with exit status 3), stops
     (early, by itself), cannot_save, killed_in_save (once), killed_at_end (once, in teardown), mute
     (never logs its metric), cannot_test."""
     slope: float = 1.0
@@ -114,5 +115,10 @@ def _go_wrong(fault: str) -> None:
         raise RuntimeError("the toy broke\nand said so on two lines")
     if fault == "exits":
         raise SystemExit(3)
+    if fault == "leaves":
+        print("the toy leaves", flush=True)
+        os._exit(3)
+    if fault in ("kills", "crashes"):
+        os.kill(os.getpid(), signal.SIGKILL if fault == "kills" else signal.SIGSEGV)
     if fault == "killed" and _is_first(fault):
         os.kill(os.getpid(), signal.SIGKILL)

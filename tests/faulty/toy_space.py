@@ -3,4 +3,5 @@
 from ray import tune
 
 FAULTS = ["none", "raises", "flaky", "exits", "diverges", "stops", "cannot_save", "mute"]
-SPACE = {"fault": tune.grid_search([*FAULTS, "killed_at_end", "killed", "killed_in_save"])}
+ENDS = ["kills", "crashes", "leaves"]
+SPACE = {"fault": tune.grid_search([*FAULTS, "killed_at_end", "killed", "killed_in_save", *ENDS])}

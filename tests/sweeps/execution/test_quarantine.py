@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +25,6 @@ FULL = "the disk is full"
 
 class Where:
     """As a Mover answers: here a trial's number says its PC."""
-
-    def __init__(self) -> None:
-        self.moved: Counter[int] = Counter()
 
     def node_of(self, trial: Any) -> str:
         return f"id{trial.config['number'] % 10}"

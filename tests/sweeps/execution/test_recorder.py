@@ -13,6 +13,7 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.processes import Processes
 from sweeps.execution.recorder import Recorder
 from sweeps.record.record import Record
 from sweeps.schedulers import none
@@ -40,7 +41,7 @@ class Keeping:
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none
-        self.recorder = Recorder(self.driver, self.searcher, scheduler)
+        self.recorder = Recorder(self.driver, self.searcher, scheduler, Processes())
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any

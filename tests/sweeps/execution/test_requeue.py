@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray import cloudpickle
-from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
-from sweeps.execution.requeue import MOST_LOST_PROCESSES, Requeue
+from sweeps.execution.processes import Processes
+from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, Requeue
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
-from tests.support.drivers import driver_of
+from tests.support.drivers import driver_of, said
 
 
 class Elsewhere:
-    """As a Quarantine answers: whether the PC may be left out, and how often a trial was moved."""
+    """As a Quarantine answers: whether the PC may be left out."""
 
-    def __init__(self, may_leave_out: bool, moved: int = 0) -> None:
+    def __init__(self, may_leave_out: bool) -> None:
         self.left_out: list[str] = []
-        self.mover = SimpleNamespace(moved=Counter({0: moved}))
         self._may = may_leave_out
 
     def leave_out(self, trial: Any, reason: str, node: str) -> bool:
         self.left_out.append(f"{node}: {reason}")
         return self._may
+
+
+class Actor:
+    """A process of trials, as Ray knows it."""
+
+    introduce = SimpleNamespace(remote=lambda *_: None)
 
 
 class Begun:
@@ -44,7 +47,8 @@ class Begun:
         self.searcher = RecordSearcher(record, no_space, lambda nth: iter(()), config)
         self.searcher.suggest("first")
         self.driver: Driver = driver_of(folder, record, config)
-        self.requeue = Requeue(self.driver, self.searcher, quarantine)
+        self.processes = Processes()
+        self.requeue = Requeue(self.driver, self.searcher, self.processes, quarantine)
 
     @property
     def next(self) -> Any:
@@ -52,50 +56,66 @@ class Begun:
         return (self.searcher.suggest("next") or {}).get("number")
 
 
-def ended(folder: Path, error: Exception | None, failures: int = 1) -> Any:
-    """The trial as Tune has it, with its last error."""
-    file = folder / "error.pkl"
-    if error is not None:
-        file.write_bytes(cloudpickle.dumps(error))
-    metadata = SimpleNamespace(num_failures=failures)
-    return SimpleNamespace(config={"number": 0}, pickled_error_file=str(file), run_metadata=metadata)
+def trial() -> Any:
+    """The trial as Tune has it."""
+    return SimpleNamespace(config={"number": 0}, temporary_state=SimpleNamespace(ray_actor=None))
 
 
 def test_a_trial_whose_process_was_lost_is_handed_out_again(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     assert sweep.next is None, "its slot is taken"
-    assert sweep.requeue.after_lost_process(ended(tmp_path, RayActorError()))
+    assert sweep.requeue.after_lost_process(trial()) == ("", "")
     assert sweep.next == 0
+    assert said(sweep.driver) == [
+        "Trial 0 lost its process on its PC: it ended while it started; it is requeued (lr=0.1)"
+    ]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug of the model"), None])
-def test_a_trial_that_ended_otherwise_is_not(error: Exception | None, tmp_path: Path) -> None:
+def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
-    assert not sweep.requeue.after_lost_process(ended(tmp_path, error))
+    for _ in range(MOST_INSTANT - 1):
+        assert sweep.requeue.after_lost_process(trial())[0] == ""
+    why, _ = sweep.requeue.after_lost_process(trial())
+    assert why == f"its process ended {MOST_INSTANT} times in the same epoch: it ended while it started"
+
+
+def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    for epoch in range(1, MOST_LOST_PROCESSES + 1):
+        assert sweep.requeue.after_lost_process(trial())[0] == ""
+        sweep.driver.record.report(0, epoch, 0.5, {}, 1.0)
+    why, _ = sweep.requeue.after_lost_process(trial())
+    assert why.startswith(f"its process was lost {MOST_LOST_PROCESSES + 1} times, at last: ")
+
+
+def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) -> None:
+    sweep, moved = Begun(tmp_path), trial()
+    moved.temporary_state.ray_actor = Actor()
+    sweep.processes.on_trial_start(0, [], moved)
+    process = sweep.processes.of(moved)
+    assert process is not None
+    process.is_gone = process.was_moved = True
+    for _ in range(MOST_LOST_PROCESSES + 2):
+        assert sweep.requeue.after_lost_process(moved) == ("", "")
+    assert said(sweep.driver) == []
+
+
+def test_one_that_has_left_is_handed_out_again_unless_the_sweep_stops(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    record = sweep.driver.record
+    sweep.requeue.after_leaving(0, "epoch 1, batch 3 of 9", None)
+    assert (record.trials[0].position, sweep.next) == ("epoch 1, batch 3 of 9", 0)
+    record.is_held = True
+    sweep.requeue.after_leaving(0, "epoch 1, batch 5 of 9", {"reason": "the disk is full"})
+    assert (Record.read(tmp_path).trials[0].position, sweep.next) == ("", None)
+    record.is_held = False
     assert sweep.next is None
-
-
-def test_a_trial_that_loses_process_after_process_has_failed(tmp_path: Path) -> None:
-    sweep = Begun(tmp_path)
-    last = ended(tmp_path, RayActorError(error_msg="first\nits PC is gone"), MOST_LOST_PROCESSES // 2)
-    assert [sweep.requeue.after_lost_process(last) for _ in range(3)] == [True, True, False]
-    times = 3 * (MOST_LOST_PROCESSES // 2)
-    why, text = sweep.requeue.why_not(last)
-    assert why.startswith(f"its process was lost {times} times; last error: ")
-    assert why.endswith(text.splitlines()[-1])
-
-
-def test_a_process_that_was_left_for_another_pc_is_not_lost(tmp_path: Path) -> None:
-    sweep = Begun(tmp_path, Elsewhere(True, moved=2))
-    lost = ended(tmp_path, RayActorError(), MOST_LOST_PROCESSES + 2)
-    assert sweep.requeue.after_lost_process(lost)
-    assert not sweep.requeue.after_lost_process(ended(tmp_path, RayActorError()))
 
 
 def test_a_trial_goes_elsewhere_where_its_pc_can_be_left_out(tmp_path: Path) -> None:
     quarantine = Elsewhere(may_leave_out=True)
     sweep = Begun(tmp_path, quarantine)
-    sweep.requeue.elsewhere(ended(tmp_path, None), "no GPU", "id3", "no PC is left")
+    sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
     assert (quarantine.left_out, sweep.next) == (["id3: no GPU"], 0)
     assert sweep.driver.end.outcome == "finished"
 
@@ -103,6 +123,6 @@ def test_a_trial_goes_elsewhere_where_its_pc_can_be_left_out(tmp_path: Path) -> 
 @pytest.mark.parametrize("quarantine", [None, Elsewhere(may_leave_out=False)], ids=["alone", "the last PC"])
 def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> None:
     sweep = Begun(tmp_path, quarantine)
-    sweep.requeue.elsewhere(ended(tmp_path, None), "no GPU", "id3", "no PC is left")
+    sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
     assert (sweep.driver.end.outcome, sweep.driver.end.error) == ("lost", "no PC is left")
     assert sweep.next is None

@@ -1,0 +1,73 @@
+"""Why the process of a trial was lost, in a few words.
+
+Ray knows only that the connection to it has ended. More follows from what it printed last, from the kernel's
+count of processes that it killed for want of memory, and from whether the PC is still there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import ray
+from ray.exceptions import RayError
+
+from sweeps.cluster import broadcast, nodes
+from sweeps.execution.processes import Process
+from sweeps.trial import output, post_mortem
+
+SIGNALS = {
+    "Segmentation fault": "signal 11 (SIGSEGV)",
+    "Aborted": "signal 6 (SIGABRT)",
+    "Bus error": "signal 7 (SIGBUS)",
+    "Floating-point exception": "signal 8 (SIGFPE)",
+    "Illegal instruction": "signal 4 (SIGILL)",
+}
+"""What Python's faulthandler, which Ray turns on, prints of a signal that ends the process."""
+ANSWER_S = 10.0
+"""For the answer of another PC."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A process that was lost."""
+
+    why: str
+    last_words: str = ""
+    """What it printed after its last result."""
+    is_of_the_pc: bool = False
+    """Whether the PC was lost with it."""
+
+
+def loss_of(process: Process | None) -> Loss:
+    """Why a process was lost."""
+    if process is None or not process.locate():
+        return Loss("it ended while it started")
+    there = next((node for node in nodes.living() if node.id == process.node), None)
+    if there is None:
+        return Loss("its PC is lost", is_of_the_pc=True)
+    words, oom_kills = _examined(process)
+    return Loss(_why(words, oom_kills > process.oom_kills), words)
+
+
+def _examined(process: Process) -> tuple[str, int]:
+    if process.node == broadcast.here():
+        return post_mortem.examine(process.output_file)
+    try:
+        found: tuple[str, int] = ray.get(
+            broadcast.begin_on(process.node, post_mortem.examine, process.output_file), timeout=ANSWER_S
+        )
+    except RayError:
+        return "", 0
+    return found
+
+
+def _why(last_words: str, is_oom: bool) -> str:
+    for text, name in SIGNALS.items():
+        if f"Fatal Python error: {text}" in last_words:
+            return name
+    if status := re.search(rf"{output.EXIT}(-?\d+)", last_words):
+        return f"exit status {status[1]}"
+    if is_oom:
+        return "killed by the kernel: out of memory"
+    return "signal 9 (SIGKILL)"

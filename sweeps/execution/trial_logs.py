@@ -1,0 +1,63 @@
+"""The logs of the trials: `logs/trial_0007.log` in the sweep's folder holds what a trial printed on any PC,
+and the traceback of one that failed. A log is bounded: of a long one the beginning and the end stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sweeps.config.sweep_folder import LOGS_FOLDER
+from sweeps.record.trials import TrialRow
+
+MOST_BYTES = 2**20
+"""Size of a log at which its middle is left out."""
+HEAD_BYTES = MOST_BYTES // 4
+
+
+class TrialLogs:
+    """Writes the logs of a sweep.
+
+    Args:
+        folder: the sweep's.
+        say: tells the user once that logs can't be written. Raised, Tune would take it for a lost process,
+            and train the trial again.
+    """
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, say
+        self._failed = False
+
+    def path(self, number: int) -> str | None:
+        """The log of a trial, relative to the sweep's folder; None where there is none."""
+        log = Path(LOGS_FOLDER) / f"trial_{number:04d}.log"
+        return str(log) if (self._folder / log).is_file() else None
+
+    def append(self, trial: TrialRow, text: str) -> None:
+        """Add what a trial has printed, or its traceback."""
+        if not text:
+            return
+        file = self._folder / LOGS_FOLDER / f"trial_{trial.number:04d}.log"
+        try:
+            file.parent.mkdir(exist_ok=True)
+            head = "" if file.exists() else _head(trial)
+            with file.open("a", encoding="utf-8", errors="backslashreplace") as log:
+                log.write(head + text)
+            if file.stat().st_size > MOST_BYTES:
+                _shorten(file)
+        except OSError as error:
+            if not self._failed:
+                self._say(f"The log of trial {trial.number} can't be written: {error}")
+            self._failed = True
+
+
+def _head(trial: TrialRow) -> str:
+    return f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n\n"
+
+
+def _shorten(file: Path) -> None:
+    """Leave out the middle of a log, up to half of its greatest size."""
+    content = file.read_bytes()
+    tail = content[-(MOST_BYTES // 2 - HEAD_BYTES) :]
+    left_out = len(content) - HEAD_BYTES - len(tail)
+    file.write_bytes(content[:HEAD_BYTES] + f"\n[{left_out:,} bytes are left out]\n".encode() + tail)

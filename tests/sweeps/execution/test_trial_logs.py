@@ -1,0 +1,45 @@
+"""The log of a trial: its head, what it printed, its traceback; the ends of a long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.execution.trial_logs import HEAD_BYTES, MOST_BYTES, TrialLogs
+from sweeps.record.trials import TrialRow
+
+TRIAL = TrialRow(7, {"lr": 0.1}, 0, 0.0, trainable="net", place={"pc": "pc1"})
+
+
+def test_a_log_says_whose_it_is_and_grows(tmp_path: Path) -> None:
+    logs = TrialLogs(tmp_path, print)
+    assert logs.path(7) is None
+    logs.append(TRIAL, "")
+    assert logs.path(7) is None
+    logs.append(TRIAL, "step 1\n")
+    TrialLogs(tmp_path, print).append(TRIAL, "Traceback\n")
+    path = logs.path(7)
+    assert path == "logs/trial_0007.log"
+    head = "trainable net\nparams {'lr': 0.1}\nplace {'pc': 'pc1'}\n\n"
+    assert (tmp_path / path).read_text() == f"{head}step 1\nTraceback\n"
+
+
+def test_of_a_long_one_the_beginning_and_the_end_stay(tmp_path: Path) -> None:
+    logs = TrialLogs(tmp_path, print)
+    for number in range(3 * MOST_BYTES // 1000):
+        logs.append(TRIAL, f"{number:05d} {'x' * 1000}\n")
+    text = (tmp_path / "logs" / "trial_0007.log").read_text()
+    assert len(text) <= MOST_BYTES
+    assert text.startswith("trainable net\n")
+    assert "00000 xxx" in text[:HEAD_BYTES]
+    assert text.endswith(f"\n{number:05d} {'x' * 1000}\n")
+    assert " bytes are left out]\n" in text
+
+
+def test_a_log_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    logs = TrialLogs(tmp_path, said.append)
+    for _ in range(3):
+        logs.append(TRIAL, "step\n")
+    assert len(said) == 1
+    assert said[0].startswith("The log of trial 7 can't be written: ")

@@ -1,0 +1,49 @@
+"""What a trial's process prints is kept, whoever prints it, and what it printed last outlives it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sweeps.trial import output
+from sweeps.trial.output import EXIT, MOST_BYTES
+
+PRINTS = """
+import os, subprocess, sys
+from sweeps.trial import output
+before = os.dup(1)
+path = output.start()
+print("of python")
+os.write(2, b"of c\\n")
+subprocess.run(["echo", "of a child"])
+taken, again = output.take(), output.take()
+print("last words")
+sys.stdout.flush()
+os.write(before, repr((path, taken, again)).encode())
+os._exit(3)
+"""
+
+
+def test_all_that_a_process_prints_is_taken_once_and_the_rest_is_left(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PRINTS], capture_output=True, text=True)
+    path, taken, again = eval(done.stdout)
+    assert sorted(taken.splitlines()) == ["of a child", "of c", "of python"]
+    assert again == ""
+    assert done.returncode == 3
+    assert output.last_words(path) == f"last words\n{EXIT}3\n"
+    assert not Path(path).exists()
+    assert output.last_words(path) == ""
+
+
+def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    file.write_bytes(b"first\n" + b"x" * MOST_BYTES + b"\nlast\n")
+    words = output.last_words(str(file))
+    assert words.startswith("first\n")
+    assert words.endswith("\nlast\n")
+    assert "\n[12 bytes are left out]\n" in words
+
+
+def test_nothing_is_taken_where_nothing_is_kept() -> None:
+    assert output.take() == ""
