@@ -96,7 +96,9 @@ class SweepConfig(Settings):
     read it from a shared folder."""
 
     max_failures: int = setting(0, group="Failures and checkpoints", least=0)
-    """Retries of a trial that raised an error, before it counts as failed."""
+    """Retries of a trial that raised an error, before it counts as failed; over its whole life."""
+    keep_going: bool = False
+    """Train on where the first trials all fail with the same error."""
     checkpoint_epochs: int | None = setting(None, least=1)
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     stop_grace: float = setting(60.0, least=0)

@@ -14,6 +14,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
+from sweeps.execution import first_failures
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.processes import Processes
@@ -78,6 +79,7 @@ class Recorder(DriverCallback):
             if "place" in result:  # not where the process can't load PyTorch
                 self._record.place(number, result["place"])
             self._logs.append(self._record.trials[number], result.pop("output", ""))
+            self._record.note_failures(number, result.get("failures", 0))
             for notice in result.pop("notices", []):
                 self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)
@@ -189,6 +191,8 @@ class Recorder(DriverCallback):
         """Write the end of a trial, after its traceback."""
         self._logs.append(self._record.trials[number], traceback)
         self._record.end(number, status, reason, self._logs.path(number))
+        if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
+            self._driver.end.stop("lost", why)
 
     def _drop_checkpoints(self, numbers: set[int]) -> None:
         """Of trials that ended, all but the newest checkpoint of each whose weights are kept."""

@@ -119,8 +119,11 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
     if (plan.folder / BEST_FOLDER).is_dir():
         yield "Weights", shown_path(plan.folder / BEST_FOLDER)
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
-    if failed := [trial for trial in record.trials if trial.status == "failed"]:
-        yield "Failed", f"{count(len(failed), 'trial')}. Most common reason: {_commonest(failed)}"
+    for status_ in ("failed", "diverged"):
+        if ended := [trial for trial in record.trials if trial.status == status_]:
+            text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
+            log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
+            yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
 
 
 def _how_often(record: Record) -> str:
@@ -153,6 +156,11 @@ def _failure(record: Record) -> Iterator[Line]:
         yield "Traceback", shown_path(record.folder / log)
 
 
+def _reason(trials: Sequence[TrialRow]) -> str:
+    return Counter(trial.reason for trial in trials).most_common(1)[0][0]
+
+
 def _commonest(trials: Sequence[TrialRow]) -> str:
-    reason, times = Counter(trial.reason for trial in trials).most_common(1)[0]
+    reason = _reason(trials)
+    times = sum(trial.reason == reason for trial in trials)
     return f"{reason} ({times} times)" if times > 1 else reason

@@ -237,6 +237,12 @@ class Record(RankedTrials):
         self._attribute(number, "notices", notices)
         self.trials[number].notices = notices
 
+    def note_failures(self, number: int, failures: int) -> None:
+        """Write how often a trial has raised an error."""
+        if failures != self.trials[number].failures:
+            self._attribute(number, "failures", failures)
+            self.trials[number].failures = failures
+
     def note_left(self, number: int, position: str) -> None:
         """Write where a trial was left, in its checkpoint; "" where it could not write one."""
         left = {"after_epoch": len(self.trials[number].epochs), "position": position}

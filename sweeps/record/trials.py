@@ -64,6 +64,8 @@ class TrialRow:
     """File of the traceback, relative to the sweep's folder."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """pc, pid and gpu that trained it last."""
+    failures: int = 0
+    """How often it raised an error and was retried."""
     notices: list[str] = field(default_factory=list)
     """For the user: a broken checkpoint, say."""
     left: Mapping[str, Any] = field(default_factory=dict)
@@ -117,6 +119,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         origin=attributes.get("origin", ""),
         notices=attributes.get("notices", []),
         left=attributes.get("left", {}),
+        failures=attributes.get("failures", 0),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()

@@ -144,4 +144,5 @@ def _config(trial: TrialRow) -> dict[str, Any]:
         "params": dict(trial.params),
         "fixed": dict(trial.fixed),
         "seed": trial.seed,
+        "failures": trial.failures,
     }

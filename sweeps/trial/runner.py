@@ -61,7 +61,8 @@ class TrialRunner:
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
         self._fit: Fit | None = None
         self._notices: list[str] = []
-        self._failures = 0
+        self._failures = config.get("failures", 0)
+        """How often it raised, in earlier processes and runs of the sweep too."""
         self._reported = 0
         """The last epoch that was reported."""
         self._last_result: dict[str, Any] = {}
@@ -100,6 +101,8 @@ class TrialRunner:
             is_last = failure["is_user_error"] or self._failures > self._job.max_failures
             if "unfit" in failure or is_last:
                 return self._with_notices({**failure, "place": self._place})
+            again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
+            self._notices.append(f"{failure['reason']} ({again})")
 
     def save(self) -> None:
         """Write what a resume needs into the storage."""
@@ -206,7 +209,7 @@ class TrialRunner:
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         self._save_fault = {}
-        self._last_result = {**result, SAVE_FAULT: self._save_fault}
+        self._last_result = {**result, "failures": self._failures, SAVE_FAULT: self._save_fault}
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
         if printed := output.take():

@@ -36,8 +36,9 @@ class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
-    "seed": int}`: `params` are the searched hyperparameters. Each step returns one epoch: `epoch`, `score`,
-    `metrics`, `seconds`, `costs`, `place`, `has_test`. `notices` are texts for the user, `output` is what was
+    "seed": int, "failures": int}`: `params` are the searched hyperparameters, `failures` is how often it has
+    raised. Each step returns one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`,
+    and `failures` by then. `notices` are texts for the user, `output` is what was
     printed since the result before. The last one has `done`, and
 
     - when it went wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`;

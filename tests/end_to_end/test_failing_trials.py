@@ -55,6 +55,8 @@ def test_a_trial_that_raises_is_a_row_with_its_first_line_and_its_log(
     assert (trial.status, trial.reason) == ("failed", "RuntimeError: the toy broke")
     assert "and said so on two lines" in (folder / str(trial.log)).read_text()
     assert toy.attempts(attempts, "raises") == 2, "tried again once, as --max-failures says"
+    assert trial.notices == ["RuntimeError: the toy broke (failure 1 of at most 1, it is retried)"]
+    assert trial.failures == 2
     assert list(trial.epochs) == [1], "an epoch trained again is not reported again"
 
 
@@ -120,7 +122,7 @@ def test_a_trial_that_ends_its_process_twice_in_the_same_way_has_failed(
 def test_a_trial_that_raises_once_finishes_with_every_epoch_once(
     by_fault: dict[str, TrialRow], attempts: Path
 ) -> None:
-    assert by_fault["flaky"].status == "finished"
+    assert (by_fault["flaky"].status, by_fault["flaky"].failures) == ("finished", 1)
     assert list(by_fault["flaky"].epochs) == [1, 2, 3, 4]
     assert toy.attempts(attempts, "flaky") == 2
 
@@ -132,6 +134,13 @@ def test_a_metric_that_is_not_finite_ends_the_trial_at_once_and_is_not_retried(
     assert (trial.status, trial.reason) == ("diverged", "score was nan in epoch 2")
     assert list(trial.epochs) == [1, 2]
     assert toy.attempts(attempts, "diverges") == 1
+
+
+def test_the_last_lines_count_failed_and_diverged_trials_and_name_a_log(output: str, folder: Path) -> None:
+    (failed,) = [line for line in output.splitlines() if line.startswith("Failed ")]
+    assert failed.startswith("Failed     7 trials. Most common reason: ")
+    assert Path(failed.rpartition("; ")[2]).is_file()
+    assert "\nDiverged   1 trial. Most common reason: score was nan in epoch 2" in output
 
 
 def test_failed_trials_are_rows_of_the_table(by_fault: dict[str, TrialRow], folder: Path) -> None:
@@ -184,6 +193,27 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
     assert "No trial succeeded: 2 ended. Most common reason: " in done.stdout
     assert "logs/trial_000" in done.stdout
     assert "Traceback (most recent call last)" not in done.stdout + done.stderr
+
+
+def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
+    sweep: Command, tmp_path: Path
+) -> None:
+    asked = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.all_raise")
+    asked += ("--searcher", "random", "--scheduler", "none", "--num-trials", "6", "--max-epochs", "3")
+    done = sweep(*asked, "--no-ray-dashboard", "--max-concurrent", "1", *_into(tmp_path))
+    assert done.returncode == 1
+    said = (
+        "The sweep stopped: the first 3 trials all failed: RuntimeError: the toy broke. Add --keep-going to"
+    )
+    assert said in done.stdout
+    assert (
+        "No trial succeeded: 3 ended. Most common reason: RuntimeError: the toy broke (3 times)"
+        in done.stdout
+    )
+    assert "logs/trial_0000.log" in done.stdout
+    done = sweep("--resume", str(tmp_path / "sweep"), "--keep-going", "--no-ray-dashboard")
+    assert done.returncode == 1
+    assert "No trial succeeded: 6 ended." in done.stdout
 
 
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(

@@ -53,6 +53,7 @@ CHANGED = SweepConfig.of(
     storage="sftp://head/srv/sweeps",
     min_free_gb=0.25,
     stop_grace=5.0,
+    keep_going=True,
     resume="results/again",
     force=True,
     refine=["results/one", "results/two"],

@@ -1,0 +1,54 @@
+"""A sweep whose first trials all fail alike stops; one in which any other thing happened goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import first_failures
+from sweeps.record.record import Record
+from tests.conftest import propose
+from tests.support.drivers import driver_of
+
+SAME = [f"RuntimeError: no file {number} at 0x7f{number}a" for number in range(4)]
+
+
+def why(folder: Path, ends: list[tuple[Any, str]], slots: int = 1, **settings: Any) -> str:
+    record = Record.create(folder, "s", "max", {"metric": "m"})
+    for status, reason in ends:
+        record.end(propose(record, {"lr": 0.1}).number, status, reason)
+    propose(record, {"lr": 0.2})  # one that trains
+    config = SweepConfig(gpus_per_trial=0, **settings)
+    return first_failures.why_to_stop(driver_of(folder, record, config, Cluster((PC(slots, 0),), None)))
+
+
+def failed(*reasons: str) -> list[tuple[Any, str]]:
+    return [("failed", reason) for reason in reasons]
+
+
+def test_the_same_error_of_the_first_trials_is_the_end(tmp_path: Path) -> None:
+    found = why(tmp_path, failed(*SAME[:3]))
+    assert found == f"the first 3 trials all failed: {SAME[2]}. Add --keep-going to train on"
+
+
+@pytest.mark.parametrize(
+    ("ends", "settings"),
+    [
+        (failed(*SAME[:2]), {}),
+        (failed(*SAME[:3]), {"slots": 4}),
+        (failed(*SAME[:3]), {"keep_going": True}),
+        (failed(*SAME[:2], "ValueError: lr"), {}),
+        ([("finished", ""), *failed(*SAME)], {}),
+        ([("diverged", "m was nan in epoch 1"), *failed(*SAME)], {}),
+    ],
+    ids=["too few", "more run at a time", "asked to go on", "another error", "one finished", "one diverged"],
+)
+def test_else_the_sweep_goes_on(
+    ends: list[tuple[Any, str]], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert why(tmp_path, ends, **settings) == ""
