@@ -14,6 +14,7 @@ import plotly.offline
 from sweeps.analysis import advice, figures
 from sweeps.analysis.report import confidence, text
 from sweeps.analysis.sweep import Sweep, load
+from sweeps.analysis.top_trials import is_bad
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short, shown_path, size
@@ -23,6 +24,8 @@ from sweeps.record.journal import RecordUnreadable
 NOT_DRAWN = "This figure could not be drawn"
 MOST_TRIALS = 20
 """In the table of the best."""
+MOST_LOGS = 100
+"""Of failed and diverged trials, that are linked."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: sentences, a list, a command, tables, figures, in this order."""
+    """A part of the page: sentences, a list, a command, links, tables, figures, in this order."""
 
     title: str
     sentences: Sequence[str] = ()
     items: Sequence[str] = ()
     command: str = ""
+    logs: Sequence[tuple[int, str]] = ()
+    """Numbers of trials, and their logs relative to the sweep's folder, where the report is."""
     tables: Sequence[Table] = ()
     figures: Sequence[Drawn] = ()
 
@@ -130,7 +135,7 @@ def sections(sweep: Sweep) -> list[Section]:
             tables=_pairs("Search space", "range", dict(space)) if space else [],
         ),
         Section("Next steps", items=advised.lines, command=advised.command),
-        Section("Best trials", tables=[_ranking(sweep)]),
+        Section("Best trials", logs=text.logs(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
         Section(
             "Learning and pruning",
             [text.pruning(sweep)],
@@ -147,6 +152,7 @@ def sections(sweep: Sweep) -> list[Section]:
             "Failures",
             ["Failed and diverged trials, by cause:" if failed else "No trial failed or diverged."],
             items=failed,
+            logs=text.logs([trial for trial in sweep.record.trials if is_bad(trial)])[:MOST_LOGS],
             figures=_figures(sweep, "failures") if failed else [],
         ),
         Section("Lineage", figures=_figures(sweep, "lineage")),

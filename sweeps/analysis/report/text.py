@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from collections.abc import Iterator
 from typing import Any
 
@@ -217,10 +218,14 @@ def failures(sweep: Sweep) -> list[str]:
     ]
 
 
-def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of a table of the best trials; those that have no score come last."""
-    record = sweep.record
-    objective, several = record.objective, record.info.is_of_several
+def logs(trials: Sequence[TrialRow]) -> list[tuple[int, str]]:
+    """Numbers and logs of the trials that have one."""
+    return [(trial.number, trial.log) for trial in trials if trial.log]
+
+
+def ranked(sweep: Sweep) -> list[TrialRow]:
+    """The trials of the search, the best first; those that have no score come last."""
+    objective = sweep.record.objective
 
     def rank(trial: TrialRow) -> tuple[int, float, int]:
         score = trial.best_score(objective)
@@ -228,7 +233,13 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
             return 2, 0.0, trial.number
         return is_bad(trial), -objective.sign * score, trial.number
 
-    trials = sorted(record.searched, key=rank)
+    return sorted(sweep.record.searched, key=rank)
+
+
+def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of a table of the best trials."""
+    record, trials = sweep.record, ranked(sweep)
+    objective, several = record.objective, record.info.is_of_several
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     trainable = ["trainable"] if several else []
     columns = ["trial", *trainable, "status", record.info.metric, "in epoch", "epochs", *hyperparameters]

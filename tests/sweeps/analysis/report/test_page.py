@@ -13,6 +13,10 @@ import pytest
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import page as report_page
+from sweeps.analysis.sweep import Sweep
+from sweeps.record.record import Record
+from sweeps.record.trials import Status
+from tests.conftest import propose
 from tests.support.kinds import KINDS, add, begun, drawn, rerun
 from tests.support.reports import page_of, words_of
 
@@ -114,3 +118,20 @@ def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
     figures = page.count("<figure ")
     assert figures > 5
     assert html.unescape(seen[1]) == f"[{figures},{figures},[],[]]"
+
+
+def test_logs_are_linked(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    statuses: list[Status] = ["finished", "failed", "pruned"]
+    for number, status in enumerate(statuses):
+        propose(record, {"lr": 0.1})
+        record.report(number, 1, 0.5, {}, 1.0)
+        record.end(number, status, "", f"logs/trial_{number:04d}.log" if number < 2 else None)
+    sections = {section.title: section for section in report_page.sections(Sweep(record))}
+    assert sections["Best trials"].logs == [(0, "logs/trial_0000.log"), (1, "logs/trial_0001.log")]
+    assert sections["Failures"].logs == [(1, "logs/trial_0001.log")]
+    whole = report_page.page(Sweep(record))
+    assert (
+        '<p>Logs of trials: <a href="logs/trial_0000.log">0</a>, <a href="logs/trial_0001.log">1</a></p>'
+        in whole
+    )
