@@ -23,7 +23,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.config.sweep_folder import RESULTS
+from sweeps.config.sweep_folder import RESULTS, no_sweep, sweeps_in
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -64,13 +64,22 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
         description="Compare sweeps, oldest first: name, date, trainable, status, trials, best score, hours "
         "(of the sweep, by the clock), parent (the sweeps that it refines).",
     )
-    parser.add_argument("folders", nargs="*", metavar="FOLDER", help=f"Of sweeps (default: {RESULTS}/*).")
+    parser.add_argument(
+        "folders", nargs="*", metavar="FOLDER", help=f"Of a sweep, or of sweeps (default: {RESULTS}/*)."
+    )
     parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
     asked = parser.values_of(tokens)
-    folders = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
+    given = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
+    folders = [each for folder in given for each in _sweeps_of(folder)]
     if not folders:
         raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {command('results')} results/*")
     return folders, bool(asked.json)
+
+
+def _sweeps_of(folder: Path) -> list[Path]:
+    """The sweeps in a folder of sweeps; else the folder itself."""
+    is_sweep = no_sweep(folder) is None
+    return [folder] if is_sweep else [Path(path) for path in sweeps_in(folder)] or [folder]
 
 
 def _show(folders: Sequence[Path], as_json: bool) -> int:

@@ -31,18 +31,19 @@ def no_sweep(folder: Path) -> str | None:
         what = "not a folder"
     elif (folder / FIT_FILE).is_file():
         what = "a single run of sweeps fit, not a sweep"
-    elif within := _sweeps_in(folder):
+    elif within := sweeps_in(folder):
         return f"{shown_path(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
     else:
         what = f"not a sweep: {JOURNAL} is missing"
-    beside = {Path(path).name: path for path in _sweeps_in(folder.parent) or _sweeps_in(Path(RESULTS))}
+    beside = {Path(path).name: path for path in sweeps_in(folder.parent) or sweeps_in(Path(RESULTS))}
     hint = f" Existing sweeps: {_listed([*beside.values()])}" if beside else ""
     if (near := closest(folder.name, beside)) is not None:
         hint = f" Did you mean '{beside[near]}'?"
     return f"{shown_path(folder)}: {what}.{hint}"
 
 
-def _sweeps_in(folder: Path) -> list[str]:
+def sweeps_in(folder: Path) -> list[str]:
+    """The sweeps of a folder, by name."""
     return sorted(str(path.parent) for path in folder.glob(f"[!.]*/{JOURNAL}"))
 
 

@@ -12,10 +12,11 @@ from types import ModuleType
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import GB, size
+from sweeps.common.formatting import GB, command, shown_path, size
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
+from sweeps.config.sweep_folder import no_sweep
 from sweeps.plan import models as plan_models
 from sweeps.plan import parents
 from sweeps.plan.plan import Plan
@@ -84,7 +85,10 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
     if folder.exists() and config.resume is None:
-        raise UserError(f"--name {config.name}: {folder} exists already; give another name")
+        again = "give another name"
+        if no_sweep(folder) is None:
+            again = f"to continue that sweep: {command('run', '--resume', shown_path(folder))}; else {again}"
+        raise UserError(f"--name {config.name}: {folder} exists already; {again}")
     if config.address is None:
         placement.slots(config, [session.this_pc()])
         if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):

@@ -149,10 +149,17 @@ def _converted(
         try:
             domains[name] = converted(domain)
         except TypeError as error:
-            faults[name] = [f"{error}; a fixed hyperparameter is given as --params {name}={domain}"]
+            faults[name] = [f"{error}; {_instead(name, domain)}"]
         except ValueError as error:
             faults[name] = [str(error)]
     return domains, faults
+
+
+def _instead(name: str, value: object) -> str:
+    """What was meant by a value that is no domain."""
+    if isinstance(value, list | tuple):
+        return f"to choose one of these values, write tune.choice({list(value)!r})"
+    return f"a fixed hyperparameter is given as --params {name}={value}"
 
 
 def _try_functions(space: FlatSpace) -> None:

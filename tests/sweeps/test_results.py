@@ -59,13 +59,12 @@ def test_what_is_no_sweep_is_named_in_a_line_and_ends_nothing(tmp_path: Path) ->
     names = ("a.txt", "empty", "fit", "good", "goood", "many")
     done = command(*names, cwd=tmp_path)
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 2
+    assert len(done.stdout.splitlines()) == 3, "the titles, good, and the one in many"
     assert done.stderr.splitlines() == [
         "a.txt: not a folder. Existing sweeps: good",
         f"empty: not a sweep: {JOURNAL} is missing. Existing sweeps: good",
         "fit: a single run of sweeps fit, not a sweep. Existing sweeps: good",
         "goood: no such folder. Did you mean 'good'?",
-        "many: a folder of sweeps, not a sweep. Give one of many/one",
     ]
 
 

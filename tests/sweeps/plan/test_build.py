@@ -16,6 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import build
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
+from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.rungs import rungs
 from tests.sweeps.plan.planned import config
@@ -47,6 +48,10 @@ def test_a_metric_of_ones_own_does_not_take_the_mode_of_another(tmp_path: Path) 
 def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with pytest.raises(UserError, match=r"--name s: .*s exists already; give another name"):
+        make_plan(config(tmp_path))
+    Record.create(tmp_path / "s", "s", "max", {"metric": "m"})
+    resume = r"to continue that sweep: .*run --resume .*/s; else give another name"
+    with pytest.raises(UserError, match=rf"--name s: .*s exists already; {resume}"):
         make_plan(config(tmp_path))
 
 

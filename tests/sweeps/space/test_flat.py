@@ -173,6 +173,10 @@ def _log_from_zero() -> Float:
         ("widht", tune.randint(1, 9),
          "widht: no such hyperparameter of Params. Did you mean 'width'? Hyperparameters: lr, mom"),
         ("lr", 0.1, "lr: 0.1 is not a ray.tune domain; a fixed hyperparameter is given as --params lr=0.1"),
+        ("lr", [0.1, 0.2], "lr: [0.1, 0.2] is not a ray.tune domain; to choose one of these values, write "
+         "tune.choice([0.1, 0.2])"),
+        ("lr", (0.1, 0.2), "lr: (0.1, 0.2) is not a ray.tune domain; to choose one of these values, write "
+         "tune.choice([0.1, 0.2])"),
         ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
