@@ -186,6 +186,24 @@ def test_a_trainable_learns(name: str) -> None:
     assert (best > first + 0.1) if module.MODE == "max" else (best < first)
 
 
+def test_a_file_of_fashion_mnist_that_was_cut_off_is_named_before_anything_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = fashion_mnist.find()
+    for name in fashion_mnist.SIZES:
+        (tmp_path / name).symlink_to(there / name)
+    monkeypatch.setenv(fashion_mnist.VARIABLE, str(tmp_path))
+    assert fashion_mnist.find() == tmp_path
+    for name in fashion_mnist.SIZES:
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).unlink()
+        for cut in (content[: len(content) // 2], b""):
+            (tmp_path / name).write_bytes(cut)
+            with pytest.raises(FileNotFoundError, match=f"{tmp_path / name} is cut off; remove it. One of:"):
+                fashion_mnist.find()
+        (tmp_path / name).write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("rows", "train_rows", "val_rows"),
     [(200, 200, 66), (1, 1, 1), (6_000, 6_000, 2_000), (50_000, 50_000, 10_000), (0, 50_000, 10_000)],

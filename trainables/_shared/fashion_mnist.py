@@ -57,6 +57,15 @@ def check_rows(rows: int) -> None:
         raise ValueError(f"rows {rows}: from 0 (= all) to {ALL_ROWS:,}")
 
 
+SIZES = {
+    "train-images-idx3-ubyte.gz": 16 + 60_000 * 28 * 28,
+    "train-labels-idx1-ubyte.gz": 8 + 60_000,
+    "t10k-images-idx3-ubyte.gz": 16 + 10_000 * 28 * 28,
+    "t10k-labels-idx1-ubyte.gz": 8 + 10_000,
+}
+"""Bytes of the content of each file."""
+
+
 def train_rows(rows: int) -> int:
     """Images that a hyperparameter `rows` trains on; 0 = all."""
     return rows or ALL_ROWS
@@ -87,11 +96,22 @@ def find() -> Path:
             raise FileNotFoundError(
                 _ways(f"is not in {folder} (--data-dir or ${VARIABLE}), which lacks {', '.join(missing)}")
             )
-        return folder
+        return _whole(folder)
     for folder in (PACKAGE_FOLDER, DOWNLOAD_FOLDER):
         if all((folder / name).is_file() for name in SHA256):
-            return folder
+            return _whole(folder)
     raise FileNotFoundError(_ways("is not on this machine"))
+
+
+def _whole(folder: Path) -> Path:
+    """The folder, if no file was cut off: a gzip file ends with the size of its content."""
+    for name, size in SIZES.items():
+        with (folder / name).open("rb") as file:
+            file.seek(max(0, (folder / name).stat().st_size - 4))
+            end = file.read()
+        if end != size.to_bytes(4, "little"):
+            raise FileNotFoundError(_ways(f"is damaged: {folder / name} is cut off; remove it"))
+    return folder
 
 
 @cache
