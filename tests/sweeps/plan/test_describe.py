@@ -25,7 +25,7 @@ def test_the_plan_names_all_that_will_be_done(tmp_path: Path) -> None:
     assert re.search(r"hidden +8 to 64 in steps of 8", text)
     assert line(text, "fixed").endswith("batch_size=32")
     assert line(text, "searcher").endswith("gp")
-    assert "9 trials to epoch 3, of them the best 3 to epoch 9, 1 to" in line(text, "scheduler")
+    assert "9 trials to epoch 3, of them the best 3 to epoch 9, one to" in line(text, "scheduler")
     assert line(text, "trials").endswith("9, each of at most 27 epochs")
     assert line(text, "epochs").startswith("epochs     at most 243; about 63 ")
     assert line(text, "epochs").endswith(" expected with pruning")
