@@ -90,8 +90,8 @@ class TrialRunner:
                 failure = failed(error)
             except KeyboardInterrupt:
                 raise
-            except SIGTERMException:  # Lightning's, where it was the first to see that signal
-                return self._with_notices(self._left(f"epoch {self._reported + 1}"))
+            except SIGTERMException:  # Lightning's: the system has ended this process, in the midst of a step
+                return self._with_notices({"done": True, "left": "", "place": self._place})
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 self._failures += 1
                 failure = self._group.why(failed(error), error)
@@ -110,7 +110,8 @@ class TrialRunner:
         if not self._fit.has_trained:
             return
         self._save_began = time.perf_counter()
-        epoch, is_last = self._reported, self._last_result["done"] and "left" not in self._last_result
+        # Not the last one that was reported: after a retry some are trained again.
+        epoch, is_last = self._fit.epochs, self._last_result["done"] and "left" not in self._last_result
         fill = functools.partial(self._group.save, self._fit)
         try:
             self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
@@ -140,7 +141,7 @@ class TrialRunner:
             if self._run is None:
                 self._run = greenlet.greenlet(self._train)
             found: Epoch | Position | None = self._run.switch(True)
-            if found is None or found.epoch > self._reported:
+            if found is None or isinstance(found, Position) or found.epoch > self._reported:
                 return found
 
     def _train(self, _go_on: bool) -> None:

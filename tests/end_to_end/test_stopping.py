@@ -102,6 +102,25 @@ def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_pa
 
 
 @pytest.mark.slow
+def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_its_checkpoint(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`kill`, and programs that free memory early, send SIGTERM to a single process."""
+    runs = Runs(environment, tmp_path)
+    runs.whole("--trainable", "tests.faulty.stepwise", *TWO, name="whole")
+    process = runs.start(0.03, "--trainable", "tests.faulty.stepwise", *TWO, name="ended")
+    runs.wait_for_epoch("ended", 1)
+    os.kill(runs.record("ended").trials[0].place["pid"], signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "Failed" not in output
+    assert epochs_of(runs.record("ended")) == epochs_of(runs.record("whole"))
+    expected = runs.best("whole")
+    for name, tensor in runs.best("ended").items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.mark.slow
 def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     hours = str(9 / 3600)

@@ -1,8 +1,12 @@
-"""A trainable on prepared data whose steps take $STEP_S seconds: time to stop a sweep inside an epoch."""
+"""A trainable on prepared data whose steps take $STEP_S seconds: time to stop a sweep inside an epoch.
+
+$RAISES_ONCE is a file that it makes when it raises in its third epoch; after that it raises no more.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +44,10 @@ class Net(pl.LightningModule):
 
     def training_step(self, batch: Mapping[str, torch.Tensor], index: int) -> torch.Tensor:
         time.sleep(float(os.environ.get("STEP_S", "0")))
+        if self.current_epoch == 2 and (mark := os.environ.get("RAISES_ONCE")) and not Path(mark).exists():
+            Path(mark).touch()
+            os.kill(os.getpid(), signal.SIGUSR2)  # asked to leave at this very moment
+            raise RuntimeError("once")
         return nn.functional.mse_loss(self.net(batch["x"])[:, 0], batch["y"])
 
     def validation_step(self, batch: Mapping[str, torch.Tensor], index: int) -> None:
