@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
@@ -20,6 +20,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
+from tests.sweeps.training.schedules import lowered_on_plateau
 
 ROWS, EPOCHS = 80, 3
 
@@ -52,14 +53,10 @@ class Noisy(pl.LightningModule):
 
 
 class Impatient(Noisy):
-    """Lowers its learning rate as soon as the loss it watches does not fall by half."""
+    """Has a schedule that goes by a metric."""
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            optimizer, factor=0.3, patience=0, threshold=0.5
-        )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+        return lowered_on_plateau(self)
 
 
 @pytest.fixture
@@ -174,11 +171,20 @@ def test_the_time_of_an_epoch_is_that_of_its_parts(prepared: Path, tmp_path: Pat
     assert after[0].seconds > about["left"]["seconds"]
 
 
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    """Rows that PyTorch's own loader hands out, which has no position."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"x": torch.rand(4), "y": torch.rand(())}
+
+
 def test_data_without_a_position_is_trained_to_the_end_of_the_epoch() -> None:
     class Plain(pl.LightningDataModule):
         def train_dataloader(self) -> Any:
-            rows = [{"x": torch.rand(4), "y": torch.rand(())} for _ in range(16)]
-            return DataLoader(rows, batch_size=4)  # type: ignore[arg-type]
+            return DataLoader(Rows(), batch_size=4)
 
         val_dataloader = train_dataloader
 

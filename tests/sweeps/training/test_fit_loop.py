@@ -21,6 +21,7 @@ from sweeps.training import fit_loop
 from sweeps.training.config import FitConfig
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
 
@@ -48,14 +49,10 @@ class Noisy(Classifier):
 
 
 class Impatient(Noisy):
-    """Lowers its learning rate as soon as the loss it watches does not fall by half."""
+    """Has a schedule that goes by a metric."""
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            optimizer, factor=0.3, patience=0, threshold=0.5
-        )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+        return lowered_on_plateau(self)
 
 
 class Planning(Noisy):
