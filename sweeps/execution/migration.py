@@ -59,16 +59,6 @@ class Mover(DriverCallback):
             elif process.has_trial:
                 self._processes.ask_to_leave([process])
 
-    def node_of(self, trial: Trial) -> str:
-        """Ray's id of the PC that a trial trains on; "" while that is not known."""
-        process = self._processes.of(trial)
-        return process.node if process is not None and process.locate() else ""
-
-    def nodes_of(self, trial: Trial) -> frozenset[str]:
-        """The same of all its workers."""
-        process = self._processes.of(trial)
-        return process.nodes if process is not None and process.locate() else frozenset()
-
     def _may_end(self, process: Process) -> bool:
         if not process.has_trial:
             now = time.monotonic()

@@ -104,6 +104,16 @@ class Processes(DriverCallback):
         """The process that trained a trial last, and may be gone."""
         return next((each for each in reversed(self._of.values()) if each.trial is trial), None)
 
+    def node_of(self, trial: Trial) -> str:
+        """Ray's id of the PC that a trial trains on; "" while that is not known."""
+        process = self.of(trial)
+        return process.node if process is not None and process.locate() else ""
+
+    def nodes_of(self, trial: Trial) -> frozenset[str]:
+        """The same of all its workers."""
+        process = self.of(trial)
+        return process.nodes if process is not None and process.locate() else frozenset()
+
     def training(self) -> list[Process]:
         """Those that have begun a trial."""
         return [process for process in self.all() if process.has_trial and process.locate()]

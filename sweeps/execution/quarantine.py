@@ -9,7 +9,7 @@ from ray.tune.experiment import Trial
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
 from sweeps.execution.driver import Driver, DriverCallback
-from sweeps.execution.migration import Mover
+from sweeps.execution.processes import Processes
 from sweeps.trial.job import SAVE_FAULT
 
 MOST_UNSAVED = 2
@@ -23,8 +23,8 @@ class Quarantine(DriverCallback):
     hence found its checkpoints and data, or it wrote a checkpoint.
     """
 
-    def __init__(self, driver: Driver, membership: Membership, mover: Mover) -> None:
-        self._driver, self._membership, self.mover = driver, membership, mover
+    def __init__(self, driver: Driver, membership: Membership, processes: Processes) -> None:
+        self._driver, self._membership, self._processes = driver, membership, processes
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""
@@ -45,7 +45,7 @@ class Quarantine(DriverCallback):
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Leave out a PC that failed to write checkpoints again and again while this one was written."""
-        saved, node = trial.latest_checkpoint_result, self.mover.node_of(trial)
+        saved, node = trial.latest_checkpoint_result, self._processes.node_of(trial)
         if saved is None or not node:
             return
         if fault := saved.metrics.get(SAVE_FAULT):
@@ -53,7 +53,7 @@ class Quarantine(DriverCallback):
                 self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
             return
         self._worked(trial)
-        for each in self.mover.nodes_of(trial):
+        for each in self._processes.nodes_of(trial):
             self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
             if len(faults) >= MOST_UNSAVED and not self._membership.is_left_out(other):
@@ -66,7 +66,7 @@ class Quarantine(DriverCallback):
         False: the sweep must end, since that PC is the head or the only one that is left, or since the fault
         is not one of a PC.
         """
-        node = node or self.mover.node_of(trial)
+        node = node or self._processes.node_of(trial)
         if self._membership.is_left_out(node):
             return True  # because of another trial there
         if self._in_doubt or not self._leave_out(node, trial.config["number"], reason):
@@ -86,5 +86,5 @@ class Quarantine(DriverCallback):
         return True
 
     def _worked(self, trial: Trial) -> None:
-        if (node := self.mover.node_of(trial)) and node not in self._membership.away:
+        if (node := self._processes.node_of(trial)) and node not in self._membership.away:
             self._in_doubt = ""

@@ -85,12 +85,13 @@ def _run(driver: Driver, phase: Phase) -> None:
     searcher, membership = phase.searcher, driver.cluster.membership
     sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
     processes, quarantine = Processes(in_cluster=membership is not None), None
+    of_cluster: list[Callback] = []
     if membership is not None:
-        quarantine = Quarantine(driver, membership, Mover(driver, membership, processes))
+        quarantine = Quarantine(driver, membership, processes)
+        of_cluster = [quarantine, Mover(driver, membership, processes)]
     driver.end.is_awaited = Leaving(driver, processes).is_awaited
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
-    callbacks: list[Callback] = [processes, recorder, *([quarantine, quarantine.mover] if quarantine else [])]
-    tuner = _tuner(driver, phase, callbacks, sharing)
+    tuner = _tuner(driver, phase, [processes, recorder, *of_cluster], sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:
             with contextlib.closing(recorder):

@@ -24,7 +24,7 @@ FULL = "the disk is full"
 
 
 class Where:
-    """As a Mover answers: here a trial's number says its PC."""
+    """As Processes answer: here a trial's number says its PC."""
 
     def node_of(self, trial: Any) -> str:
         return f"id{trial.config['number'] % 10}"
