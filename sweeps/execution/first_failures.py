@@ -12,14 +12,16 @@ LEAST = 3
 
 def why_to_stop(driver: Driver) -> str:
     """The error with which all trials so far have failed; "" where one did not, or too few have ended."""
-    if driver.config.keep_going:
+    reasons = []
+    for trial in driver.record.searched if not driver.config.keep_going else ():
+        if trial.status == "failed":
+            reasons.append(trial.reason)
+        elif trial.status != "unfinished":  # in most sweeps the first one
+            return ""
+    few = len(reasons) < max(LEAST, driver.slots(driver.gpus_per_trial))
+    if few or len(set(map(_kind, reasons))) > 1:
         return ""
-    ended = [trial for trial in driver.record.searched if trial.status != "unfinished"]
-    if len(ended) < max(LEAST, driver.slots(driver.gpus_per_trial)):
-        return ""
-    if {trial.status for trial in ended} != {"failed"} or len({_kind(trial.reason) for trial in ended}) > 1:
-        return ""
-    return f"the first {len(ended)} trials all failed: {ended[-1].reason}. Add --keep-going to train on"
+    return f"the first {len(reasons)} trials all failed: {reasons[-1]}. Add --keep-going to train on"
 
 
 def _kind(reason: str) -> str:

@@ -29,8 +29,9 @@ class Leaving:
         self._driver, self._processes, self._clock = driver, processes, clock
         self._ends_at: float | None = None
 
-    def is_awaited(self) -> bool:
-        """Whether trials have still to leave. Tune's loop asks in each turn from the stop on."""
+    def go_on(self) -> bool:
+        """Ask the trials in training to leave; whether some still have to. Tune's loop calls it in each turn
+        from the stop on."""
         training = self._processes.training()
         if self._ends_at is None:
             grace_s = self._driver.config.stop_grace

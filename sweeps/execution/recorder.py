@@ -14,6 +14,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
+from sweeps.common.errors import reason_of
 from sweeps.execution import first_failures
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
@@ -115,15 +116,15 @@ class Recorder(DriverCallback):
         Where a process can't even start the sweep ends: the next one will not start either.
         """
         number, error = trial.config["number"], error_of(trial)
-        reason, text = str(error).strip().splitlines()[-1], str(error)
-        if isinstance(error, RayActorError):
-            if error.actor_init_failed and not self._anything_trained():
-                return self._driver.end.stop(
-                    "error", f"no trial can start on a worker: {broadcast.cause(error)}"
-                )
+        if not isinstance(error, RayActorError):  # of Tune's own, in the driver
+            reason, text = reason_of(error), str(error)
+        elif error.actor_init_failed and not self._anything_trained():
+            cause = broadcast.cause(error)
+            return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
+        else:
             reason, text = self._requeue.after_lost_process(trial)
-            if not reason:
-                return self._logs.append(self._record.trials[number], text)
+        if not reason:
+            return self._logs.append(self._record.trials[number], text)
         self._end(number, "failed", reason, text)
         return self._drop_checkpoints({number})
 

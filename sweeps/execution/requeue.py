@@ -115,11 +115,11 @@ class Requeue:
             self._driver.end.stop("lost", or_else)
 
 
-def error_of(trial: Trial) -> Exception | None:
+def error_of(trial: Trial) -> Exception:
     """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
     where Tune 2.60 has not put it yet."""
     file = trial.pickled_error_file
     if file is None or not Path(file).is_file():
-        return None
+        return RuntimeError("Tune has not kept its error")
     error: Exception = cloudpickle.loads(Path(file).read_bytes())
     return error

@@ -29,8 +29,9 @@ class End(Stopper):
     ) -> None:
         self._clock = clock
         self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
-        self.is_awaited: Callable[[], bool] = lambda: False
-        """Whether trials have still to save what they have trained, before a sweep that stops early ends."""
+        self.let_leave: Callable[[], bool] = lambda: False
+        """Lets the trials of a sweep that stops early save what they have trained; whether some still have
+        to."""
         self.outcome = "finished"
         """finished, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
         written, or no PC is left on which a trial can continue)."""
@@ -53,7 +54,7 @@ class End(Stopper):
         if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
             self.outcome = "out of time"
         if self.outcome in ("interrupted", "out of time"):
-            return not self.is_awaited()
+            return not self.let_leave()
         return self.outcome != "finished"
 
 

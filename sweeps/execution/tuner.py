@@ -89,7 +89,7 @@ def _run(driver: Driver, phase: Phase) -> None:
     if membership is not None:
         quarantine = Quarantine(driver, membership, processes)
         of_cluster = [quarantine, Mover(driver, membership, processes)]
-    driver.end.is_awaited = Leaving(driver, processes).is_awaited
+    driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     tuner = _tuner(driver, phase, [processes, recorder, *of_cluster], sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):

@@ -22,14 +22,8 @@ DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps
 WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
-        *(
-            "min_free_gb",
-            "stop_grace",
-            "keep_going",
-            "keep_checkpoints",
-            "checkpoint_epochs",
-            "notify_command",
-        ),
+        *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
+        *("stop_grace", "keep_going"),
         *("confirm", "confirm_top", "refine", "refine_keep"),
         *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),
     }

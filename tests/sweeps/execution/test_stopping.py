@@ -48,14 +48,14 @@ def test_what_stopped_it_first_is_not_taken_for_the_time() -> None:
 
 def test_it_ends_once_its_trials_have_left_unless_nothing_can_be_saved() -> None:
     end = End(None)
-    end.is_awaited = lambda: True
+    end.let_leave = lambda: True
     end.stop("interrupted")
     assert not end.stop_all()
-    end.is_awaited = lambda: False
+    end.let_leave = lambda: False
     assert end.stop_all()
     for outcome in ("lost", "error"):
         end = End(None)
-        end.is_awaited = lambda: True
+        end.let_leave = lambda: True
         end.stop(outcome, "the disk is full")
         assert end.stop_all()
 

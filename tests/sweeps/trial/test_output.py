@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ os._exit(3)
 
 def test_all_that_a_process_prints_is_taken_once_and_the_rest_is_left(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PRINTS], capture_output=True, text=True)
-    path, taken, again = eval(done.stdout)
+    path, taken, again = ast.literal_eval(done.stdout)
     assert sorted(taken.splitlines()) == ["of a child", "of c", "of python"]
     assert again == ""
     assert done.returncode == 3
