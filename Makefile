@@ -23,7 +23,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(f
 
 QUICK := -m "not slow" -n 2 --dist loadfile --timeout 300 -p tests.support.skipped
 
-.PHONY: sweep test test-all test-extras test-slurm bench lint docs data faces mlflow clean
+.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
@@ -40,6 +40,10 @@ test-all: test
 test-extras: data faces mlflow $(DOCS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "onnxruntime>=1.20"
 	$(BIN)/python -m pytest $(QUICK) --only-skipped
+
+# What only a GPU shows, in a few minutes; without one each test is skipped with the reason.
+test-gpu: data
+	$(BIN)/python -m pytest -m gpu -rs --timeout 240
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)
