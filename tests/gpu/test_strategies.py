@@ -60,12 +60,15 @@ def test_a_checkpoint_of_shards_is_read_again(strategy: str, tmp_path: Path) -> 
         assert ours.metrics["val_loss"] == pytest.approx(theirs.metrics["val_loss"], rel=5e-3)
 
 
-@pytest.mark.parametrize("strategy", ["single", "deepspeed_stage_2", "fsdp"])
-def test_micro_batches_train_as_the_whole_batch_does(strategy: str) -> None:
+# With several workers in mind Lightning shuffles whole batches, so that smaller ones have other rows together.
+@pytest.mark.parametrize(
+    ("strategy", "tolerance"), [("single", 1e-3), ("deepspeed_stage_2", 0.05), ("fsdp", 0.05)]
+)
+def test_micro_batches_train_as_the_whole_batch_does(strategy: str, tolerance: float) -> None:
     params = digits_mlp.Params(lr=0.02, batch_size=48)  # 25 whole batches
     _, whole = digits(precision="32", strategy=strategy, params=params)
     _, parts = digits(precision="32", strategy=strategy, params=params, micro_batch=16)
-    assert parts[-1].metrics["val_loss"] == pytest.approx(whole[-1].metrics["val_loss"], rel=0.01)
+    assert parts[-1].metrics["val_loss"] == pytest.approx(whole[-1].metrics["val_loss"], rel=tolerance)
 
 
 def test_the_card_is_known() -> None:
