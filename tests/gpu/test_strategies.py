@@ -60,7 +60,7 @@ def test_a_checkpoint_of_shards_is_read_again(strategy: str, tmp_path: Path) -> 
         assert ours.metrics["val_loss"] == pytest.approx(theirs.metrics["val_loss"], rel=5e-3)
 
 
-# With several workers in mind Lightning shuffles whole batches, so that smaller ones have other rows together.
+# Under these Lightning shuffles whole batches, so that smaller ones have other rows together.
 @pytest.mark.parametrize(
     ("strategy", "tolerance"), [("single", 1e-3), ("deepspeed_stage_2", 0.05), ("fsdp", 0.05)]
 )
