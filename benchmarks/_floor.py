@@ -22,7 +22,8 @@ def main(folder: str, worker: int, kind: str) -> None:
 def _lightning(job: Job, number: int) -> None:
     from benchmarks import _lean
 
-    _lean.fit(job.module(), job.trials[number], job.seed, job.epochs[number])
+    params, epochs = job.trials[number], job.epochs[number]
+    _lean.fit(job.module(), params, job.seed, epochs, accelerator=job.accelerator)
 
 
 def _plain(job: Job, number: int) -> None:

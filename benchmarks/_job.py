@@ -32,6 +32,8 @@ class Job:
     grace_epochs: int
     reduction_factor: int
     workers: int
+    accelerator: str = "cpu"
+    """What Lightning trains on: cpu or gpu; `workers` trials then share the GPU."""
     folder: str
     """Of the arm: what it writes, and in which it tells what it trained."""
 
@@ -49,6 +51,11 @@ class Job:
     def tell(self, epochs: dict[int, int], worker: int = 0) -> None:
         """Write the epochs that a worker trained, of each trial."""
         (Path(self.folder) / f"epochs_{worker}.json").write_text(json.dumps(epochs))
+
+    @property
+    def gpus(self) -> float:
+        """Of a trial."""
+        return 1 / self.workers if self.accelerator == "gpu" else 0.0
 
     def told(self) -> int:
         """Epochs that all workers trained."""

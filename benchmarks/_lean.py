@@ -13,7 +13,14 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", ".*(does not have many workers|log_every_n_steps).*")
 
 
-def fit(module: Any, params: dict[str, Any], seed: int, max_epochs: int, *callbacks: pl.Callback) -> None:
+def fit(
+    module: Any,
+    params: dict[str, Any],
+    seed: int,
+    max_epochs: int,
+    *callbacks: pl.Callback,
+    accelerator: str = "cpu",
+) -> None:
     """One `fit()` on one thread: no logger, bar, summary, sanity check or checkpoint."""
     torch.set_num_threads(1)
     pl.seed_everything(seed, verbose=False)
@@ -21,7 +28,7 @@ def fit(module: Any, params: dict[str, Any], seed: int, max_epochs: int, *callba
     model, data = module.build_model(known), module.build_data(known)
     trainer = pl.Trainer(
         max_epochs=max_epochs,
-        accelerator="cpu",
+        accelerator=accelerator,
         devices=1,
         logger=False,
         enable_progress_bar=False,

@@ -27,7 +27,7 @@ def train(config: dict[str, Any], job: Job) -> None:
     report: Any = TuneReportCheckpointCallback({module.METRIC: module.METRIC}, on="validation_end")
     trainer = pl.Trainer(
         max_epochs=job.max_epochs,
-        accelerator="cpu",
+        accelerator=job.accelerator,
         devices=1,
         enable_progress_bar=False,
         enable_checkpointing=False,
@@ -43,7 +43,7 @@ def main(folder: str, kind: str) -> None:
         max_t=job.max_epochs, grace_period=job.grace_epochs, reduction_factor=job.reduction_factor
     )
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(train, job=job), {"cpu": 1}),
+        tune.with_resources(tune.with_parameters(train, job=job), {"cpu": 1, "gpu": job.gpus}),
         param_space={"number": tune.grid_search(list(range(len(job.trials))))},
         tune_config=tune.TuneConfig(
             metric="val_acc", mode="max", scheduler=scheduler, reuse_actors=kind == "reuse"

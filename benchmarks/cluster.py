@@ -20,13 +20,13 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks import _measure
+from benchmarks import _measure, _throughput
 from benchmarks._measure import Goal
 from tests.support import lab
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, nodes
@@ -90,30 +90,13 @@ def one_sweep(arm: str, pcs: int, slots: int, asked: argparse.Namespace) -> Run:
                 raise RuntimeError(done.stdout[-3000:])
         record = Record.read(Path(base) / "sweep")
     ended = [((t.place["pc"], t.place["pid"]), t.end) for t in record.trials if t.end is not None]
-    per_hour = trials_per_hour(ended, pcs * slots)
+    per_hour = _throughput.per_hour(ended, pcs * slots)
     ideal = 3600 * pcs * slots / (EPOCHS * asked.epoch_s)
     return {
         "arm": arm, "pcs": pcs, "slots": pcs * slots, "trials": trials, "trials_per_hour": per_hour,
         "percent_of_ideal": 100 * per_hour / ideal if arm == "sleeping" else None,
         "busy_before": round(busy, 2),
     }  # fmt: skip
-
-
-def trials_per_hour(ended: Sequence[tuple[Hashable, float]], slots: int) -> float:
-    """From the process of each trial and when it ended, once all are warm. Each by itself: where they end
-    together, wave by wave, a time for all would begin behind one wave and end before another.
-
-    Raises:
-        RuntimeError: one ended fewer than two trials in that time.
-    """
-    of: dict[Hashable, list[float]] = {}
-    for process, end in sorted(ended, key=lambda one: one[1]):
-        of.setdefault(process, []).append(end)
-    warm = max(ends[0] for ends in of.values())
-    counted = [[end for end in ends if end >= warm] for ends in of.values()]
-    if len(of) < slots or min(map(len, counted)) < 2:
-        raise RuntimeError(f"not all of {slots} processes trained on when all were warm: give more --waves")
-    return sum(3600 * (len(ends) - 1) / (ends[-1] - ends[0]) for ends in counted)
 
 
 def summary(runs: Sequence[Run]) -> list[Run]:

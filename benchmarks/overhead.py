@@ -68,31 +68,55 @@ def one_round(model: str, trials: int, repeat: int, arms: Sequence[str]) -> list
     """Every arm once. Ours comes first: its record says what the others train."""
     runs = []
     with tempfile.TemporaryDirectory(prefix="overhead-") as base:
-        job = Job(
-            model=model, trials=[], epochs=[], seed=repeat, max_epochs=MAX_EPOCHS, grace_epochs=GRACE_EPOCHS,
-            reduction_factor=REDUCTION_FACTOR, workers=WORKERS, folder=base,
-        )  # fmt: skip
+        round_ = Round(model, trials, repeat, Path(base))
         for arm in ["a", *_measure.in_turn([arm for arm in arms if arm != "a"], repeat)]:
-            folder = Path(base) / arm
-            folder.mkdir()
-            job = _in_folder(job, folder)
-            job.write()
-            busy = _measure.busy_cores()
-            wall_s, cpu_s = _measure.run_together(commands(arm, job, trials), folder, ONE_THREAD)
-            told = _with_record(job, folder / "sweep") if arm in PAIRS else job
-            job = told if arm == "a" else job
-            epochs = sum(told.epochs) if arm in PAIRS else job.told()
-            runs.append(
-                {"model": model, "trials": trials, "repeat": repeat, "arm": arm, "wall_s": round(wall_s, 3),
-                 "cpu_s": round(cpu_s, 2), "epochs": epochs, "s_per_epoch": wall_s / epochs,
-                 "cpu_s_per_epoch": cpu_s / epochs, "busy_before": round(busy, 2)}
-            )  # fmt: skip
+            runs.append(run := round_.run(arm))
             print(
-                f"{model} {trials} trials, repeat {repeat + 1}, {ARMS[arm]}: {wall_s:.1f} s, "
-                f"{cpu_s:.1f} s of CPU, {epochs} epochs "
-                f"({busy:.1f} cores busy before)", flush=True,
+                f"{model} {trials} trials, repeat {repeat + 1}, {ARMS[arm]}: {run['wall_s']:.1f} s, "
+                f"{run['cpu_s']:.1f} s of CPU, {run['epochs']} epochs "
+                f"({run['busy_before']:.1f} cores busy before)", flush=True,
             )  # fmt: skip
     return runs
+
+
+class Round:
+    """The same sweep for every arm; (a) runs first, its record says what the others train.
+
+    Args:
+        model: of NAMES.
+        trials: of the sweep.
+        repeat: its number, the seed.
+        base: folder for all that the arms write.
+        workers: trials at a time.
+        accelerator: cpu or gpu, on which all arms compute in fp32.
+    """
+
+    def __init__(
+        self, model: str, trials: int, repeat: int, base: Path, workers: int = WORKERS, accelerator: str = "cpu"
+    ) -> None:
+        self._base, self._trials, self._repeat = base, trials, repeat
+        self._job = Job(
+            model=model, trials=[], epochs=[], seed=repeat, max_epochs=MAX_EPOCHS, grace_epochs=GRACE_EPOCHS,
+            reduction_factor=REDUCTION_FACTOR, workers=workers, accelerator=accelerator, folder=str(base),
+        )  # fmt: skip
+
+    def run(self, arm: str) -> Run:
+        """Time an arm from the start of its processes to their end."""
+        folder = self._base / arm
+        folder.mkdir()
+        job = _in_folder(self._job, folder)
+        job.write()
+        busy = _measure.busy_cores()
+        wall_s, cpu_s = _measure.run_together(commands(arm, job, self._trials), folder, ONE_THREAD)
+        told = _with_record(job, folder / "sweep") if arm in PAIRS else job
+        if arm == "a":
+            self._job = told
+        epochs = sum(told.epochs) if arm in PAIRS else job.told()
+        return {
+            "model": job.model, "trials": self._trials, "repeat": self._repeat, "arm": arm,
+            "wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 2), "epochs": epochs,
+            "s_per_epoch": wall_s / epochs, "cpu_s_per_epoch": cpu_s / epochs, "busy_before": round(busy, 2),
+        }  # fmt: skip
 
 
 def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
@@ -106,7 +130,8 @@ def commands(arm: str, job: Job, trials: int) -> list[list[str]]:
             "num-trials": as_many_epochs(trials) if scheduler == "halving" else trials,
             "max-epochs": job.max_epochs, "grace-epochs": job.grace_epochs, "seed": job.seed,
             "reduction-factor": job.reduction_factor, "max-concurrent": job.workers, "cpus-per-trial": 1,
-            "results-dir": job.folder, "name": "sweep",
+            "results-dir": job.folder, "name": "sweep", "precision": 32,
+            **({"trials-per-gpu": job.workers} if job.accelerator == "gpu" else {"gpus-per-trial": 0}),
         }  # fmt: skip
         words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
         return [[*python, "sweeps.run", *words, "--no-ray-dashboard"]]

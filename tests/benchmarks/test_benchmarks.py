@@ -18,6 +18,7 @@ from benchmarks import (
     _loaders,
     _measure,
     _plain,
+    _throughput,
     cluster,
     data_path,
     digits_cnn,
@@ -303,13 +304,13 @@ def test_a_cluster_is_timed_process_by_process_once_all_are_warm() -> None:
     """Two slots, a trial every 10 s in each, of which one starts late; together or not."""
     early, late = [100.0, 110.0, 120.0, 130.0, 140.0], [117.0, 127.0, 137.0, 147.0]
     ended = [*(("early", end) for end in early), *(("late", end) for end in late)]
-    assert cluster.trials_per_hour(ended, slots=2) == pytest.approx(720)
+    assert _throughput.per_hour(ended, slots=2) == pytest.approx(720)
     waves = [
         (process, end) for process in range(8) for end in (10.0 + process / 100, 20.0, 30.0 - process / 100)
     ]
-    assert cluster.trials_per_hour(waves, slots=8) == pytest.approx(8 * 360, rel=0.01)
+    assert _throughput.per_hour(waves, slots=8) == pytest.approx(8 * 360, rel=0.01)
     with pytest.raises(RuntimeError, match=r"not all of 3 processes trained on .* give more --waves"):
-        cluster.trials_per_hour(ended, slots=3)
+        _throughput.per_hour(ended, slots=3)
 
 
 def test_a_cluster_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
