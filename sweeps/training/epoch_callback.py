@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
 from lightning.pytorch.callbacks import Checkpoint
 
 from sweeps.common.errors import MetricNotLogged
@@ -94,6 +95,9 @@ class EpochEnd(Checkpoint):
         self._left = state_dict["left"]
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        # With a strategy for several processes Lightning has just taken all cores for this one, where
+        # $OMP_NUM_THREADS is not set (`_set_num_threads_if_needed` of its launchers).
+        torch.set_num_threads(self._fit.config.threads or 1)
         # A model that reads `estimated_stepping_batches` draws the first epoch's order when its optimizers
         # are made; others draw it after `on_fit_start`.
         self._seed(self._fit.first_epoch)

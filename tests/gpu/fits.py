@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -17,7 +17,7 @@ from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from trainables import digits_mlp
-from trainables._shared.digits import Digits
+from trainables._shared.classifier import SgdClassifier
 
 EPOCHS = 3
 NEEDS_GPU = (
@@ -80,31 +80,26 @@ def digits(
     return trained(digits_mlp, params or digits_mlp.Params(lr=0.02), *callbacks, **more)
 
 
-class Scaled:
-    """A trainable: digits_mlp, whose loss is multiplied by 1e30 in some steps of the first epoch.
+class Overflowing(SgdClassifier):
+    """Its loss is multiplied by 1e30 in some steps of the first epoch."""
 
-    Args:
-        steps: these steps.
-    """
+    steps: tuple[int, ...] = ()
 
-    METRIC, MODE, Params = "val_acc", "max", digits_mlp.Params
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
+        is_too_large = index in self.steps and self.current_epoch == 0
+        return super().training_step(batch, index) * (1e30 if is_too_large else 1.0)
 
-    def __init__(self, *steps: int) -> None:
-        self._steps = steps
 
-    def build_model(self, params: digits_mlp.Params) -> pl.LightningModule:
-        model, steps = digits_mlp.build_model(params), self._steps
-        plain = model.training_step
+def overflowing(*steps: int) -> Any:
+    """digits_mlp, whose loss overflows in these steps of the first epoch."""
 
-        def training_step(batch: Any, index: int) -> torch.Tensor:
-            is_too_large = index in steps and model.current_epoch == 0
-            return plain(batch, index) * (1e30 if is_too_large else 1.0)
-
-        model.training_step = training_step  # type: ignore[method-assign]
+    def build_model(params: digits_mlp.Params) -> Overflowing:
+        net = digits_mlp.build_model(params).net
+        model = Overflowing(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
+        model.steps = steps
         return model
 
-    def build_data(self, params: digits_mlp.Params) -> Digits:
-        return digits_mlp.build_data(params)
+    return SimpleNamespace(build_model=build_model, build_data=digits_mlp.build_data)
 
 
 class Watch(pl.Callback):

@@ -18,7 +18,7 @@ from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import RESUME_FILE, Fit
-from tests.gpu.fits import EPOCHS, NEEDS_GPU, Scaled, Watch, config, digits, trained
+from tests.gpu.fits import EPOCHS, NEEDS_GPU, Watch, config, digits, overflowing, trained
 from trainables import digits_mlp, fashion_vit
 
 pytestmark = [*NEEDS_GPU]
@@ -44,7 +44,7 @@ def test_the_losses_of_half_precision_are_those_of_fp32(precision: str) -> None:
 def test_a_step_that_overflows_is_skipped_and_halves_the_scale(strategy: str) -> None:
     watch = Watch()
     _, seen = trained(
-        Scaled(OVERFLOWS_AT), digits_mlp.Params(lr=0.02), watch, precision="16-mixed", strategy=strategy
+        overflowing(OVERFLOWS_AT), digits_mlp.Params(lr=0.02), watch, precision="16-mixed", strategy=strategy
     )
     assert not watch.changed[OVERFLOWS_AT]
     assert watch.scales[OVERFLOWS_AT] == watch.scales[OVERFLOWS_AT - 1] / 2
@@ -56,7 +56,7 @@ def test_a_step_that_overflows_is_skipped_and_halves_the_scale(strategy: str) ->
 def test_deepspeed_skips_steps_that_overflow(strategy: str) -> None:
     watch, steps = Watch(), (OVERFLOWS_AT, OVERFLOWS_AT + 1)  # of its first one it forgives the scale
     _, seen = trained(
-        Scaled(*steps), digits_mlp.Params(lr=0.02), watch, precision="16-mixed", strategy=strategy
+        overflowing(*steps), digits_mlp.Params(lr=0.02), watch, precision="16-mixed", strategy=strategy
     )
     assert watch.scales[-1] < watch.scales[0] or math.isnan(watch.scales[0])
     assert math.isfinite(seen[-1].metrics["val_loss"])
@@ -66,7 +66,9 @@ def test_deepspeed_skips_steps_that_overflow(strategy: str) -> None:
 
 def test_the_scale_is_in_the_checkpoint(tmp_path: Path) -> None:
     watch = Watch()
-    fit, _ = trained(Scaled(OVERFLOWS_AT), digits_mlp.Params(), watch, precision="16-mixed", max_epochs=1)
+    fit, _ = trained(
+        overflowing(OVERFLOWS_AT), digits_mlp.Params(), watch, precision="16-mixed", max_epochs=1
+    )
     fit.save(tmp_path)
     written = torch.load(tmp_path / RESUME_FILE, weights_only=False)
     assert written["MixedPrecision"]["scale"] == watch.scales[-1] < 65536

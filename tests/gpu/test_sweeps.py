@@ -25,8 +25,8 @@ from tests.support.killing import check_nothing_is_lost
 
 pytestmark = [*NEEDS_GPU]
 DIGITS = ("--trainable", "digits_mlp", "--no-ray-dashboard", "--seed", "1")
-EQUAL = ("--params", "hidden=32", "batch_size=64")
-"""Hyperparameters by which trials are of the same size."""
+EQUAL = ("--params", "hidden=262144", "batch_size=64")
+"""Hyperparameters by which trials are of the same size: 19 M weights."""
 TRIALS = 20
 SETTLED = 1.01
 """Share of the first trial's peak that the last one may take."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +32,28 @@ def _threads_as_before() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+class Threads(pl.Callback):
+    """Notes the threads of each epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self.seen.append(torch.get_num_threads())
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="a PC of one core has no second thread to take")
+@pytest.mark.parametrize("strategy", ["single", "ddp"])
+def test_a_run_keeps_to_its_threads(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "OMP_NUM_THREADS", "1"
+    )  # known to monkeypatch, so that it takes back what Lightning sets
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    config = FitConfig(max_epochs=2, metric="val_acc", mode="max", strategy=strategy)
+    Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True, threads := Threads())
+    assert threads.seen == [1, 1]
 
 
 class Noisy(Classifier):
