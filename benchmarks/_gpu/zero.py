@@ -26,7 +26,7 @@ SIZES: Mapping[str, tuple[int, int]] = {"1 M": (128, 4), "100 M": (1024, 8), "1 
 REHEARSED: Mapping[str, tuple[int, int]] = {"tiny": (32, 1)}
 WAYS = {"fp16": "single", "fp16, ZeRO 2": "deepspeed_stage_2"}
 STEPS = 10
-"""That are timed in each run, behind those that warm up."""
+"""That are timed for each repeat, behind those that warm up."""
 WARM_UP_STEPS = 8
 """DeepSpeed's loss scale falls in the first ones, and skips them."""
 LONGEST_S = 150.0
@@ -37,12 +37,12 @@ FOUND = "found: "
 
 def measure(notes: Notes) -> None:
     device = "cpu" if notes.is_rehearsal else "cuda"
-    steps = 2 if notes.is_rehearsal else STEPS
-    for repeat in range(notes.repeats):
-        for size in REHEARSED if notes.is_rehearsal else SIZES:
-            for way in _measure.in_turn(list(WAYS), repeat):
-                what = {"size": size, "way": way, "repeat": repeat}
-                notes.measure(what, partial(_in_a_process, notes, size, way, steps, device))
+    steps = (
+        2 if notes.is_rehearsal else STEPS * notes.repeats
+    )  # a process takes longer to start than to train
+    for size in REHEARSED if notes.is_rehearsal else SIZES:
+        for way in WAYS:
+            notes.measure({"size": size, "way": way}, partial(_in_a_process, notes, size, way, steps, device))
 
 
 def _in_a_process(notes: Notes, size: str, way: str, steps: int, device: str) -> Run:
