@@ -59,6 +59,7 @@ bench: $(DONE)
 	$(BIN)/python -m benchmarks.data_path
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.cluster
+	$(BIN)/python -m benchmarks.gpu
 
 lint: $(DONE)
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -107,8 +107,16 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.system() + " " + platform.release().split("-")[0],
         "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
+        **{package: version_of(package) for package in PACKAGES},
     }
+
+
+def version_of(package: str) -> str:
+    """Of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal], program: str = "") -> None:

@@ -34,6 +34,8 @@ from benchmarks._gpu import PARTS
 PATIENCE_S = 60.0
 """Behind the limit of a part, for what it measures just then."""
 NAME = "gpu"
+REHEARSES = """rehearse all on the CPU with tiny models: the figures mean nothing, and are written only where
+--results-dir says"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +84,16 @@ def _one(
     print(f"\n{name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
     file = folder / f"{name}.jsonl"
     limit_s, device = asked.limit_s, "cpu" if asked.on_cpu else "cuda"
-    command = [sys.executable, "-m", "benchmarks._gpu", name, str(file), str(asked.repeats), str(limit_s), device]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks._gpu",
+        name,
+        str(file),
+        str(asked.repeats),
+        str(limit_s),
+        device,
+    ]
     environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": ""} if asked.on_cpu else {})}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     ended = ""
@@ -128,15 +139,17 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME",
-                        help=f"of {', '.join(PARTS)} (default: all)")  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=3, help="of each measurement (default: 3)")
-    parser.add_argument("--limit-s", type=float, default=400.0,
-                        help="seconds of a part, after which it measures nothing more (default: 400)")  # fmt: skip
-    parser.add_argument("--results-dir", type=Path, help="folder of gpu.json and gpu.png (default: benchmarks/results)")
-    parser.add_argument("--on-cpu", action="store_true",
-                        help="rehearse all on the CPU, with tiny models: the figures mean nothing, and are only "
-                        "written where --results-dir says")  # fmt: skip
+    add, default = parser.add_argument, "(default: %(default)s)"
+    add("--part", nargs="+", choices=PARTS, default=list(PARTS), help="parts to measure (default: all)")
+    add("--repeats", type=int, default=3, help=f"of each measurement {default}")
+    add(
+        "--limit-s",
+        type=float,
+        default=400.0,
+        help=f"seconds after which a part begins nothing more {default}",
+    )
+    add("--results-dir", type=Path, help="folder of gpu.json and gpu.png (default: benchmarks/results)")
+    add("--on-cpu", action="store_true", help=REHEARSES)
     return parser
 
 

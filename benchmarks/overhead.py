@@ -92,7 +92,13 @@ class Round:
     """
 
     def __init__(
-        self, model: str, trials: int, repeat: int, base: Path, workers: int = WORKERS, accelerator: str = "cpu"
+        self,
+        model: str,
+        trials: int,
+        repeat: int,
+        base: Path,
+        workers: int = WORKERS,
+        accelerator: str = "cpu",
     ) -> None:
         self._base, self._trials, self._repeat = base, trials, repeat
         self._job = Job(

@@ -11,10 +11,10 @@ from benchmarks._gpu.notes import Notes
 
 
 def main(name: str, file: str, repeats: int, limit_s: float, device: str) -> None:
-    # Before anything that takes long: a part that hangs has told where.
     notes = Notes(Path(file), repeats, limit_s, is_rehearsal=device == "cpu")
+    part = importlib.import_module(f"benchmarks._gpu.{name}")  # sets the allocator, before CUDA is used
     notes.note({"about": card.about()})
-    importlib.import_module(f"benchmarks._gpu.{name}").measure(notes)
+    part.measure(notes)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from benchmarks._measure import version_of
 
 PACKAGES = ("torch", "lightning", "ray", "deepspeed", "numpy")
 
@@ -25,7 +26,7 @@ def about() -> dict[str, Any]:
     """Card, memory_gb, driver, cuda and the versions of packages."""
     import torch
 
-    found: dict[str, Any] = {name: _version(name) for name in PACKAGES}
+    found: dict[str, Any] = {name: version_of(name) for name in PACKAGES}
     if not torch.cuda.is_available():
         return {"card": "no GPU", **found}
     properties = torch.cuda.get_device_properties(0)
@@ -47,10 +48,3 @@ def _driver() -> str:
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())
     return "unknown"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

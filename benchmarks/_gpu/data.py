@@ -49,7 +49,7 @@ def measure(notes: Notes) -> None:
 def lines(runs: Sequence[Run]) -> list[Line]:
     def line(group: Sequence[Run]) -> Line:
         return Line(
-            what=f"{group[0]['kind']} {group[0]['what']}",
+            what=f"{group[0]['kind']}, {group[0]['what']}",
             speed=median_of(group, "rows_per_s"),
             unit="rows/s",
             time_s=median_of(group, "epoch_s"),
@@ -83,8 +83,8 @@ def remarks(runs: Sequence[Run]) -> list[str]:
         rates = [run["rows_per_s"] for run in of(runs, side=side, loader=THEIRS)]
         if ours is not None and rates:
             found.append(
-                f"Rows of {_kb(side)}: {OURS} brings them to the device {ours / max(rates):.1f} times as fast "
-                "as the faster DataLoader over a TensorDataset."
+                f"Rows of {_kb(side)}: {OURS} is {ours / max(rates):.1f} times as fast to the device as the "
+                "faster DataLoader over a TensorDataset."
             )
     return found
 
@@ -122,7 +122,7 @@ def _loaders(notes: Notes, side: int, images: Noise) -> None:
     for repeat in range(notes.repeats):
         for loader, processes in _measure.in_turn(list(arms), repeat):
             words = f"{loader}, {processes} loader workers" if loader == THEIRS else loader
-            what = {"kind": f"rows of {_kb(side)},", "what": words, "repeat": repeat}
+            what = {"kind": f"rows of {_kb(side)}", "what": words, "repeat": repeat}
 
             def measured(key: tuple[str, int] = (loader, processes)) -> Run:
                 if key not in made:

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from benchmarks._gpu import processes, train
 from benchmarks._gpu.line import Line, Run, of
@@ -51,7 +50,9 @@ def _climb(notes: Notes, trainable: str, folder: Path) -> None:
         seconds, words = 0.3, ["--rows", "128"]
     else:
         settings = {**train.SIZES[train.LARGE]["fashion_vit"], "batch_size": 256, "rows": 0}
-        words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        words = [
+            word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
     command = [
         sys.executable, "-m", "sweeps", "ladder", trainable, "--seconds", str(seconds), "--name", "ladder",
         "--results-dir", str(folder), *words,

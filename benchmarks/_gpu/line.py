@@ -45,9 +45,7 @@ def median_of(runs: Sequence[Run], name: str) -> float | None:
     return _measure.median([run[name] for run in runs if run.get(name) is not None])
 
 
-def grouped(
-    runs: Sequence[Run], names: Sequence[str], line: Callable[[Sequence[Run]], Line]
-) -> list[Line]:
+def grouped(runs: Sequence[Run], names: Sequence[str], line: Callable[[Sequence[Run]], Line]) -> list[Line]:
     """A line for all repeats of the same thing, in the order of the first; none for what only failed."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:

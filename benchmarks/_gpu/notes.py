@@ -41,7 +41,7 @@ class Notes:
         Returns:
             Whether it was measured.
         """
-        name = ", ".join(str(value) for value in what.values())
+        name = ", ".join(f"{key} {value}" if key == "repeat" else str(value) for key, value in what.items())
         if self.left_s <= 0:
             self.note({**what, "failed": "the time of the part was up"})
             print(f"  {name}: not measured: the time of the part was up", flush=True)

@@ -1,9 +1,10 @@
-"""A sweep of 24 small CNNs beside the same epochs without a sweep, and beside Ray Tune with warm processes."""
+"""A sweep of 24 small CNNs beside the same epochs without a sweep, and beside Ray Tune kept warm."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import _measure
@@ -30,7 +31,7 @@ def measure(notes: Notes) -> None:
                 round_ = Round("cnn", trials, repeat, Path(base), workers, accelerator)
                 for arm in ("a", *_measure.in_turn(MEASURED, repeat)):
                     what = {"arm": arm, "workers": workers, "repeat": repeat}
-                    if not notes.measure(what, lambda arm=arm: round_.run(arm)) and arm == "a":
+                    if not notes.measure(what, partial(round_.run, arm)) and arm == "a":
                         break  # the others train what it has trained
 
 

@@ -49,12 +49,13 @@ def _panel(axes: Axes, name: str, lines: Sequence[Line]) -> None:
     is_wide = max(speeds) > 30 * min(speeds)
     if is_wide:
         axes.set_xscale("log")
-    axes.set_xlim(min(speeds) / 2 if is_wide else 0, max(speeds) * (12 if is_wide else 1.6))
+    axes.set_xlim(min(speeds) / 2 if is_wide else 0, max(speeds) * (20 if is_wide else 1.9))
     for row, line in enumerate(lines):
         axes.text(line.speed or 0.0, row, f" {_label(line)}", va="center", fontsize=8)
     axes.set_yticks(range(len(lines)), [line.what for line in lines], fontsize=8)
     axes.set_title(TITLE_OF[name], fontsize=10, loc="left")
     axes.tick_params(axis="x", labelsize=8)
+    axes.xaxis.set_major_formatter(lambda speed, _: f"{speed:,g}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.invert_yaxis()
 
@@ -72,7 +73,8 @@ def _title(parts: Mapping[str, Mapping[str, Any]]) -> str:
     machines: dict[str, list[str]] = {}
     for part in parts.values():
         about = part["machine"]
-        words = f"{about['card']}, driver {about.get('driver', '-')}, CUDA {about.get('cuda', '-')}, {about['cores']} cores"
+        software = f"driver {about.get('driver', '-')}, CUDA {about.get('cuda', '-')}"
+        words = f"{about['card']}, {software}, {about['cores']} cores"
         versions = ", ".join(f"{name} {about[name]}" for name in ("torch", "lightning", "ray", "deepspeed"))
         machines.setdefault(f"{words}, Python {about['python']}, {versions}", []).append(part["date"][:10])
     return "\n".join(f"{', '.join(sorted(set(days)))}: {words}" for words, days in machines.items())

@@ -16,9 +16,7 @@ class Failed(RuntimeError):
     """A program failed, or took too long."""
 
 
-def output_of(
-    command: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
-) -> str:
+def output_of(command: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None) -> str:
     """Run a program to its end; what it wrote.
 
     Args:

@@ -8,6 +8,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ LEAST_OF_FOUR = 2.5
 def measure(notes: Notes) -> None:
     for repeat in range(notes.repeats):
         for share in _measure.in_turn(REHEARSED if notes.is_rehearsal else SHARES, repeat):
-            notes.measure({"share": share, "repeat": repeat}, lambda share=share: _sweep(notes, share))
+            notes.measure({"share": share, "repeat": repeat}, partial(_sweep, notes, share))
 
 
 def _sweep(notes: Notes, share: int | str) -> Run:
@@ -118,5 +119,8 @@ def _ratio(runs: Sequence[Run], share: int | str) -> float | None:
     """Median over the repeats that have both."""
     found = []
     for one in of(runs, share=1):
-        found += [run["trials_per_hour"] / one["trials_per_hour"] for run in of(runs, share=share, repeat=one["repeat"])]
+        found += [
+            run["trials_per_hour"] / one["trials_per_hour"]
+            for run in of(runs, share=share, repeat=one["repeat"])
+        ]
     return _measure.median(found)
