@@ -109,7 +109,7 @@ def _one(
     if ended:
         print(f"{name}: {ended}", flush=True)
     found = notes.read(file)
-    about = next((run["about"] for run in found if "about" in run), {})
+    about: dict[str, Any] = next((run["about"] for run in found if "about" in run), {})
     runs = [run for run in found if "about" not in run]
     left_out = [run for run in runs if "failed" in run]
     ended = ended or (f"{len(left_out)} of {len(runs)} measurements are missing" if left_out else "")

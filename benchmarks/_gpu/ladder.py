@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks._gpu import processes, train
-from benchmarks._gpu.line import Line, Run, of
+from benchmarks._gpu.line import Line, Run, of, why_missing
 from benchmarks._gpu.notes import Notes
 from benchmarks._measure import Goal
 
@@ -63,7 +63,7 @@ def _climb(notes: Notes, trainable: str, folder: Path) -> None:
 def _figures(result: Run) -> Run:
     speed = result["speed"]
     if speed is None:
-        return {"failed": result["note"]}
+        return {"skipped" if result["note"].startswith("skipped") else "failed": result["note"]}
     names = ("samples_s", "epoch_rows", "batch_rows", "data_wait_pct", "gpu_util_pct", "loader_rows_s")
     return {
         **{name: speed[name] for name in names},
@@ -97,4 +97,6 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
 def remarks(runs: Sequence[Run]) -> list[str]:
     reasons = dict.fromkeys(run["why_not_faces"] for run in runs if run.get("why_not_faces"))
     found = [f"The ladder is that of {runs[0]['trainable']}: {reason}." for reason in reasons]
-    return found + [f"Rung {run['rung']}: {run['failed']}" for run in runs if "failed" in run]
+    return found + [
+        f"Rung {run['rung']}: {why_missing(run)}." for run in runs if "failed" in run or "skipped" in run
+    ]

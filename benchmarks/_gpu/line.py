@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import _measure
 
 Run = dict[str, Any]
-"""What was measured once; one with `failed` has no figures."""
+"""What was measured once; one with `failed` or `skipped`, the reason, has no figures."""
 TITLES = ("part, what", "speed", "an epoch or step", "GPU memory", "GPU-Util", "data wait")
 
 
@@ -49,14 +49,19 @@ def grouped(runs: Sequence[Run], names: Sequence[str], line: Callable[[Sequence[
     """A line for all repeats of the same thing, in the order of the first; none for what only failed."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        if "failed" not in run:
+        if not {"failed", "skipped"} & run.keys():
             groups.setdefault(tuple(run.get(name) for name in names), []).append(run)
     return [line(group) for group in groups.values()]
 
 
 def of(runs: Sequence[Run], **what: Any) -> list[Run]:
     """Those of these values that have figures."""
-    return [run for run in runs if "failed" not in run and _has(run, what)]
+    return [run for run in runs if not {"failed", "skipped"} & run.keys() and _has(run, what)]
+
+
+def why_missing(run: Run) -> str:
+    """Why a run has no figures, in a line."""
+    return str(run.get("failed") or run.get("skipped")).splitlines()[0].rstrip(".: ")[:200]
 
 
 def _has(run: Run, what: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ class Noise(Images):
     """Random pixels: rows are stored as they are, so a loader moves as many bytes as of photographs."""
 
     @property
-    def array(self) -> Array:  # type: ignore[override]
+    def array(self) -> Array:
         shape = (self.rows, self.side, self.side, 3)
         return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 

@@ -74,8 +74,12 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
 def remarks(runs: Sequence[Run]) -> list[str]:
     """The sizes at which ZeRO 2 pays, in time and in memory."""
     found = [_pays(runs, "step_s", "time"), _pays(runs, "gpu_memory_gb", "GPU memory")]
-    failed = dict.fromkeys((run["size"], run["way"], run["failed"]) for run in runs if "failed" in run)
-    return [*filter(None, found), *(f"{size}, {way}: {why[-300:]}" for size, way, why in failed)]
+    failed = [
+        f"{run['size']}, {run['way']}: {run['failed'].strip().splitlines()[-1]}."
+        for run in runs
+        if "failed" in run
+    ]
+    return [*filter(None, found), *failed]
 
 
 def _pays(runs: Sequence[Run], figure: str, of_what: str) -> str:

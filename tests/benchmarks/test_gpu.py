@@ -108,6 +108,7 @@ def test_the_wait_for_data_and_the_loaders_are_measured(needs_fashion_mnist: Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a CPU compiles a rung of the ladder for minutes
 @pytest.mark.parametrize("name", ["train", "ladder", "sharing", "overhead", "zero"])
 def test_a_part_runs_to_its_end(name: str, needs_fashion_mnist: None, tmp_path: Path) -> None:
     found = rehearsed(name, tmp_path)
