@@ -33,9 +33,9 @@ REHEARSED_ROWS = 128
 
 
 def measure(notes: Notes) -> None:
-    """The large models first. What is compiled comes last: compiling takes most of the time, and minutes for a CPU."""
+    """The large models first. What is compiled comes last: compiling takes most of the time; on a CPU minutes."""
     for is_compiled in (False,) if notes.is_rehearsal else (False, True):
-        for size in reversed(SIZES):
+        for size in (LARGE, SHIPPED):
             for model in MODELS:
                 for way, settings in WAYS.items():
                     if settings.get("compile", False) == is_compiled:
