@@ -33,7 +33,7 @@ REHEARSED_ROWS = 128
 
 
 def measure(notes: Notes) -> None:
-    """The large models first. What is compiled comes last: compiling takes most of the time; on a CPU minutes."""
+    """The large models first. What is compiled comes last: compiling takes most of the time."""
     for is_compiled in (False,) if notes.is_rehearsal else (False, True):
         for size in (LARGE, SHIPPED):
             for model in MODELS:
