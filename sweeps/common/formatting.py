@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 GB = 10**9
+_UNITS = {"kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12}
 
 
 def short(value: Any) -> str:
@@ -50,6 +52,12 @@ def size(bytes_: float) -> str:
             return f"{bytes_:.3g} {unit}" if unit != "B" else f"{bytes_:.0f} B"
         bytes_ /= 1000
     return f"{bytes_:.3g} TB"
+
+
+def bytes_of(text: str) -> float | None:
+    """The bytes of `500 MB`, `20GB` or `1.5tb`; None of any other text."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]b)", text.strip().lower())
+    return float(found[1]) * _UNITS[found[2]] if found else None
 
 
 def duration(seconds: float) -> str:

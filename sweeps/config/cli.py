@@ -42,10 +42,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         refuse_other(config.flat(), contents[0])
         folder = Path(config.resume).expanduser().resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
-    faults = check(config)
-    if not config.confirm and "confirm_top" in typed:
-        faults.append("--confirm-top needs --confirm")
-    if faults:
+    if faults := check(config, typed):
         raise UserError("\n".join(faults))
     if values.print_config:
         print(to_yaml(config), end="")

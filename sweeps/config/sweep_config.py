@@ -104,8 +104,9 @@ class SweepConfig(Settings):
     stop_grace: float = setting(60.0, least=0)
     """Seconds that trials get, when the sweep stops early, to save what they have trained. Each leaves at its
     next step where its data can continue there, as prepared data can; else at the end of its epoch."""
-    keep_checkpoints: int = setting(1, least=1)
-    """How many of the best finished trials keep their weights on disk."""
+    keep_checkpoints: int | str = setting(1, least=1, metavar="N|SIZE")
+    """Of the best trials that ended, how many keep their weights on disk; or a size, such as 20GB: the best
+    ones keep them, as long as they fit in it together."""
     storage: str | None = setting(None, metavar="FOLDER|URL")
     """Checkpoint store: a folder that all PCs share, s3://bucket/prefix, or sftp://[user@]host[:port]/path
     (default: the sweep's own folder)."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 
+from sweeps.common.formatting import bytes_of
 from sweeps.config.sweep_config import SweepConfig, flag
 
 
-def check(config: SweepConfig) -> list[str]:
-    """The faults of a config, before any plug-in is read."""
-    faults = config.out_of_bounds()
-    is_of_default = config.grace_epochs == SweepConfig.grace_epochs  # so short trials are just not pruned
-    if config.scheduler != "none" and config.grace_epochs > config.max_epochs and not is_of_default:
-        faults.append(
-            f"--grace-epochs {config.grace_epochs}: the first rung is after the last epoch. "
-            f"Give at most --max-epochs {config.max_epochs}, or --scheduler none"
-        )
+def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
+    """The faults of a config, before any plug-in is read.
+
+    Args:
+        config: that was asked for.
+        typed: settings that were given as flags. A file of settings holds the defaults, too.
+    """
+    faults = [*config.out_of_bounds(), *_faults_of_grace(config, typed), *_faults_of_retention(config)]
     if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep needs --refine")
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]
+    if not config.confirm and "confirm_top" in typed:
+        faults.append("--confirm-top needs --confirm")
     if config.force and config.resume is None:
         faults.append("--force needs --resume")
     is_new = config.resume is None and config.name is not None
@@ -29,6 +32,27 @@ def check(config: SweepConfig) -> list[str]:
             "beginning with a letter or a digit"
         )
     return faults
+
+
+def _faults_of_grace(config: SweepConfig, typed: Collection[str]) -> list[str]:
+    is_typed = config.resume is None and "grace_epochs" in typed
+    is_default = config.grace_epochs == SweepConfig.grace_epochs and not is_typed
+    if config.scheduler == "none" or config.grace_epochs <= config.max_epochs or is_default:
+        return []  # short trials are not pruned by the default
+    return [
+        f"--grace-epochs {config.grace_epochs}: the first rung is after the last epoch. "
+        f"Give at most --max-epochs {config.max_epochs}, or --scheduler none"
+    ]
+
+
+def _faults_of_retention(config: SweepConfig) -> list[str]:
+    keep = config.keep_checkpoints
+    if not isinstance(keep, str) or bytes_of(keep):
+        return []
+    return [
+        f"--keep-checkpoints {keep}: must be a number of trials, at least 1, or a size above 0 in kB, MB, GB "
+        "or TB, such as 20GB"
+    ]
 
 
 def _faults_of_gpus(config: SweepConfig) -> list[str]:

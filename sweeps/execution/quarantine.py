@@ -10,7 +10,7 @@ from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Processes
-from sweeps.trial.job import SAVE_FAULT
+from sweeps.trial.job import SAVED
 
 MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
@@ -48,7 +48,7 @@ class Quarantine(DriverCallback):
         saved, node = trial.latest_checkpoint_result, self._processes.node_of(trial)
         if saved is None or not node:
             return
-        if fault := saved.metrics.get(SAVE_FAULT):
+        if "reason" in (fault := saved.metrics.get(SAVED, {})):
             if fault["is_of_storage"]:
                 self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
             return

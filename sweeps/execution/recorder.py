@@ -4,6 +4,7 @@ go on (`execution/requeue.py`), decides which checkpoints stay."""
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ from sweeps.record.trials import Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import DISK_IS_FULL, StorageError
-from sweeps.trial.job import SAVE_FAULT
+from sweeps.trial.job import SAVED
 
 TABLES_EVERY_S = 60
 
@@ -97,11 +98,14 @@ class Recorder(DriverCallback):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Measure the size of a checkpoint, or note why it could not be written."""
-        number, saved = trial.config["number"], trial.latest_checkpoint_result
+        """Note the size of a checkpoint, or why it could not be written."""
+        number, checkpoint = trial.config["number"], trial.latest_checkpoint_result
         self._driver.disk.measure(number)
-        if saved is not None and (fault := saved.metrics.get(SAVE_FAULT)):
-            self._save_faults[number] = fault
+        saved = checkpoint.metrics.get(SAVED, {}) if checkpoint is not None else {}
+        if "reason" in saved:
+            self._save_faults[number] = saved
+        elif saved:
+            self._record.note_checkpoint(number, saved["bytes"])
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended. Tune swallows what is raised here for a paused trial."""
@@ -126,7 +130,7 @@ class Recorder(DriverCallback):
         if not reason:
             return self._logs.append(self._record.trials[number], text)
         self._end(number, "failed", reason, text)
-        return self._drop_checkpoints({number})
+        return self._drop_checkpoints(number)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables every minute."""
@@ -164,7 +168,7 @@ class Recorder(DriverCallback):
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
         before = retention.kept(self._config, self._record, self._storage)
         self._end(number, status, reason, result.pop("traceback", ""))
-        self._drop_checkpoints({number, *before})
+        self._drop_checkpoints(number, before)
         if result.get("is_user_error") and not self._anything_trained():
             self._driver.end.stop("error", result["reason"])
         return None
@@ -195,15 +199,14 @@ class Recorder(DriverCallback):
         if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
             self._driver.end.stop("lost", why)
 
-    def _drop_checkpoints(self, numbers: set[int]) -> None:
-        """Of trials that ended, all but the newest checkpoint of each whose weights are kept."""
+    def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
+        """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept
+        before and are not now."""
         try:
             kept = retention.kept(self._config, self._record, self._storage)
-            for number in numbers:
-                if number not in kept:
-                    self._storage.remove(number)
-                    continue
-                for epoch in self._storage.epochs(number)[1:]:
-                    self._storage.remove(number, epoch)
+            for number in {ended, *before} - kept:
+                self._storage.remove(number)
+            for epoch in self._storage.epochs(ended)[1:]:
+                self._storage.remove(ended, epoch)
         except StorageError as error:  # they take room, and a resume removes them
             self._driver.say(f"Old checkpoints can't be removed: {error}")

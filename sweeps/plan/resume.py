@@ -212,6 +212,9 @@ def _order_checkpoints(plan: Plan, record: Record) -> None:
         if trial is None or (trial.status != "unfinished" and number not in kept):
             storage.remove(number)
             continue
-        for epoch in storage.epochs(number):
-            if epoch and epoch not in trial.epochs:  # 0: left inside its first epoch
+        there = storage.epochs(number)
+        known = [epoch for epoch in there if not epoch or epoch in trial.epochs]  # 0: inside its first epoch
+        kept_epochs = known if trial.status == "unfinished" else known[:1]
+        for epoch in there:
+            if epoch not in kept_epochs:
                 storage.remove(number, epoch)

@@ -90,6 +90,25 @@ class RankedTrials:
         rank = self._rank(self.trials[number])
         return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
 
+    def leaders_within(self, most_bytes: float) -> list[int]:
+        """The leaders whose checkpoints fit together in so many bytes, the best one always. The first that
+        does not fit ends them: so a trial that does not belong to them never will."""
+        found: list[int] = []
+        for _, number in reversed(self._ranks):
+            most_bytes -= self.trials[-number].checkpoint_bytes
+            if found and most_bytes < 0:
+                break
+            found.append(-number)
+        return found
+
+    def would_lead_within(self, number: int, most_bytes: float) -> bool:
+        """Whether a trial, if it ended well now, would be one of `leaders_within`. One without a checkpoint
+        would, wherever those before it fit: its size is known when it has one."""
+        if (rank := self._rank(self.trials[number])) is None:
+            return False
+        better = [-other for _, other in self._ranks[bisect.bisect(self._ranks, rank) :]]
+        return not better or sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
+
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
             self._scores.setdefault(epoch, {})[trial.number] = score

@@ -243,6 +243,13 @@ class Record(RankedTrials):
             self._attribute(number, "failures", failures)
             self.trials[number].failures = failures
 
+    def note_checkpoint(self, number: int, size_bytes: int) -> None:
+        """Write the size of a trial's newest checkpoint, if that is new and the trial has not ended."""
+        trial = self.trials[number]
+        if trial.status == "unfinished" and size_bytes != trial.checkpoint_bytes:
+            self._attribute(number, "checkpoint_bytes", size_bytes)
+            trial.checkpoint_bytes = size_bytes
+
     def note_left(self, number: int, position: str) -> None:
         """Write where a trial was left, in its checkpoint; "" where it could not write one."""
         left = {"after_epoch": len(self.trials[number].epochs), "position": position}

@@ -71,6 +71,8 @@ class TrialRow:
     left: Mapping[str, Any] = field(default_factory=dict)
     """Where its training was left last, before its end: `after_epoch`, the last one that was reported, and
     `position`."""
+    checkpoint_bytes: int = 0
+    """Size of its newest checkpoint; 0 where it has written none, or in an older record."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """By 1-based epoch."""
 
@@ -120,6 +122,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         notices=attributes.get("notices", []),
         left=attributes.get("left", {}),
         failures=attributes.get("failures", 0),
+        checkpoint_bytes=attributes.get("checkpoint_bytes", 0),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()

@@ -24,10 +24,10 @@ class Folder:
     def where(self) -> str:
         return shown_path(self.root)
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
+    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
         folder = checkpoint_store.folder_of(self.root, number)
         try:
-            checkpoint_store.write(folder, epoch, fill, of)
+            return checkpoint_store.bytes_of(checkpoint_store.write(folder, epoch, fill, of))
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
             if atomic_io.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error

@@ -26,8 +26,8 @@ class Storage(Protocol):
     def where(self) -> str:
         """The place, for messages."""
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
-        """Write a checkpoint of a trial, complete or not at all, and remove its older ones.
+    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
+        """Write a checkpoint of a trial, complete or not at all, and remove its older ones; its bytes.
 
         Args:
             number: of the trial.

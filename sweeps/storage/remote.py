@@ -56,13 +56,15 @@ class Remote:
     def where(self) -> str:
         return f"{self._backend.url}/{self._name}"
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> None:
+    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
         archive = self._pack(epoch, fill, of)
+        size = archive.stat().st_size
         target = f"{self._folder(number)}/{archive.name}"
         self._upload(archive, target, NEEDED_S if is_last else TRAINING_S)
         with suppress(StorageError):  # it is written; the next one removes what is too old
             self._retry(lambda fs: self._remove_older(fs, number, epoch), ())
         self._empty_scratch()
+        return size
 
     def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
         faults: list[str] = []

@@ -1,7 +1,9 @@
-"""Which weights are kept: those of the best trials, and of reruns that may be the winner's."""
+"""Which weights are kept: those of the best trials, by number or by size, and of reruns that may be the
+winner's."""
 
 from __future__ import annotations
 
+from sweeps.common.formatting import bytes_of
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -9,19 +11,25 @@ from sweeps.storage.protocol import Storage
 
 
 def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
-    """Numbers of the ended trials whose weights are kept: the best --keep-checkpoints ones of the search, and
-    the best rerun of the winner (of each rerun trial, until all reruns have ended)."""
+    """Numbers of the ended trials whose weights are kept: the best ones of the search, as many as
+    --keep-checkpoints says or as fit in it, and the best rerun of the winner (of each rerun trial, until all
+    reruns have ended)."""
     confirmed = [trial.number for trial in record.confirmed() if trial.scores]
     candidates = confirmed[:1] or record.reruns.numbers
     best = (best_rerun(record, storage, number) for number in candidates)
-    return {*record.leaders(config.keep_checkpoints), *(rerun.number for rerun in best if rerun)}
+    keep = config.keep_checkpoints
+    leaders = record.leaders(keep) if isinstance(keep, int) else record.leaders_within(bytes_of(keep) or 0)
+    return {*leaders, *(rerun.number for rerun in best if rerun)}
 
 
 def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
     """Whether the weights of a trial would be kept if it finished now."""
     trial = record.trials[number]
     if trial.confirms is None:
-        return record.would_lead(number, config.keep_checkpoints)
+        keep = config.keep_checkpoints
+        if isinstance(keep, int):
+            return record.would_lead(number, keep)
+        return record.would_lead_within(number, bytes_of(keep) or 0)
     best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.objective)
     if best is None or best is trial:
         return score is not None

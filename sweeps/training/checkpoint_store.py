@@ -100,6 +100,13 @@ def seal(folder: Path, of: Mapping[str, Any] | None = None) -> None:
     (folder / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
 
 
+def bytes_of(checkpoint: Path) -> int:
+    """The size of a checkpoint's files, from its manifest."""
+    manifest = checkpoint / MANIFEST
+    files = json.loads(manifest.read_text())["files"]
+    return manifest.stat().st_size + sum(size for size, _ in files.values())
+
+
 def all_of(folder: Path) -> list[Path]:
     """The checkpoints of a trial, newest first."""
     found = [path for path in folder.glob("epoch_*") if path.name.removeprefix("epoch_").isdigit()]

@@ -12,10 +12,10 @@ from sweeps.storage.data_source import DataSource, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
-SAVE_FAULT = "save_fault"
-"""Key of the result that Tune keeps with a checkpoint: why that could not be written, as {"reason": str,
-"is_of_storage": bool}, and for a fault of the storage "pc" and "node", name and Ray's id of the PC. It is
-known only after the step, and a trial that is done has no next step to report it."""
+SAVED = "saved"
+"""Key of the result that Tune keeps with a checkpoint: its size as {"bytes": int}; or why it could not be
+written, as {"reason": str, "is_of_storage": bool}, and for a fault of the storage "pc" and "node", name and
+Ray's id of the PC. It is known only after the step, and a trial that is done has no next step to report it."""
 
 
 @dataclass(frozen=True, kw_only=True)

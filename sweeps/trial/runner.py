@@ -32,7 +32,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
-from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.job import SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.worker_group import WorkerGroup
 
@@ -68,8 +68,8 @@ class TrialRunner:
         self._last_result: dict[str, Any] = {}
         self._save_began: float | None = None
         self._save_error: Exception | None = None
-        self._save_fault: dict[str, Any] = {}
-        """Why the checkpoint of the last result could not be written. Tune keeps a shallow copy of the
+        self._saved: dict[str, Any] = {}
+        """Of the checkpoint of the last result, as `SAVED` has it. Tune keeps a shallow copy of the
         result, which holds this very dict, and sends it along with a checkpoint."""
 
     def step(self) -> dict[str, Any]:
@@ -114,14 +114,15 @@ class TrialRunner:
         epoch, is_last = self._fit.epochs, self._last_result["done"] and "left" not in self._last_result
         fill = functools.partial(self._group.save, self._fit)
         try:
-            self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
+            size = self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
+            self._saved["bytes"] = size
         except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
             self._save_error = error if self._group.is_out_of_step else None
             fault = unfit(error)
-            self._save_fault.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
+            self._saved.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
         except Exception as error:  # a hook of the user's
-            self._save_fault.update({"reason": reason_of(error), "is_of_storage": False})
+            self._saved.update({"reason": reason_of(error), "is_of_storage": False})
             self._save_error = error  # the next step raises it
             traceback.print_exc()
 
@@ -209,8 +210,8 @@ class TrialRunner:
         return {"done": True, "left": position, "place": self._place, SHOULD_CHECKPOINT: True}
 
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
-        self._save_fault = {}
-        self._last_result = {**result, "failures": self._failures, SAVE_FAULT: self._save_fault}
+        self._saved = {}
+        self._last_result = {**result, "failures": self._failures, SAVED: self._saved}
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
         if printed := output.take():

@@ -151,7 +151,7 @@ def typed(where: str, kind: Any, value: Any) -> Any:
     if any(isinstance(value, as_it_is[one]) for one in kinds if one in as_it_is):
         return value
     wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    words = next((text for one, text in wanted.items() if one in kinds), "one of")
+    words = " or ".join(text for one, text in wanted.items() if one in kinds) or "one of"
     if choices:
         words += f"{', or' if int in kinds else ''} {', '.join(choices)}.{nearest(str(value), choices)}"
     return Fault(f"{where} {value}: must be {words}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common.formatting import command, count, duration, short, shown_path, size
+from sweeps.common.formatting import bytes_of, command, count, duration, short, shown_path, size
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,20 @@ from sweeps.common.formatting import command, count, duration, short, shown_path
 )
 def test_a_size_is_in_powers_of_ten_and_three_digits(bytes_: float, words: str) -> None:
     assert size(bytes_) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [
+        ("500MB", 5e8),
+        ("20 GB", 2e10),
+        ("1.5tb", 1.5e12),
+        ("3kB", 3000),
+        *((text, None) for text in ("20", "20G", "20GiB", "-1GB", "GB", "1e3GB", "1.GB", "")),
+    ],
+)
+def test_the_bytes_of_a_size_or_of_no_size(text: str, bytes_: float | None) -> None:
+    assert bytes_of(text) == bytes_
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ def test_the_defaults_have_no_fault() -> None:
         ({"grace_epochs": 28}, "--grace-epochs 28: the first rung is after the last epoch. Give at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
+        ({"keep_checkpoints": "many"}, "--keep-checkpoints many: must be a number of trials, at least 1, or a"),
+        ({"keep_checkpoints": "20GiB"}, "--keep-checkpoints 20GiB: must be a number of trials, at least 1"),
+        ({"keep_checkpoints": "0GB"}, "--keep-checkpoints 0GB: must be a number of trials, at least 1, or a size"),
         ({"min_free_gb": -0.5}, "--min-free-gb -0.5: must be at least 0"),
         ({"force": True}, "--force needs --resume"),
         ({"time_budget_hours": math.nan}, "--time-budget-hours nan: must be above 0"),
@@ -67,6 +70,22 @@ def test_all_faults_are_found_at_once() -> None:
 def test_the_least_value_is_allowed(name: str) -> None:
     config = SweepConfig.of(max_epochs=1, grace_epochs=1).changed(**{name: int(SETTINGS[name].least or 0)})
     assert check(config) == []
+
+
+def test_a_first_rung_behind_the_end_is_refused_where_it_was_typed() -> None:
+    """The default is not: shorter trials are just not pruned. A file of settings holds the default, too."""
+    short = SweepConfig.of(max_epochs=2)
+    assert check(short) == []
+    assert check(short, typed={"max_epochs"}) == []
+    (fault,) = check(short, typed={"max_epochs", "grace_epochs"})
+    assert fault.startswith("--grace-epochs 3: the first rung is after the last epoch. Give at most --max-ep")
+    assert check(short.changed(scheduler="none"), typed={"grace_epochs"}) == []
+    assert check(short.changed(resume="results/s"), typed={"grace_epochs"}) == []
+
+
+@pytest.mark.parametrize("keep", [5, "500 MB", "20GB", "1.5tb"])
+def test_checkpoints_are_kept_by_number_or_by_size(keep: int | str) -> None:
+    assert check(SweepConfig.of(keep_checkpoints=keep)) == []
 
 
 def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:

@@ -15,7 +15,7 @@ from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.quarantine import Quarantine
 from sweeps.record.record import Record
-from sweeps.trial.job import SAVE_FAULT
+from sweeps.trial.job import SAVED
 from tests.conftest import propose
 from tests.support.drivers import driver_of
 from tests.support.nodes import node
@@ -69,7 +69,7 @@ class Judged:
 
     def saves(self, number: int, fault: str = "", node: str = "") -> None:
         at = {"node": node or f"id{number % 10}"}
-        metrics = {SAVE_FAULT: {"reason": fault, "is_of_storage": True, **at}} if fault else {}
+        metrics = {SAVED: {"reason": fault, "is_of_storage": True, **at}} if fault else {}
         self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
 
 

@@ -20,7 +20,7 @@ from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training import checkpoint_store
-from sweeps.trial.job import SAVE_FAULT
+from sweeps.trial.job import SAVED
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
 
@@ -31,7 +31,7 @@ class Keeping:
     """A recorder, and what Tune tells it."""
 
     def __init__(
-        self, folder: Path, keep_checkpoints: int = 1, ends_at: Callable[..., bool] | None = None
+        self, folder: Path, keep_checkpoints: int | str = 1, ends_at: Callable[..., bool] | None = None
     ) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
@@ -61,10 +61,13 @@ class Keeping:
             self.recorder.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
-            checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
+            written = checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
+            found = {"bytes": checkpoint_store.bytes_of(written)}
+            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
+            self.recorder.on_trial_save(END, [], trial)
         if asked and fault:
             found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
-            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVE_FAULT: found})
+            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
             self.recorder.on_trial_save(END, [], trial)
         self.recorder.on_trial_complete(END, [], trial)
         return asked
@@ -88,6 +91,22 @@ def test_the_weights_of_those_that_lead_are_kept_and_of_no_other(tmp_path: Path)
     assert asked == [True, True, False, True]
     assert keeping.kept() == ["trial_0001", "trial_0003"]
     assert keeping.record.leaders(2) == [3, 1]
+
+
+def test_the_weights_that_are_kept_stay_within_the_size_that_was_given(tmp_path: Path) -> None:
+    """Models of other widths have weights of other sizes."""
+
+    def of_kb(size: int) -> Callable[[Path], None]:
+        return lambda folder: (folder / "weights.pt").write_bytes(bytes(1000 * size)) and None
+
+    keeping = Keeping(tmp_path, keep_checkpoints="10kB")
+    for score, size in ((0.5, 4), (0.6, 4), (0.7, 4), (0.1, 1), (0.9, 3), (0.8, 30)):
+        keeping.train(score, of_kb(size))
+        there = (tmp_path / "checkpoints").rglob("*")
+        assert sum(path.stat().st_size for path in there if path.is_file()) <= 10_000
+    assert keeping.kept() == ["trial_0004"], "the second best is larger than all that is left"
+    assert [trial.status for trial in keeping.record.trials] == ["finished"] * 6
+    assert keeping.end.outcome == "finished"
 
 
 @pytest.mark.parametrize("fault", ["", DISK_IS_FULL], ids=["nobody knows why", "a full disk"])

@@ -64,12 +64,13 @@ def left_in(server: SSHServer, number: int = 3) -> list[str]:
 
 
 def test_a_checkpoint_is_found_from_another_pc_as_it_was_written(store: Storage) -> None:
-    store.write(3, 9, fill(), MINE)
+    size = store.write(3, 9, fill(), MINE)
     elsewhere: Storage = pickle.loads(pickle.dumps(store))
     found, faults = elsewhere.newest(3, MINE)
     assert found is not None
     assert not faults
     assert found.name == "epoch_0009"
+    assert 3 * MB < size < 3 * MB + 20_000, "of the one file there"
     assert (found / "weights.pt").stat().st_size == 3 * MB
     assert (found / "shards" / "0.bin").read_bytes() == b"shard"
     assert elsewhere.look(3, MINE) == (9, [])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.storage import retention
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
+from tests.conftest import propose
 from tests.support.confirmed import ASKED, rerun, searched
 
 
@@ -35,3 +39,53 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     record.end(c.number, "finished")
     record.end(d.number, "finished")
     assert retention.kept(config, record, Folder(tmp_path)) == {1, c.number}
+
+
+SIZES = {0: 300, 1: 900, 2: 400, 3: 200}
+"""Bytes of the weights of each trial; the order of their scores is 1, 2, 0, 3."""
+
+
+@pytest.mark.parametrize(
+    ("keep", "fitting"),
+    [
+        ("0.1kB", {1}),  # the best one is always kept
+        ("1.2kB", {1}),  # the second does not fit, so those behind it are not kept
+        ("1.3kB", {1, 2}),
+        ("1.6kB", {1, 2, 0}),
+        ("1MB", {0, 1, 2, 3}),
+    ],
+)
+def test_of_the_best_as_many_are_kept_as_fit_in_the_size(
+    keep: str, fitting: set[int], tmp_path: Path
+) -> None:
+    config, record = SweepConfig.of(keep_checkpoints=keep), Record.create(tmp_path, "s", "max", {})
+    for (number, size), score in zip(SIZES.items(), (0.7, 0.9, 0.8, 0.6), strict=True):
+        propose(record, {"lr": score})
+        record.report(number, 1, score, {}, 1.0)
+        record.note_checkpoint(number, size)
+        record.end(number, "finished")
+        record.note_checkpoint(number, 1)  # of an abandoned process: it has ended
+    assert retention.kept(config, record, Folder(tmp_path)) == fitting
+    assert retention.kept(config, Record.read(tmp_path), Folder(tmp_path)) == fitting
+
+
+def test_a_trial_that_ends_is_kept_where_it_fits_behind_those_that_are_better(tmp_path: Path) -> None:
+    config, record = SweepConfig.of(keep_checkpoints="1kB"), Record.create(tmp_path, "s", "max", {})
+
+    def would_stay(score: float, size: int) -> bool:
+        number = propose(record, {"lr": score}).number
+        record.report(number, 1, score, {}, 1.0)
+        stays_unseen = retention.would_be_kept(config, record, Folder(tmp_path), number)
+        record.note_checkpoint(number, size)
+        stays = retention.would_be_kept(config, record, Folder(tmp_path), number)
+        assert stays_unseen or not stays, "its size is known only when its checkpoint is written"
+        record.end(number, "finished")
+        assert (number in retention.kept(config, record, Folder(tmp_path))) == stays
+        return stays
+
+    assert would_stay(0.5, 5_000), "the best one, whatever its size"
+    assert not would_stay(0.4, 1)
+    assert would_stay(0.9, 600)
+    assert not would_stay(0.8, 500)
+    assert would_stay(0.85, 400)
+    assert retention.kept(config, record, Folder(tmp_path)) == {2, 4}

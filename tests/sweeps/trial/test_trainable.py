@@ -22,7 +22,7 @@ from sweeps.storage.remote import Remote
 from sweeps.storage.setting import backend_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.trial.job import SAVE_FAULT, Job
+from sweeps.trial.job import SAVED, Job
 from sweeps.trial.trainable import SweepTrial
 from tests.conftest import fill_up
 from tests.support.servers import sshd
@@ -374,14 +374,20 @@ def test_a_retry_goes_on_from_the_last_checkpoint(
     assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]
 
 
-def test_what_tune_keeps_of_an_epoch_says_why_its_checkpoint_is_missing(start: Start, tmp_path: Path) -> None:
+def test_what_tune_keeps_of_an_epoch_says_how_large_its_checkpoint_is_or_why_it_is_missing(
+    start: Start, tmp_path: Path
+) -> None:
     """It is that which the driver hears, with the checkpoint: it is known only behind the report."""
     folder = tmp_path / "share"
     folder.mkdir()
     trial = start(_job(folder=folder, checkpoint_epochs=1), {})
     kept = trial.train()
+    trial.save_checkpoint(str(tmp_path))
+    files = [path for path in folder.rglob("epoch_0001/*") if path.is_file()]
+    assert kept[SAVED] == {"bytes": sum(path.stat().st_size for path in files)}
+    kept = trial.train()
     folder.rename(tmp_path / "unmounted")
     trial.save_checkpoint(str(tmp_path))
-    assert kept[SAVE_FAULT]["is_of_storage"]
-    assert kept[SAVE_FAULT]["reason"].endswith("is missing: all PCs must see that folder")
-    assert not trial.train()[SAVE_FAULT], "of the next one nothing is known yet"
+    assert kept[SAVED]["is_of_storage"]
+    assert kept[SAVED]["reason"].endswith("is missing: all PCs must see that folder")
+    assert not trial.train()[SAVED], "of the next one nothing is known yet"
