@@ -3,7 +3,6 @@ go on (`execution/requeue.py`), decides which checkpoints stay."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from types import ModuleType
@@ -16,6 +15,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
 from sweeps.common.errors import reason_of
+from sweeps.common.time_share import TimeShare
 from sweeps.execution import first_failures
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.gpu_sharing import Sharing
@@ -30,7 +30,9 @@ from sweeps.storage import retention
 from sweeps.storage.protocol import DISK_IS_FULL, StorageError
 from sweeps.trial.job import SAVED
 
-TABLES_EVERY_S = 60
+TABLES_EVERY_S, TABLES_SHARE = 60, 0.005
+"""Seconds between two writings of the tables, at least, and the share of the driver's time that they take:
+tables grow with the sweep. With those that are written at its end it is at most 1 %."""
 
 
 class Recorder(DriverCallback):
@@ -61,7 +63,7 @@ class Recorder(DriverCallback):
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue = Requeue(driver, searcher, processes, quarantine)
         self._save_faults: dict[int, dict[str, Any]] = {}
-        self._tables_written = time.monotonic()
+        self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S)
         self._turn = ExitStack()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -133,11 +135,11 @@ class Recorder(DriverCallback):
         return self._drop_checkpoints(number)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Sync the record; write the tables every minute."""
+        """Sync the record; write the tables where they are due."""
         self._turn.close()
-        if time.monotonic() - self._tables_written >= TABLES_EVERY_S:
-            write_tables(self._record, self._driver.plan.folder)
-            self._tables_written = time.monotonic()
+        if self._writing_tables.is_due():
+            with self._writing_tables.taken():
+                write_tables(self._record, self._driver.plan.folder)
 
     def close(self) -> None:
         """Sync the record where a turn was interrupted."""

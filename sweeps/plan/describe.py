@@ -8,7 +8,7 @@ import textwrap
 from sweeps.cluster import placement, session
 from sweeps.common.formatting import count, shown_path
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import confirmation
+from sweeps.plan import confirmation, disk
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.storage import datasets
@@ -31,6 +31,7 @@ def describe(plan: Plan) -> str:
         *(_wrapped("confirm", confirmation.describe(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
+        *(_wrapped("disk", _disk(plan)) if config.resume is None else []),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
@@ -47,6 +48,10 @@ def _epochs(plan: Plan) -> str:
     if expected >= most:
         return f"{most:,}"
     return f"at most {most:,}; about {expected:,} expected with pruning"
+
+
+def _disk(plan: Plan) -> str:
+    return disk.describe(plan, plan.lineage.checkpoint_bytes if plan.lineage else 0)
 
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:

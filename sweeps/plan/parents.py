@@ -106,7 +106,8 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
             lines.append(("", f"  {what}: {', '.join(row.origin for row in rows)}"))
     about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
     lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
-    return Lineage(about, Earlier(trials, anchors), lines)
+    largest = max(parent.checkpoint_bytes for parent in parents)
+    return Lineage(about, Earlier(trials, anchors), lines, largest)
 
 
 def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:

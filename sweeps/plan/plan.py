@@ -27,6 +27,8 @@ class Lineage:
     earlier: Earlier
     lines: Sequence[tuple[str, str]]
     """For the plan, in two columns."""
+    checkpoint_bytes: int = 0
+    """Size of their largest checkpoint; 0 where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,12 @@ class Plan:
         if hasattr(self.scheduler, "expected_epochs"):
             return int(self.scheduler.expected_epochs(self.config))
         return (self.config.num_trials or 0) * self.config.max_epochs
+
+    def most_waiting(self, running: int) -> int:
+        """Trials that wait at rungs at a time, at most, while so many train."""
+        if hasattr(self.scheduler, "most_waiting"):
+            return int(self.scheduler.most_waiting(self.config, running))
+        return (self.config.num_trials or 0) if hasattr(self.scheduler, "waits_at") else 0
 
     def waits(self, record: Record) -> Waits | None:
         """Whether a trial is paused now; None with a scheduler that pauses none."""

@@ -23,7 +23,7 @@ from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.config.yaml_files import refuse_other
-from sweeps.plan import confirmation, models
+from sweeps.plan import confirmation, disk, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
@@ -153,6 +153,7 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
         lines.append(f"  then {confirmation.describe(plan.config)}")
+    lines.append(f"  disk: {disk.describe(plan, record.checkpoint_bytes)}")
     if record.cut_bytes:
         lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
     for trial in unfinished:

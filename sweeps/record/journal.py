@@ -143,7 +143,7 @@ def whole_bytes(path: Path) -> int:
     with path.open("rb") as content:
         for number, line in enumerate(content, start=1):
             position += len(line)
-            if not _is_whole(line):
+            if not is_whole(line):
                 damaged = damaged or number
             elif damaged:
                 raise RecordUnreadable(
@@ -155,7 +155,8 @@ def whole_bytes(path: Path) -> int:
     return whole
 
 
-def _is_whole(line: bytes) -> bool:
+def is_whole(line: bytes) -> bool:
+    """Whether a line of a journal is complete."""
     try:
         return line.endswith(b"\n") and isinstance(json.loads(line)["op_code"], int)
     except (ValueError, LookupError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -37,6 +38,17 @@ class RankedTrials:
     def live(self) -> list[TrialRow]:
         """Trials that have not ended."""
         return list(self._live.values())
+
+    @property
+    def planned_trials(self) -> list[int]:
+        """The number of trials asked for in all, each time that it was raised."""
+        planned = [run.num_trials for run in self.info.runs if run.num_trials is not None]
+        return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of the largest checkpoint; 0 where none was written, or in an older record."""
+        return max((trial.checkpoint_bytes for trial in self.trials), default=0)
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""

@@ -7,7 +7,6 @@ package optuna-dashboard opens it.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from optuna.trial import TrialState, create_trial
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import sweep_info
+from sweeps.record import sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.sweep_info import HeldOutScore, Run
@@ -95,17 +94,19 @@ class Record(RankedTrials):
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """The record of a running, finished or interrupted sweep.
+        """The record of a running, finished or interrupted sweep; an incomplete last line is told.
 
         Raises:
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or of a newer version.
         """
         try:
-            return cls(folder, *open_study(folder / JOURNAL, FORMAT))
+            record = cls(folder, *open_study(folder / JOURNAL, FORMAT))
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             why = f"lines are missing ({type(error).__name__}: {error})"
             raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
+        torn_end.tell(folder)
+        return record
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:
@@ -145,12 +146,6 @@ class Record(RankedTrials):
     def is_at_work(self) -> bool:
         """Whether this process runs the sweep."""
         return self._run_began is not None
-
-    @property
-    def planned_trials(self) -> list[int]:
-        """The number of trials asked for in all, each time that it was raised."""
-        planned = [run.num_trials for run in self.info.runs if run.num_trials is not None]
-        return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
 
     def propose_no_more(self) -> None:
         """Write that the space has no new point: the trials so far are all."""

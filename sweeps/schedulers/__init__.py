@@ -6,6 +6,9 @@ last that it reported. It judges a trial by the record and keeps no state. Witho
 sweep can't be resumed.
 
 A scheduler that pauses trials also defines `waits_at(config, record, number, epoch) -> bool`, whether a
-trial is paused at this epoch and leaves its slot to others. `expected_epochs(config) -> int`, the epochs that
-all trials train together, is optional: the plan and the remaining time use it.
+trial is paused at this epoch and leaves its slot to others.
+
+Two are optional: `most_waiting(config, running) -> int`, how many are paused at a time, at most, while so
+many train (the plan tells the disk space by it), and `expected_epochs(config) -> int`, the epochs that all
+trials train together (the plan and the remaining time use it).
 """

@@ -10,11 +10,12 @@ from ray.tune.schedulers import TrialScheduler
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.search import promotions
 from sweeps.search.pausing_scheduler import PausingScheduler
-from sweeps.search.promotions import Promotions, expected_epochs, most_waiting, trials_at_rungs
+from sweeps.search.promotions import Promotions, expected_epochs, trials_at_rungs
 from sweeps.search.rungs import rungs
 
-__all__ = ["build", "describe", "ends_at", "expected_epochs", "waits_at"]
+__all__ = ["build", "describe", "ends_at", "expected_epochs", "most_waiting", "waits_at"]
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -32,7 +33,7 @@ def describe(config: SweepConfig) -> str:
         f"{'one' if more == 1 else more} to epoch {end}"
         for more, end in zip(others, [*judged[1:], config.max_epochs], strict=True)
     ]
-    most = most_waiting(config)
+    most = promotions.most_waiting(config)
     waiting = f"at most {most} {'waits' if most == 1 else 'wait'} at a time, each with its checkpoint on disk"
     return f"halving: {first} trials to epoch {judged[0]}, of them the best {', '.join(further)}; {waiting}"
 
@@ -45,6 +46,11 @@ def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> boo
 def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
     """Whether a trial is paused at this epoch, the last that it reported."""
     return Promotions.of(config, record).decision(number, epoch) == "PAUSE"
+
+
+def most_waiting(config: SweepConfig, running: int) -> int:
+    """Trials that are paused at a time, at most, however many train."""
+    return promotions.most_waiting(config)
 
 
 class Halving(PausingScheduler):

@@ -50,7 +50,7 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
     return number in record.scores_at(epoch) and brackets.decision(config, record, number, epoch) == "PAUSE"
 
 
-expected_epochs = brackets.expected_epochs
+expected_epochs, most_waiting = brackets.expected_epochs, brackets.most_waiting
 
 
 class Hyperband(PausingScheduler):

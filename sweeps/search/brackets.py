@@ -8,7 +8,7 @@ trials of the bracket have reported it or ended before, and a decision never cha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -132,16 +132,34 @@ def _promoted(
     raise AssertionError(f"{epoch} is no rung of {bracket}")
 
 
+def most_waiting(config: SweepConfig, running: int) -> int:
+    """Trials that are paused at a time, at most, with so many that train at a time.
+
+    New trials come first, so of each bracket those that its first rung promotes may wait; and all of one that
+    is not decided there: it is filled now, or waits for a trial that trains.
+    """
+    waiting = [bracket.kept(config.reduction_factor)[:2] for bracket in _all(config) if bracket.rungs]
+    undecided = sorted((whole - promoted for whole, promoted in waiting), reverse=True)[: running + 1]
+    return sum(promoted for _, promoted in waiting) + sum(undecided)
+
+
 def expected_epochs(config: SweepConfig) -> int:
     """Epochs that all brackets train when no trial fails."""
-    total = nth = 0
-    while nth < (planned := config.num_trials or 0):
-        bracket = bracket_of(config, [planned], nth)
+    total = 0
+    for bracket in _all(config):
         before = 0
         for epoch, trials in zip(
             (*bracket.rungs, config.max_epochs), bracket.kept(config.reduction_factor), strict=True
         ):
             total += trials * (epoch - before)
             before = epoch
-        nth = bracket.first + bracket.size
     return total
+
+
+def _all(config: SweepConfig) -> Iterator[Bracket]:
+    """The brackets of a sweep that is never resumed with more trials."""
+    nth = 0
+    while nth < (planned := config.num_trials or 0):
+        bracket = bracket_of(config, [planned], nth)
+        yield bracket
+        nth = bracket.first + bracket.size

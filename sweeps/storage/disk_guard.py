@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.common.formatting import GB, size
+from sweeps.common.time_share import TimeShare
 from sweeps.training import checkpoint_store
 
 CHECK_EVERY_S = 1.0
@@ -40,7 +41,7 @@ class Disk:
         self._free = free
         self._largest_checkpoint = 0
         self._taken = 0
-        self._measure_next = 0.0
+        self._measuring = TimeShare(0.01, least_s=10)
 
     def wait(self, say: Callable[[str], None], is_over: Callable[[], bool]) -> None:
         """Return when there is enough space, or when the sweep is to end."""
@@ -65,11 +66,9 @@ class Disk:
     @property
     def in_words(self) -> str:
         """`disk 3.4 MB used, 250 GB free`; measured rarely enough to take 1 % of the time."""
-        began = time.monotonic()
-        if began >= self._measure_next:
-            self._taken = _bytes_of(self._folder)
-            now = time.monotonic()
-            self._measure_next = now + max(10.0, 100 * (now - began))
+        if self._measuring.is_due():
+            with self._measuring.taken():
+                self._taken = _bytes_of(self._folder)
         return f"disk {size(self._taken)} used, {size(self._free(self._folder))} free"
 
     def _needed(self) -> float:

@@ -103,8 +103,8 @@ def seal(folder: Path, of: Mapping[str, Any] | None = None) -> None:
 def bytes_of(checkpoint: Path) -> int:
     """The size of a checkpoint's files, from its manifest."""
     manifest = checkpoint / MANIFEST
-    files = json.loads(manifest.read_text())["files"]
-    return manifest.stat().st_size + sum(size for size, _ in files.values())
+    sizes = (int(size) for size, _ in json.loads(manifest.read_text())["files"].values())
+    return manifest.stat().st_size + sum(sizes)
 
 
 def all_of(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from sweeps.training.config import FitConfig
 SAVED = "saved"
 """Key of the result that Tune keeps with a checkpoint: its size as {"bytes": int}; or why it could not be
 written, as {"reason": str, "is_of_storage": bool}, and for a fault of the storage "pc" and "node", name and
-Ray's id of the PC. It is known only after the step, and a trial that is done has no next step to report it."""
+Ray's id of the PC. It is known only after the step, and a trial that is done has no next step to tell it."""
 
 
 @dataclass(frozen=True, kw_only=True)

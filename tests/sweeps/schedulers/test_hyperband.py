@@ -53,6 +53,18 @@ def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_take
     assert len(reached) == trials
 
 
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("trials", [9, 24, 100])
+def test_no_more_wait_than_the_plan_says(trials: int, slots: int, tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=trials)
+    played = play(tmp_path, config, slots=slots)
+    most = 0
+    while played._start():
+        played._report(played.random.choice(played._running()))
+        most = max(most, sum(trial.status == Trial.PAUSED for trial in played.trials))
+    assert 0 < most <= hyperband.most_waiting(config, slots) <= trials
+
+
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
