@@ -42,6 +42,15 @@ def _wrapped(title: str, text: str) -> list[tuple[str, str]]:
     return [("" if number else title, part) for number, part in enumerate(parts)]
 
 
+def _wrapped_range(name: str, words: str) -> list[tuple[str, str]]:
+    """A hyperparameter and its range, whose further lines are below its first one."""
+    indent = 17  # of the column of ranges
+    lines = textwrap.wrap(words, 69 - indent, break_long_words=False, break_on_hyphens=False)
+    return [
+        ("", f"{'' if number else f'  {name}':<{indent - 1}} {part}") for number, part in enumerate(lines)
+    ]
+
+
 def _epochs(plan: Plan) -> str:
     """Epochs of all trials together; what pruning saves depends on the scores, hence an estimate."""
     most, expected = (plan.config.num_trials or 0) * plan.config.max_epochs, plan.expected_epochs
@@ -63,7 +72,7 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
-        *[("", f"  {name:<14} {words}") for name, words in hyperparameters.items()],
+        *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words)],
         ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "none"),
     ]
 

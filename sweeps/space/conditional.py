@@ -23,9 +23,9 @@ from sweeps.common.errors import UserError
 from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
+from sweeps.space import branches
 from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED, refusal
-from sweeps.space.numeric_range import range_of
 from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
 
 SAMPLES = 200
@@ -71,12 +71,8 @@ class Seen:
     distributions: tuple[BaseDistribution, ...]
     share: float
     """Share of the samples that had it."""
-
-    def __str__(self) -> str:
-        share = "" if self.share == 1 else f", in {max(1, round(100 * self.share))} % of points"
-        if isinstance(first := self.distributions[0], CategoricalDistribution):
-            return f"one of {', '.join(map(str, first.choices))}{share}"
-        return f"{range_of(self.distributions)}{share}"
+    words: str
+    """Its range, and which points have it."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,8 @@ class ConditionalSpace:
         return dict(point.params)
 
     def describe(self) -> dict[str, str]:
-        """Hyperparameter to the range that the samples had, and the share of samples with it."""
-        return {name: str(seen) for name, seen in self.seen.items()}
+        """Hyperparameter to the range that the samples had, and which of them had it."""
+        return {name: seen.words for name, seen in self.seen.items()}
 
     def exactly(self) -> dict[str, str]:
         """Empty: the code of the file is compared instead."""
@@ -199,6 +195,7 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
     """
     faults: dict[str, str] = {}
     found: dict[str, list[BaseDistribution]] = {}
+    samples: list[branches.Sample] = []
     dimensions = 0
     for number in range(SAMPLES):
         trial = random_trial((0, number))
@@ -208,6 +205,7 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
             faults = {**refused.faults, **faults}
             continue
         dimensions = max(dimensions, len(point.params))
+        samples.append({name: (point.params[name], each) for name, each in trial.distributions.items()})
         for name, distribution in trial.distributions.items():
             found.setdefault(name, []).append(distribution)
         if fault := _fault_of_replay(space, point, trial):
@@ -220,7 +218,11 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
         faults["nothing"] = f"suggest: it must suggest at least one hyperparameter, such as {call}"
     if faults:
         raise UserError("\n".join(faults.values()))
-    return {name: Seen(tuple(each), len(each) / SAMPLES) for name, each in found.items()}, dimensions
+    seen = {
+        name: Seen(tuple(each), len(each) / SAMPLES, branches.described(name, samples))
+        for name, each in found.items()
+    }
+    return seen, dimensions
 
 
 def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.formatting import size
+from sweeps.common.time_share import TimeShare
 from sweeps.storage import disk_guard
 from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
@@ -145,7 +147,7 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, fake = Clock(), FakeDisk(2.0, 1.5)
-    monkeypatch.setattr(disk_guard, "time", clock)
+    monkeypatch.setattr(disk_guard, "TimeShare", functools.partial(TimeShare, clock=clock.monotonic))
     under = Disk(tmp_path, 1.0, 1, fake.free)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a").write_bytes(bytes(3000))
@@ -162,7 +164,7 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
 
 def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(disk_guard, "time", clock)
+    monkeypatch.setattr(disk_guard, "TimeShare", functools.partial(TimeShare, clock=clock.monotonic))
     walks = []
 
     def slow(folder: Path) -> int:
