@@ -21,6 +21,8 @@ from sweeps.record.trials import TrialRow
 
 MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
 """Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
+LEAST_POINTS = 30
+"""Points of a contour: between fewer of them, a surface is a guess."""
 MOST_HYPERPARAMETERS, MOST_PAIRED = 8, 3
 """Hyperparameters with a slice, and hyperparameters of which each two have a contour."""
 LETTER = 7
@@ -110,17 +112,49 @@ def contour(sweep: Sweep) -> go.Figure:
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
         part = plot_contour(study, list(pair), target_name=sweep.record.info.metric)
-        part.data[0].showscale = row == 1
-        _take_over(figure, part, row, 1)
-    shared = [value for trace in figure.data if trace.type == "contour" for line in trace.z for value in line]
-    finite = [value for value in shared if value is not None and math.isfinite(value)]
-    if finite:
-        figure.update_traces(selector={"type": "contour"}, zmin=min(finite), zmax=max(finite))
+        scores = [trial.value for trial in trials if set(pair) <= set(trial.params)]
+        _take_over(figure, _without_guesses(part, scores), row, 1)
+    ends = [limit(trial.value for trial in trials) for limit in (min, max)]
+    figure.update_traces(selector={"type": "contour"}, zmin=ends[0], zmax=ends[1], showscale=False)
+    figure.update_traces(selector={"type": "scatter"}, marker_cmin=ends[0], marker_cmax=ends[1])
+    first_trace = figure.data[0]
+    first_trace.update({"showscale": True} if first_trace.type == "contour" else {"marker_showscale": True})
     which = count(len(hyperparameters), "hyperparameter")
     first = "" if found.importances else f"; the first {which} of the space"
     shown = _shown(found, MOST_CELLS, "points")
-    caption = f"A point is a trial: {found.words}{shown}{first}. Between points, scores are interpolated."
+    caption = f"A point is a trial: {found.words}{shown}{first}. {_between(figure)}"
     return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
+
+
+def _without_guesses(part: go.Figure, scores: Sequence[float | None]) -> go.Figure:
+    """A contour of Optuna's as it is; of too few points the points alone, in the colors of their scores: the
+    surface between them would show hills that no trial has seen."""
+    surface, points, *_ = part.data
+    if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
+        return part
+    looks = {"colorscale": surface.colorscale, "reversescale": surface.reversescale}
+    points.marker = {
+        "color": scores,
+        "size": 10,
+        "line": {"width": 1, "color": style.GREY},
+        "colorbar": {"title": surface.colorbar.title.text},
+        **looks,
+    }
+    return go.Figure(data=points, layout=part.layout)
+
+
+def _between(figure: go.Figure) -> str:
+    """What a figure of contours shows between points."""
+    surfaces = sum(trace.type == "contour" for trace in figure.data)
+    colored = sum(trace.type == "scatter" and trace.marker.colorscale is not None for trace in figure.data)
+    if not colored:
+        return "Between points, scores are interpolated."
+    few = f"fewer than {LEAST_POINTS} points"
+    if not surfaces:
+        return f"The color of a point is its score. Of {few} no surface is drawn."
+    return (
+        f"Between points, scores are interpolated. With {few} a pair has none, and their color is the score."
+    )
 
 
 def importance(sweep: Sweep) -> go.Figure:
