@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
+from optuna.visualization import plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.fidelity import Fidelity, fidelity
@@ -19,12 +19,10 @@ from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
-MOST_LINES, MOST_POINTS, MOST_CELLS = 300, 1000, 100
-"""Trials in parallel coordinates, in a slice, and in a contour, which has a cell for each two of them."""
-LEAST_POINTS = 30
-"""Points of a contour: between fewer of them, a surface is a guess."""
-MOST_HYPERPARAMETERS, MOST_PAIRED = 8, 3
-"""Hyperparameters with a slice, and hyperparameters of which each two have a contour."""
+MOST_LINES, MOST_POINTS = 300, 1000
+"""Trials in parallel coordinates, and in a slice."""
+MOST_HYPERPARAMETERS = 8
+"""Hyperparameters with a slice."""
 LETTER = 7
 """Pixels of a letter of an axis' name."""
 AXIS = 76
@@ -53,32 +51,32 @@ def history(sweep: Sweep) -> go.Figure:
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
     """A line per trial through its score and its hyperparameters."""
-    title, found = "Parallel coordinates", _with_enough(sweep, trials=2, hyperparameters=1)
+    title, found = "Parallel coordinates", with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=sweep.record.info.metric)
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
-    shown = _shown(found, MOST_LINES, "lines")
-    caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{shown}."
+    drawn = shown(found, MOST_LINES, "lines")
+    caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{drawn}."
     width = AXIS * (len(found.tried.ranges) + 1)
     return style.finish(figure, title, caption, height=460, min_width=min(width, 1400))
 
 
 def slices(sweep: Sweep) -> go.Figure:
     """The score by each hyperparameter, the most important hyperparameters first."""
-    title, found = "Score by hyperparameter", _with_enough(sweep, trials=2, hyperparameters=1)
+    title, found = "Score by hyperparameter", with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    hyperparameters = _ranked(found)[:MOST_HYPERPARAMETERS]
+    hyperparameters = ranked(found)[:MOST_HYPERPARAMETERS]
     study = found.study(MOST_POINTS)
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
         row, column = place // 2 + 1, place % 2 + 1
         part = plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric)
-        _take_over(figure, part, row, column)
+        take_over(figure, part, row, column)
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
@@ -88,73 +86,9 @@ def slices(sweep: Sweep) -> go.Figure:
     if left_out := len(found.tried.ranges) - len(hyperparameters):
         less = " of less importance" if found.importances and len(trainables(sweep.record)) == 1 else ""
         more = f"; {count(left_out, 'hyperparameter')}{less} left out"
-    caption = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
+    caption = f"A point is a trial: {found.words}{shown(found, MOST_POINTS, 'points')}{more}.{cut}"
     width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names are side by side
     return style.finish(figure, title, caption, height=110 + HEIGHT * rows, min_width=width, legend=False)
-
-
-def contour(sweep: Sweep) -> go.Figure:
-    """The score by each pair of the most important hyperparameters."""
-    title, found = "Score by pairs of hyperparameters", _with_enough(sweep, trials=5, hyperparameters=2)
-    if isinstance(found, str):
-        return style.blank(title, found)
-    study = found.study(MOST_CELLS)
-    trials = study.get_trials(deepcopy=False)
-    known = {name: {trial.params.get(name) for trial in trials} for name in _ranked(found)}
-    hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
-    pairs = [
-        pair
-        for pair in itertools.combinations(hyperparameters, 2)
-        if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
-    ]
-    if not pairs:
-        return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
-    figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
-    for row, pair in enumerate(pairs, start=1):
-        part = plot_contour(study, list(pair), target_name=sweep.record.info.metric)
-        scores = [trial.value for trial in trials if set(pair) <= set(trial.params)]
-        _take_over(figure, _without_guesses(part, scores), row, 1)
-    ends = [limit(trial.value for trial in trials) for limit in (min, max)]
-    figure.update_traces(selector={"type": "contour"}, zmin=ends[0], zmax=ends[1], showscale=False)
-    figure.update_traces(selector={"type": "scatter"}, marker_cmin=ends[0], marker_cmax=ends[1])
-    first_trace = figure.data[0]
-    first_trace.update({"showscale": True} if first_trace.type == "contour" else {"marker_showscale": True})
-    which = count(len(hyperparameters), "hyperparameter")
-    first = "" if found.importances else f"; the first {which} of the space"
-    shown = _shown(found, MOST_CELLS, "points")
-    caption = f"A point is a trial: {found.words}{shown}{first}. {_between(figure)}"
-    return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
-
-
-def _without_guesses(part: go.Figure, scores: Sequence[float | None]) -> go.Figure:
-    """A contour of Optuna's as it is; of too few points the points alone, in the colors of their scores: the
-    surface between them would show hills that no trial has seen."""
-    surface, points, *_ = part.data
-    if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
-        return part
-    looks = {"colorscale": surface.colorscale, "reversescale": surface.reversescale}
-    points.marker = {
-        "color": scores,
-        "size": 10,
-        "line": {"width": 1, "color": style.GREY},
-        "colorbar": {"title": surface.colorbar.title.text},
-        **looks,
-    }
-    return go.Figure(data=points, layout=part.layout)
-
-
-def _between(figure: go.Figure) -> str:
-    """What a figure of contours shows between points."""
-    surfaces = sum(trace.type == "contour" for trace in figure.data)
-    colored = sum(trace.type == "scatter" and trace.marker.colorscale is not None for trace in figure.data)
-    if not colored:
-        return "Between points, scores are interpolated."
-    few = f"fewer than {LEAST_POINTS} points"
-    if not surfaces:
-        return f"The color of a point is its score. Of {few} no surface is drawn."
-    return (
-        f"Between points, scores are interpolated. With {few} a pair has none, and their color is the score."
-    )
 
 
 def importance(sweep: Sweep) -> go.Figure:
@@ -212,7 +146,7 @@ def _with_trials(at: Fidelity, hyperparameter: str) -> str:
     return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
 
 
-def _ranked(found: Fidelity) -> list[str]:
+def ranked(found: Fidelity) -> list[str]:
     """Hyperparameters that trials at this fidelity have, by importance where that is known; else as in the
     space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
@@ -260,7 +194,7 @@ def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.S
     return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)
 
 
-def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
+def take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
     """Put a figure of Optuna's, which has one pair of axes, into a subplot."""
     for trace in part.data:
         figure.add_trace(trace, row=row, col=column)
@@ -282,12 +216,12 @@ def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> Non
             )
 
 
-def _shown(found: Fidelity, most: int, what: str) -> str:
+def shown(found: Fidelity, most: int, what: str) -> str:
     """`; 300 lines of 1,000 are drawn`, where not all are."""
     return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
 
 
-def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> Fidelity | str:
+def with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> Fidelity | str:
     """The trials at one epoch, or why a figure that needs so many trials and hyperparameters is blank."""
     found = fidelity(sweep.record)
     if found is None:
