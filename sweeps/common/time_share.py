@@ -13,12 +13,15 @@ class TimeShare:
     Args:
         share: of the time, that the work may take.
         least_s: seconds between two turns of it, at least.
+        first_s: seconds until its first turn.
         clock: in seconds.
     """
 
-    def __init__(self, share: float, least_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, share: float, least_s: float, first_s: float = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._share, self._least_s, self._clock = share, least_s, clock
-        self._due = clock()
+        self._due = clock() + first_s
 
     def is_due(self) -> bool:
         """Whether the work may be done now."""

@@ -63,7 +63,7 @@ class Recorder(DriverCallback):
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue = Requeue(driver, searcher, processes, quarantine)
         self._save_faults: dict[int, dict[str, Any]] = {}
-        self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S)
+        self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, first_s=TABLES_EVERY_S)
         self._turn = ExitStack()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:

@@ -21,7 +21,7 @@ class Clock:
 @pytest.mark.parametrize(("cost_s", "every_s"), [(0.01, 10.01), (0.5, 50.5), (3.0, 303.0)])
 def test_work_is_due_as_rarely_as_its_share_of_the_time_needs(cost_s: float, every_s: float) -> None:
     clock = Clock()
-    work = TimeShare(0.01, 10, clock)
+    work = TimeShare(0.01, 10, clock=clock)
     turns: list[float] = []
     spent_s = 0.0
     while clock.now < 1000:
@@ -39,7 +39,7 @@ def test_work_is_due_as_rarely_as_its_share_of_the_time_needs(cost_s: float, eve
 
 def test_work_that_raises_has_taken_its_time_too() -> None:
     clock = Clock()
-    work = TimeShare(0.1, 1, clock)
+    work = TimeShare(0.1, 1, clock=clock)
 
     def fail() -> None:
         with work.taken():
@@ -51,4 +51,12 @@ def test_work_that_raises_has_taken_its_time_too() -> None:
     clock.now = 54
     assert not work.is_due()
     clock.now = 55
+    assert work.is_due()
+
+
+def test_the_first_turn_may_wait() -> None:
+    clock = Clock()
+    work = TimeShare(0.1, 1, first_s=60, clock=clock)
+    assert not work.is_due()
+    clock.now = 60
     assert work.is_due()

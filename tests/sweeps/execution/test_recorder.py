@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import functools
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
+from sweeps.common.time_share import TimeShare
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import recorder
 from sweeps.execution.processes import Processes
 from sweeps.execution.recorder import Recorder
 from sweeps.record.record import Record
@@ -164,6 +168,29 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     keeping.recorder.on_trial_complete(1, [], paused)
     assert keeping.end.outcome == "lost"
     assert "the record can't be written: Input/output error" in keeping.end.error
+
+
+def test_tables_are_written_as_rarely_as_their_size_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, written = [0.0], []
+
+    def write(record: Record, folder: Path) -> None:
+        written.append(now[0])
+        now[0] += 0.1 if len(written) == 1 else 2.0  # of more and more trials
+
+    monkeypatch.setattr(recorder, "TimeShare", functools.partial(TimeShare, clock=lambda: now[0]))
+    monkeypatch.setattr(recorder, "write_tables", write)
+    keeping = Keeping(tmp_path)
+    while now[0] < 1000:
+        keeping.recorder.on_step_end(0, [])
+        now[0] += 1
+    assert [round(later - earlier) for earlier, later in itertools.pairwise([0.0, *written])] == [
+        60,
+        60,
+        402,
+        402,
+    ]
 
 
 def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
