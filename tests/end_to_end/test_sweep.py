@@ -132,3 +132,28 @@ def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
         shared = first.epochs.keys() & second.epochs.keys()
         assert shared
         assert [first.epochs[e].score for e in shared] == [second.epochs[e].score for e in shared]
+
+
+@pytest.mark.slow
+def test_more_trials_may_keep_the_best_weights_that_fit_in_a_size(
+    trials: list[dict[str, object]], folder: Path, sweep: Command
+) -> None:
+    """Until now the best one alone was kept."""
+    most = 150_000
+    more = sweep(
+        *("--resume", str(folder), "--num-trials", "20", "--keep-checkpoints", "150kB", "--no-ray-dashboard")
+    )
+    assert more.returncode == 0, more.stdout + more.stderr
+    assert "  disk: at most " in more.stdout
+    assert yaml.safe_load((folder / "sweep.yaml").read_text())["keep_checkpoints"] == "150kB"
+    record, fitting, taken = Record.read(folder), set(), 0
+    for number in record.leaders(20):
+        taken += record.trials[number].checkpoint_bytes
+        if fitting and taken > most:
+            break
+        fitting.add(number)
+    there = list((folder / "checkpoints").glob("trial_*/epoch_*/*"))
+    kept = {int(path.parts[-3].removeprefix("trial_")) for path in there}
+    assert record.leaders(1)[0] in kept <= fitting
+    assert {number for number in fitting - kept if record.trials[number].checkpoint_bytes} < set(range(10))
+    assert sum(path.stat().st_size for path in there) <= most
