@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from lightning.pytorch.utilities import CombinedLoader
 
+from sweeps.common.errors import CannotTrain
+
 
 @dataclass(frozen=True)
 class Position:
@@ -48,6 +50,30 @@ def position(trainer: pl.Trainer, batches: int) -> Position | None:
     if not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
         return None
     return Position(trainer.current_epoch + 1, batches, int(of_epoch))
+
+
+def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
+    """Count the batches of a checkpoint inside an epoch in those of another accumulation.
+
+    Args:
+        checkpoint: of Lightning, as it loads it; is changed.
+        before: accumulation with which it was written.
+        now: accumulation with which it continues.
+
+    Raises:
+        CannotTrain: the loader counts in a way that is not known.
+    """
+    if before == now:
+        return
+    loop = checkpoint["loops"]["fit_loop"]
+    if not all("batch_size" in state for state in loop["state_dict"].get("combined_loader", [])):
+        raise CannotTrain(
+            "the checkpoint is inside an epoch, where the data's loader can't continue with other micro-batches"
+        )
+    progress = loop["epoch_loop.batch_progress"]
+    for name, batches in progress["current"].items():
+        progress["current"][name] = batches // before * now
+        progress["total"][name] += progress["current"][name] - batches
 
 
 def random_states() -> dict[str, Any]:
