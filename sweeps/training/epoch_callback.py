@@ -179,7 +179,11 @@ class EpochEnd(Checkpoint):
             return
         seconds = self._fit.meter.end()[0] + self._seconds_before
         accumulation = trainer.accumulate_grad_batches
-        self._left = {"random": epoch_position.random_states(), "seconds": seconds, "accumulation": accumulation}
+        self._left = {
+            "random": epoch_position.random_states(),
+            "seconds": seconds,
+            "accumulation": accumulation,
+        }
         self._on_epoch(position)
         raise LeftInside
 

@@ -68,7 +68,8 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
     loop = checkpoint["loops"]["fit_loop"]
     if not all("batch_size" in state for state in loop["state_dict"].get("combined_loader", [])):
         raise CannotTrain(
-            "the checkpoint is inside an epoch, where the data's loader can't continue with other micro-batches"
+            "the checkpoint is inside an epoch, where the loader of the data can't continue with another "
+            "micro-batch"
         )
     progress = loop["epoch_loop.batch_progress"]
     for name, batches in progress["current"].items():

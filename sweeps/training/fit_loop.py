@@ -31,8 +31,8 @@ from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
-from sweeps.training.distributed.micro_batches import MicroBatches
 from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
+from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
 
@@ -217,7 +217,7 @@ class Fit:
 
     @property
     def depends_on_batch(self) -> bool:
-        """Whether the model normalizes each batch by itself, so that micro-batches change what it computes."""
+        """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
         # The class of all of PyTorch's; it has no public name.
         return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in self._model.modules())
 

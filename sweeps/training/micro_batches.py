@@ -1,8 +1,8 @@
 """Micro-batches that make up the same steps of the optimizer as whole batches: as many, of the same rows.
 
-Lightning divides the loss of each micro-batch by the accumulation, also in the last step of an epoch, which may
-have fewer. And where a loader drops its last batch, what is left of an epoch may hold a micro-batch, and makes
-one step more than there would be with whole batches.
+Lightning divides the loss of each micro-batch by the accumulation, also in the last step of an epoch, which
+may have fewer. And where a loader drops its last batch, the rows that are left may fill a micro-batch, which
+would make a step more than whole batches do.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class EpochRows(NamedTuple):
 
 
 class MicroBatches(pl.Callback):
-    """Weighs each micro-batch by its share of the rows of its step, and leaves out what whole batches leave out.
+    """Weighs each micro-batch by its share of its step's rows, and leaves out what whole batches leave out.
 
-    Other data than that of a DataLoader with a length has the weights of Lightning: with it, the last step of an
-    epoch has too small gradients.
+    Where the rows of an epoch are not known (an iterable data set), the weights are Lightning's: the last
+    step of an epoch then has too small gradients.
     """
 
     def __init__(self, split: MicroBatch) -> None:
@@ -67,7 +67,7 @@ class MicroBatches(pl.Callback):
     ) -> None:
         weight = self._weight
         if weight != 1:
-            loss.register_hook(lambda gradient: gradient * weight)
+            loss.register_hook(lambda gradient: gradient * weight)  # type: ignore[no-untyped-call]
 
 
 def rows_of_epoch(loader: object, workers: int) -> EpochRows | None:
