@@ -87,10 +87,10 @@ def _on_comparison(record: Record, seen: Ranked) -> str:
         return f"{count(len(seen.trials), 'trial')} started; none has a score."
     if not scored:
         reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
+        bad = f"{len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible"
         return (
-            f"No trial ended well: {len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible. "
-            f"The most common reason is: {reason or 'none was recorded'} ({count(times, 'time')}). Fix that "
-            "before another sweep."
+            f"No trial ended well: {bad}. The most common reason is: {reason or 'none was recorded'} "
+            f"({count(times, 'time')}). Fix that before another sweep."
         )
     if scored == 1:
         return f"Only one trial has a score. To judge ranges and hyperparameters, {FEW} trials are needed."

@@ -91,6 +91,8 @@ class EpochEnd(Checkpoint):
         """Whether this epoch was left before."""
         self._left: dict[str, Any] | None = None
         """What continues at a position, beside the state of Lightning."""
+        self._loaders: list[dict[str, Any]] = []
+        """Positions of the loaders there."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"left": self._left}
@@ -102,8 +104,11 @@ class EpochEnd(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         left = checkpoint["callbacks"].get(self.state_key, {}).get("left")
-        if left is not None and "accumulation" in left:  # older checkpoints lack it
-            epoch_position.split_anew(checkpoint, left["accumulation"], trainer.accumulate_grad_batches)
+        if left is None:
+            return
+        self._loaders = epoch_position.loader_states(checkpoint)
+        now = trainer.accumulate_grad_batches
+        epoch_position.split_anew(checkpoint, left.get("accumulation", now), now)  # older ones lack it
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # With a strategy for several processes Lightning has just taken all cores for this one, where
@@ -121,6 +126,7 @@ class EpochEnd(Checkpoint):
         self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
         self._fit.held_bytes = memory.held_bytes()
         if self._left is not None:
+            epoch_position.restore_loaders(trainer, self._loaders)
             self._continue()
             return
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.

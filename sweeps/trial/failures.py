@@ -13,7 +13,6 @@ from sweeps.common.formatting import count
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.memory import Need
 
-
 NORMS = (
     "; its batch normalization sees fewer rows at a time, so its result differs from that of whole batches"
 )
@@ -45,8 +44,8 @@ def failed(error: BaseException) -> dict[str, Any]:
 
 
 def remedy(fit: Fit | None, need: Need | None) -> dict[str, Any]:
-    """How a trial that ran out of memory may go on: `micro_batch` in rows, `notice`, and `caution`, to be said
-    once; or that it can't, as `infeasible`, the reason.
+    """How a trial that ran out of memory may go on: `micro_batch` in rows, `notice`, and `caution`, to be
+    said once; or that it can't, as `infeasible`, the reason.
 
     Args:
         fit: the training; None where it could not be built.
