@@ -1,27 +1,29 @@
 """Do searches keep away from what does not fit in memory? `python -m benchmarks.infeasible`
 
-Nothing is trained: half of each space does not fit, and a known function gives the scores of the rest. The real
-searchers propose 60 trials, one at a time, and read the real record. Counted are the proposals that do not fit,
-among the first 30 trials and among the 30 after them. Chance: the same number by random search, which does not
-learn. "as failed": the trials that do not fit are recorded as failed, as they were before they had a status of
-their own.
+Nothing is trained: half of each space does not fit, and a known function gives the scores of the rest. The
+real searchers propose 60 trials, one at a time, and read the real record. Counted are the proposals that do
+not fit, among the first 30 trials and among the 30 after them. Chance is random search, which does not learn.
+"as failed": trials that do not fit are recorded as failed, as before they had a status of their own.
 
-The spaces, each with what fits:
+The spaces, and what fits:
 
-- width: the larger the better, up to a width, whatever the rate;
-- product: rate, width, depth and batch size; the product of the last three, as a network's memory grows; the
-  larger the better, so that the search is drawn to what does not fit;
-- inside: the same, with the best scores well inside of what fits;
-- choices: a choice of kind, of batch size and of depth; what fits depends on all three.
+- width: what is up to a width, whatever the rate; the wider the better;
+- product: up to a product of width, depth and batch size; the larger the better, so that the search is drawn
+  to what does not fit;
+- inside: the same, but the best scores are well inside of what fits;
+- choices: up to a product of depth, batch size and what a choice of kind takes; the larger the better.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,8 @@ TRIALS, LEARNT = 60, 30
 EPOCHS = 9
 ARMS = ("random", "gp", "tpe", "bohb")
 LEARNING = ("gp", "tpe", "bohb")
-SEEDS = 8
+PROBLEMS = ("width", "product", "inside", "choices")
+SEEDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +85,7 @@ def problems() -> list[Problem]:
         return math.log(params["width"]) + math.log(params["depth"]) + math.log(params["batch_size"])
 
     def size_of_kind(params: Mapping[str, Any]) -> float:
-        return kinds[params["kind"]] * params["depth"] * params["batch_size"]
+        return kinds[params["kind"]] * int(params["depth"]) * int(params["batch_size"])
 
     middle = 10.6
     return [
@@ -172,17 +175,47 @@ def _train(record: Record, number: int, score: float) -> None:
     record.end(number, "finished")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
-    runs = []
-    every = [problem for problem in problems() if problem.name in (asked.problems or [problem.name])]
+Job = tuple[str, str, int, int, bool]
+"""Arm, problem, seed, trials, and whether trials that do not fit are recorded as failed."""
+
+
+def run_job(job: Job) -> Run:
+    """One search, in a process of its own."""
+    arm, name, seed, trials, as_failed = job
+    (problem,) = (each for each in problems() if each.name == name)
+    return run(arm, problem, seed, trials, as_failed)
+
+
+def run_all(asked: argparse.Namespace) -> list[Run]:
+    """Every arm on every problem, several searches at a time."""
     arms = [(arm, False) for arm in ARMS if arm in asked.arms]
     arms += [(arm, True) for arm in LEARNING if arm in asked.arms]
-    for problem in every:
-        for arm, as_failed in arms:
-            for seed in range(asked.repeats):
-                runs.append(run(arm, problem, seed, asked.trials, as_failed))
-        print(f"{problem.name} done", flush=True)
+    jobs: list[Job] = [
+        (arm, problem, seed, asked.trials, as_failed)
+        for problem in asked.problems
+        for arm, as_failed in arms
+        for seed in range(asked.repeats)
+    ]
+    runs, began = [], time.monotonic()
+    # Processes that are started anew: one that is forked inherits the locks of threads.
+    with multiprocessing.get_context("spawn").Pool(asked.processes, _quiet) as pool:
+        for done, found in enumerate(pool.imap(run_job, jobs), start=1):
+            runs.append(found)
+            if done % max(1, len(jobs) // 10) == 0:
+                left_min = (time.monotonic() - began) / 60 * (len(jobs) - done) / done
+                print(f"{done} of {len(jobs)} searches, {left_min:.0f} min left", flush=True)
+    return runs
+
+
+def _quiet() -> None:
+    """The libraries' chatter; a thread per process."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    runs = run_all(asked)
     print(describe(runs))
     _measure.write("infeasible", {"runs": [vars(each) for each in runs]}, goals(runs))
     return 0
@@ -231,7 +264,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=SEEDS, help="searches of each, with other seeds")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of a search")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS, help="searchers")
-    parser.add_argument("--problems", nargs="+", help="spaces (default: all)")
+    parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=PROBLEMS, help="spaces")
+    parser.add_argument("--processes", type=int, default=2, help="searches at a time")
     return parser
 
 

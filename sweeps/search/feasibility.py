@@ -1,9 +1,9 @@
 """Which points of a space fit in memory, as far as the trials so far have shown.
 
 A Gaussian process over hyperparameters has 1 for each trial that trained an epoch, and 0 for each that is
-infeasible. A search that has a model takes the best of its candidates that fits with some probability at least
-(as Gelbart et al., 2014, https://arxiv.org/abs/1403.5607, constrain an unknown function), its random ones
-included. A few proposals are not constrained, in case the model is wrong.
+infeasible. A search that has a model takes the best of its candidates that is likely enough to fit, as
+Gelbart et al., 2014 (https://arxiv.org/abs/1403.5607), constrain an unknown function. This holds for its
+random candidates too. A few proposals are not constrained, in case the model is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sweeps.search.representatives import representatives
 from sweeps.space.encoding import Encoding
 from sweeps.space.point import Point, Space
 
-LIKELY = 0.75
+LIKELY = 0.95
 """Probability with which a proposal fits, at least."""
 FREE_SHARE = 0.05
 """Of the proposals that may lie anywhere."""
@@ -33,8 +33,8 @@ MOST_TRIALS = 200
 """That the model is fitted to: its time grows with their cube."""
 MOST_CANDIDATES = 1000
 """That are looked at for one proposal."""
-AT_ONCE = 50
-"""Candidates that are looked at together: next to all of a proposal's time is that of a call."""
+LEAST_AT_ONCE, MOST_AT_ONCE = 4, 64
+"""Candidates that are looked at together; at first few, as those of a density take long to draw."""
 REFIT = 1.15
 """The hyperparameters of the model are fitted again when there are so many times the trials."""
 
@@ -67,8 +67,9 @@ class Feasibility:
 
     def _likely_first(self, candidates: Iterator[Point], model: GaussianProcess) -> Iterator[Point]:
         others: list[tuple[float, Point]] = []
-        looked_at = itertools.islice(candidates, MOST_CANDIDATES)
-        while points := list(itertools.islice(looked_at, AT_ONCE)):
+        looked_at, at_once = itertools.islice(candidates, MOST_CANDIDATES), LEAST_AT_ONCE
+        while points := list(itertools.islice(looked_at, at_once)):
+            at_once = min(2 * at_once, MOST_AT_ONCE)
             rows = self._encoding.features(np.array([self._encoding.coordinates(p) for p in points]))
             for probability, point in zip(_probabilities(model, rows), points, strict=True):
                 if probability >= LIKELY:

@@ -3,9 +3,9 @@
 The model is fitted to one fidelity at a time, the highest rung that enough trials have reached, as in
 BOHB (Falkner et al., 2018, https://arxiv.org/abs/1807.01774): scores at different epochs are never ranked
 against each other. In Optuna, a trial that was stopped below that rung is PRUNED at the epoch where it
-stopped (worse than all that reached the rung, the earliest worst), one that diverged or is infeasible PRUNED
-without a value (worst of all), one that failed before the rung FAIL (left out: a crash does not depend on the params), and
-one that still trains RUNNING, which keeps concurrent proposals apart.
+stopped (worse than all that reached the rung, the earliest worst), one that diverged or is infeasible
+PRUNED without a value (worst of all), one that failed before the rung FAIL (left out: a crash does not
+depend on the params), and one that still trains RUNNING, which keeps concurrent proposals apart.
 
 Hyperparameters that only some trials have are modelled from those trials (`group`); a hyperparameter whose
 range excludes the model's value is sampled again, independently.

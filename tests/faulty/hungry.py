@@ -19,24 +19,18 @@ from torch.utils.data import DataLoader, TensorDataset
 METRIC, MODE = "val_loss", "min"
 LIMIT_MB, MB = 400, 2**20
 """Memory that a process may take beside what it has."""
+CASES = {"fits": 1, "half": 40, "quarter": 80, "never": 2 * LIMIT_MB, "unsplit": 40, "later": 40, "norm": 40}
+"""MB that a step takes for each row; `later` from its second epoch on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
     """Hyperparameters of the toy."""
 
+    case: str = "fits"
+    """What it takes: see CASES; norm normalizes each batch, unsplit has data that can't be split."""
     batch_size: int = 16
     """Rows of a batch."""
-    row_mb: float = 0.0
-    """Memory that a step takes for each row."""
-    from_epoch: int = 1
-    """First epoch with such steps."""
-    model_mb: float = 0.0
-    """Memory that the model takes, before its first step."""
-    norm: bool = False
-    """Whether it normalizes each batch."""
-    splits: bool = True
-    """Whether the data says how many rows a batch has."""
     lr: float = 0.05
     """Step size of SGD."""
 
@@ -48,19 +42,20 @@ class Hungry(pl.LightningModule):
         super().__init__()
         self.params = params
         self.net = nn.Sequential(
-            nn.Linear(4, 8), nn.BatchNorm1d(8) if params.norm else nn.Tanh(), nn.Linear(8, 1)
+            nn.Linear(4, 8), nn.BatchNorm1d(8) if params.case == "norm" else nn.Tanh(), nn.Linear(8, 1)
         )
 
     def setup(self, stage: str) -> None:
         if torch.cuda.is_available():
             whole = torch.cuda.get_device_properties(0).total_memory
             torch.cuda.set_per_process_memory_fraction(LIMIT_MB * MB / whole)
-        _take(self.params.model_mb, self.device)
+        _take(2 * LIMIT_MB if self.params.case == "model" else 0, self.device)
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
-        if self.current_epoch + 1 >= self.params.from_epoch:
-            _take(self.params.row_mb * len(batch[0]), self.device)
-        _note(f"{self.params.row_mb} {self.current_epoch + 1} {len(batch[0])}")
+        row_mb = CASES.get(self.params.case, 0)
+        if self.current_epoch or self.params.case != "later":
+            _take(row_mb * len(batch[0]), self.device)
+        _note(f"{self.params.case} {self.current_epoch + 1} {len(batch[0])}")
         return nn.functional.mse_loss(self.net(batch[0])[:, 0], batch[1])
 
     def validation_step(self, batch: list[torch.Tensor], index: int) -> None:
@@ -79,7 +74,7 @@ class Rows(pl.LightningDataModule):
         inputs = torch.rand(54, 4, generator=draw)
         self._rows = TensorDataset(inputs, inputs.sum(1) ** 2)
         self._size = params.batch_size
-        if params.splits:
+        if params.case != "unsplit":
             self.batch_size = params.batch_size
 
     def _loader(self, shuffle: bool) -> DataLoader[Any]:

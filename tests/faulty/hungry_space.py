@@ -1,5 +1,7 @@
-"""Trials that fit, that fit in parts, and that do not fit."""
+"""Trials that fit, that fit in parts, and that do not fit; see `tests.faulty.hungry`."""
 
 from ray import tune
 
-SPACE = {"row_mb": tune.grid_search([1.0, 40.0, 90.0, 410.0])}
+SPACE = {
+    "case": tune.grid_search(["fits", "half", "quarter", "never", "model", "unsplit", "later", "norm"]),
+}

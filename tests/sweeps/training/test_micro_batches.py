@@ -1,4 +1,4 @@
-"""Training in micro-batches is training in whole batches, but for rounding: steps, rates and weights are the same.
+"""Training in micro-batches is training in whole batches, but for rounding: steps, rates and weights agree.
 
 The models have neither dropout nor batch normalization. A weight may differ by 1e-5: sums have another order.
 """
