@@ -8,7 +8,7 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +99,11 @@ class Requeue:
             number: of the trial.
             remedy: as its process knows it (`trial.failures.remedy`).
         """
-        if "infeasible" in remedy:
-            return str(remedy["infeasible"])
         record = self._driver.record
         before = record.trials[number].micro_batches
-        if len(before) == MOST_SPLITS:
-            tried = ", ".join(map(str, before[:-1]))
-            return f"out of memory with micro-batches of {tried} and {count(before[-1], 'row')}"
+        if why := self._why_infeasible(before, remedy):
+            self._driver.say(f"Trial {number} is infeasible: {why}")
+            return why
         notice = remedy["notice"] + ("" if before else remedy["caution"])
         with record.together():
             record.note_micro_batches(number, [*before, remedy["micro_batch"]])
@@ -113,6 +111,16 @@ class Requeue:
         self._driver.say(f"Trial {number}: {notice}")
         self._searcher.requeue(number)
         return ""
+
+    @staticmethod
+    def _why_infeasible(before: Sequence[int], remedy: Mapping[str, Any]) -> str:
+        """Why a trial that has had such micro-batches does not go on; "" where it does."""
+        if "infeasible" in remedy:
+            return str(remedy["infeasible"])
+        if len(before) < MOST_SPLITS:
+            return ""
+        others = ", ".join(map(str, before[:-1]))
+        return f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
 
     def _fault(self, number: int, loss: Loss) -> str:
         """Why a trial that lost its process counts as failed; "" where it is to continue."""

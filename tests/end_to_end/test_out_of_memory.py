@@ -114,6 +114,7 @@ def test_what_does_not_fit_is_infeasible_with_its_reason(by_case: dict[str, Tria
     else:
         assert reasons["never"] == "out of memory with micro-batches of 8, 4 and 2 rows"
     assert "5 finished, 3 infeasible" in output
+    assert f"Trial {by_case['model'].number} is infeasible: {reasons['model']}" in output
     assert "\nInfeasible 3 trials. Most common reason: " in output
 
 
@@ -131,7 +132,9 @@ def test_tables_and_the_winners_settings_have_the_micro_batch(
         yaml.safe_load((folder / "best" / "params.yaml").read_text())["fit"]["micro_batch"]
         == best.micro_batch
     )
-    assert "micro-batch" in (folder / "report.html").read_text()
+    report = (folder / "report.html").read_text()
+    assert "micro-batch" in report
+    assert "1 trial infeasible: " in report
 
 
 def test_a_process_lives_on_after_memory_ran_out(by_case: dict[str, TrialRow]) -> None:

@@ -161,6 +161,7 @@ def test_one_that_has_no_smaller_micro_batch_is_infeasible_at_once(tmp_path: Pat
     sweep = Begun(tmp_path)
     assert sweep.requeue.after_out_of_memory(0, {"infeasible": "the model"}) == "the model"
     assert sweep.next is None
+    assert said(sweep.driver) == ["Trial 0 is infeasible: the model"]
 
 
 def test_a_sweep_that_stops_leaves_it_to_a_resume(tmp_path: Path) -> None:

@@ -66,9 +66,13 @@ def test_the_first_new_trial_is_begun_once(tmp_path: Path) -> None:
 
 
 def test_a_rerun_of_a_trial_that_ran_out_of_memory_begins_with_its_micro_batch(tmp_path: Path) -> None:
-    record = searched(tmp_path, 0.1, 0.9)
-    record.note_micro_batches(1, [16, 8])
-    record.note("confirm", {"top": 2, "seeds": 1})
+    record = Record.create(tmp_path, "s", "max", {"metric": "m", "confirm": {"top": 2, "seeds": 1}})
+    for number, score in enumerate((0.1, 0.9)):
+        propose(record, {"lr": score})
+        if number == 1:
+            record.note_micro_batches(number, [16, 8])
+        record.report(number, 1, score, {}, 1.0)
+        record.end(number, "finished")
     nothing: Any = None
     handing = RerunSearcher(SweepConfig(), nothing, record)
     handing.slots = 2
