@@ -147,6 +147,7 @@ def test_two_workers_of_a_trial_halve_together(sweep: Command, tmp_path: Path) -
         *(*HUNGRY, "--search-space", "tests.faulty.one_hungry", "--max-epochs", "2"),
         *("--workers-per-trial", "2", "--strategy", "ddp", "--max-concurrent", "1"),
         *("--name", "pair", "--results-dir", str(tmp_path)),
+        timeout_s=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = Record.read(tmp_path / "pair").trials
