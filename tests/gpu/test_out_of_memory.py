@@ -1,7 +1,7 @@
 """A training that runs out of the card's memory: what it needs is measured, and it goes on in parts.
 
-Whole sweeps that do so are those of `tests/end_to_end/test_out_of_memory.py`, which use the card where there is
-one.
+Whole sweeps that do so are those of `tests/end_to_end/test_out_of_memory.py`, which use the card where there
+is one.
 """
 
 from __future__ import annotations

@@ -258,8 +258,8 @@ def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
     assert advice.lines == (
-        "No trial ended well: 5 of 5 failed or diverged. The most common reason is: val_acc is nan "
-        "(5 times). Fix that before another sweep.",
+        "No trial ended well: 5 of 5 failed, diverged or were infeasible. The most common reason is: "
+        "val_acc is nan (5 times). Fix that before another sweep.",
     )
     assert advice.command == ""
 
