@@ -97,7 +97,7 @@ class Requeue:
 
         Args:
             number: of the trial.
-            remedy: as its process knows it (`trial.failures.remedy`).
+            remedy: as its process knows it (`trial.out_of_memory.remedy`).
         """
         record = self._driver.record
         before = record.trials[number].micro_batches

@@ -30,9 +30,10 @@ from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import output, stop_signal
-from sweeps.trial.failures import failed, remedy, unfit
+from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVE_FAULT, Job
 from sweeps.trial.module_cache import ModuleCache
+from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
 
 

@@ -43,7 +43,7 @@ class SweepTrial(tune.Trainable):
     `done`, and
 
     - when it went wrong, `status` ("failed" or "diverged"), `reason` and `traceback`;
-    - when it ran out of memory, also `is_out_of_memory`, and how it may go on, as `failures.remedy` says it;
+    - when it ran out of memory, also `is_out_of_memory`, and how it may go on (`out_of_memory.remedy`);
     - when it was asked to leave its run, `left`, its position: the trial has not ended;
     - where a PC can't train any trial, `unfit`, the reason, and `at`: {"pc": name, "node": Ray's id} of that
       PC, which may be another worker's.

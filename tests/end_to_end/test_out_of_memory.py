@@ -15,7 +15,7 @@ import yaml
 
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.trial.failures import NORMS
+from sweeps.trial.out_of_memory import NORMS
 from tests.conftest import Command
 
 HUNGRY = (

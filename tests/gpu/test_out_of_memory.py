@@ -15,7 +15,7 @@ import torch
 
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial.failures import remedy
+from sweeps.trial.out_of_memory import remedy
 from tests.faulty import hungry
 from tests.gpu.fits import NEEDS_GPU, config, trained
 

@@ -129,7 +129,7 @@ def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> 
 
 
 def smaller(rows: int) -> dict[str, Any]:
-    """As `trial.failures.remedy` answers."""
+    """As `trial.out_of_memory.remedy` answers."""
     return {"micro_batch": rows, "notice": f"it goes on with {rows} rows", "caution": "; its norms differ"}
 
 
