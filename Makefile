@@ -58,6 +58,7 @@ bench: $(DONE)
 	$(BIN)/python -m benchmarks.inner_loop
 	$(BIN)/python -m benchmarks.data_path
 	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.infeasible
 	$(BIN)/python -m benchmarks.cluster
 	$(BIN)/python -m benchmarks.gpu
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sweeps.analysis.failure_regions import DeadRegion
+from sweeps.analysis.failure_regions import DeadRegion, in_words
 from sweeps.analysis.findings import Findings, findings
 from sweeps.analysis.influence import LEAST_TO_FIX
 from sweeps.analysis.range_edges import Edge
@@ -20,6 +20,7 @@ from sweeps.analysis.top_trials import FEW, Ranked, distributions_of, trainables
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.record import status
 from sweeps.record.record import Record
+from sweeps.record.trials import BAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +87,10 @@ def _on_comparison(record: Record, seen: Ranked) -> str:
         return f"{count(len(seen.trials), 'trial')} started; none has a score."
     if not scored:
         reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
+        bad = f"{len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible"
         return (
-            f"No trial ended well: {len(seen.bad)} of {len(seen.trials)} failed or diverged. The most common "
-            f"reason is: {reason or 'none was recorded'} ({count(times, 'time')}). Fix that before another "
-            "sweep."
+            f"No trial ended well: {bad}. The most common reason is: {reason or 'none was recorded'} "
+            f"({count(times, 'time')}). Fix that before another sweep."
         )
     if scored == 1:
         return f"Only one trial has a score. To judge ranges and hyperparameters, {FEW} trials are needed."
@@ -141,8 +142,8 @@ def _on_edge(edge: Edge, in_file: str) -> str:
 
 
 def _on_region(region: DeadRegion, record: Record) -> str:
-    statuses = {trial.status for trial in record.searched} & {"failed", "diverged"}
-    kind = str(region.cause or " or ".join(sorted(statuses)))
+    statuses = {trial.status for trial in record.searched} & set(BAD)
+    kind = str(region.cause or " or ".join(map(in_words, sorted(statuses))))
     others = region.trials - region.bad
     there = "no other trial lies there" if not others else f"no good trial is among the {others} others there"
     in_file = _in_file(region.hyperparameter, record)

@@ -32,14 +32,19 @@ class Cause(NamedTuple):
     """Why trials failed or diverged alike."""
 
     status: str
-    """failed or diverged."""
+    """failed, diverged or infeasible."""
     reason: str
     """Its numbers are N: they differ from trial to trial."""
 
     def __str__(self) -> str:
-        """`failed (MemoryError: no room for N units)`."""
+        """`failed (MemoryError: no room for N units)`, to follow "trials that"."""
         reason = textwrap.shorten(self.reason, 80, placeholder=" ...")
-        return f"{self.status} ({reason})" if reason else self.status
+        return f"{in_words(self.status)} ({reason})" if reason else in_words(self.status)
+
+
+def in_words(status: str) -> str:
+    """A status, to follow "trials that"."""
+    return "are infeasible" if status == "infeasible" else status
 
 
 @dataclass(frozen=True)

@@ -50,11 +50,12 @@ def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
     Columns: id, trainable (where there are several), status, reason, log (of a failure), notices (a broken
-    checkpoint, say), `params_X` for every hyperparameter (fixed ones too), epochs, best_epoch, `best_M` and
-    `last_M` for every logged metric M, seconds (trained) and the costs of `epochs_table` over all its epochs,
-    pc, pid, gpu, start, end (UTC), seed, confirms (of a rerun: id of the trial that was trained again with
-    this seed), origin (of an anchor: the trial of an earlier sweep that it runs again; else ""). A
-    hyperparameter that a trial did not have is null.
+    checkpoint, say), micro_batch (rows that it trained at once, after it had run out of memory), `params_X`
+    for every hyperparameter (fixed ones too), epochs, best_epoch, `best_M` and `last_M` for every logged
+    metric M, seconds (trained) and the costs of `epochs_table` over all its epochs, pc, pid, gpu, start, end
+    (UTC), seed, confirms (of a rerun: id of the trial that was trained again with this seed), origin (of an
+    anchor: the trial of an earlier sweep that it runs again; else ""). A hyperparameter that a trial did not
+    have is null.
     """
     trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]
@@ -67,6 +68,7 @@ def trials_table(record: Record) -> pa.Table:
             "reason": _texts(trial.reason for trial in trials),
             "log": _texts(trial.log for trial in trials),
             "notices": _texts("; ".join(trial.notices) for trial in trials),
+            "micro_batch": _wholes(trial.micro_batch for trial in trials),
             **_param_columns(record),
             "epochs": _wholes(len(trial.epochs) for trial in trials),
             **_metric_columns(record),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from optuna.distributions import BaseDistribution
 
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import BAD, TrialRow
 from sweeps.space.numeric_range import Side
 
 LEAST_BEST = 3
@@ -34,7 +34,7 @@ class Ranked:
     epoch: int
     """At which they are ranked; 0 where none has a score."""
     order: tuple[TrialRow, ...]
-    """Those that reached it with a finite score and neither failed nor diverged later, the best first."""
+    """Those that reached it with a finite score and did not fail or diverge later, the best first."""
     values: tuple[float, ...]
     """Their scores; larger is better."""
     best: tuple[TrialRow, ...]
@@ -47,7 +47,7 @@ class Ranked:
 
     @property
     def bad(self) -> list[TrialRow]:
-        """Those that failed or diverged."""
+        """Those that failed, diverged or are infeasible."""
         return [trial for trial in self.trials if is_bad(trial)]
 
     @property
@@ -112,5 +112,5 @@ def distributions_of(
 
 
 def is_bad(trial: TrialRow) -> bool:
-    """Whether it failed or diverged."""
-    return trial.status in ("failed", "diverged")
+    """Whether it failed, diverged or is infeasible."""
+    return trial.status in BAD

@@ -22,9 +22,15 @@ from sweeps.common.formatting import count, duration, short
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow, Waits
+from sweeps.record.trials import BAD, TrialRow, Waits
 
-_COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
+_COLOURS = {
+    "finished": "green",
+    "pruned": "yellow",
+    "failed": "red",
+    "diverged": "magenta",
+    "infeasible": "cyan",
+}
 _DIGITS = (4, 3, 2)
 """Significant digits of numbers: the most with which the table fits on the screen."""
 _ROWS_OF_A_FILE = 40
@@ -131,6 +137,8 @@ class SweepReporter(CLIReporter):
         columns: list[Column] = [*self._first_columns(), ("status", status)]
         if len(self._config.trainables) > 1:
             columns.append(("trainable", lambda trial: trial.trainable))
+        if any(trial.micro_batches for trial in self._trials):
+            columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
         columns += [
             ("epoch", lambda trial: str(max(trial.epochs, default=0))),
             (objective.metric, lambda trial: number(trial.last_score)),
@@ -191,9 +199,9 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
     def states(*words: str) -> str:
         return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
 
-    ways = f" ({states('finished', 'pruned', 'failed', 'diverged')})" if ended else ""
+    ways = f" ({states('finished', 'pruned', *BAD)})" if ended else ""
     running = f"; {states('training', 'waiting')}" if live else ""
-    sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
+    sound = (trial for trial in trials if trial.status not in BAD)
     best = objective.best(sound, lambda trial: trial.best_score(objective))
     found = "none yet"
     if best is not None:

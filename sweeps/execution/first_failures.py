@@ -16,7 +16,7 @@ def why_to_stop(driver: Driver) -> str:
     for trial in driver.record.searched if not driver.config.keep_going else ():
         if trial.status == "failed":
             reasons.append(trial.reason)
-        elif trial.status != "unfinished":  # in most sweeps the first one
+        elif trial.status not in ("unfinished", "infeasible"):  # in most sweeps the first one
             return ""
     few = len(reasons) < max(LEAST, driver.slots(driver.gpus_per_trial))
     if few or len(set(map(_kind, reasons))) > 1:

@@ -162,6 +162,10 @@ class Recorder(DriverCallback):
         reached_end = result.get("epoch") == self._config.max_epochs
         status: Status = result.get("status") or ("finished" if reached_end else "pruned")
         reason = result.get("reason", "")
+        if result.get("is_out_of_memory"):
+            status, reason = "infeasible", self._requeue.after_out_of_memory(number, result)
+            if not reason:
+                return self._logs.append(self._record.trials[number], result.pop("traceback", ""))
         if status in ("finished", "pruned") and self._lacks_weights(number):
             fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
             if fault["is_of_storage"]:

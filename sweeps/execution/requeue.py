@@ -1,4 +1,5 @@
-"""What happens to a trial that can't go on where it is: its process or PC was lost, or can't train it.
+"""What happens to a trial that can't go on as it is: its process or PC was lost, or can't train it, or its
+memory ran out.
 
 It is requeued: the searcher proposes it again, and it continues at its last checkpoint. None of these counts
 against --max-failures.
@@ -7,14 +8,14 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
 from ray.tune.experiment import Trial
 
-from sweeps.common.formatting import short
+from sweeps.common.formatting import count, short
 from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import Loss
@@ -27,6 +28,11 @@ MOST_LOST_PROCESSES = 10
 trials kill theirs."""
 MOST_INSTANT = 2
 """Processes that it may lose in the same way without an epoch in between: each next one would end so, too."""
+
+
+MOST_SPLITS = 3
+"""Times that the batch of a trial is split further, each time that it runs out of memory, before it counts as
+infeasible: then a step takes at least eight micro-batches."""
 
 
 class Requeue:
@@ -85,6 +91,36 @@ class Requeue:
         record.note_left(number, "" if fault else position)
         if not record.is_held:
             self._searcher.requeue(number)
+
+    def after_out_of_memory(self, number: int, remedy: Mapping[str, Any]) -> str:
+        """Requeue a trial with smaller micro-batches, and say so; or why it is infeasible.
+
+        Args:
+            number: of the trial.
+            remedy: as its process knows it (`trial.out_of_memory.remedy`).
+        """
+        record = self._driver.record
+        before = record.trials[number].micro_batches
+        if why := self._why_infeasible(before, remedy):
+            self._driver.say(f"Trial {number} is infeasible: {why}")
+            return why
+        notice = remedy["notice"] + ("" if before else remedy["caution"])
+        with record.together():
+            record.note_micro_batches(number, [*before, remedy["micro_batch"]])
+            record.notice(number, notice)
+        self._driver.say(f"Trial {number}: {notice}")
+        self._searcher.requeue(number)
+        return ""
+
+    @staticmethod
+    def _why_infeasible(before: Sequence[int], remedy: Mapping[str, Any]) -> str:
+        """Why a trial that has had such micro-batches does not go on; "" where it does."""
+        if "infeasible" in remedy:
+            return str(remedy["infeasible"])
+        if len(before) < MOST_SPLITS:
+            return ""
+        others = ", ".join(map(str, before[:-1]))
+        return f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
 
     def _fault(self, number: int, loss: Loss) -> str:
         """Why a trial that lost its process counts as failed; "" where it is to continue."""

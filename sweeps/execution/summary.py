@@ -17,7 +17,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import BAD, TrialRow
 
 INTERRUPTED = 130
 MOST_UNFINISHED = 12
@@ -119,7 +119,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
     if (plan.folder / BEST_FOLDER).is_dir():
         yield "Weights", shown_path(plan.folder / BEST_FOLDER)
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
-    for status_ in ("failed", "diverged"):
+    for status_ in BAD:
         if ended := [trial for trial in record.trials if trial.status == status_]:
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
             log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)

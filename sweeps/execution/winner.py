@@ -94,7 +94,9 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
 
 def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
     workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
-    fit = dataclasses.replace(job_of(plan).fit, seed=run.seed, devices=workers, num_nodes=1)
+    job = job_of(plan)
+    rows = run.micro_batch or job.fit.micro_batch
+    fit = dataclasses.replace(job.fit, seed=run.seed, micro_batch=rows, devices=workers, num_nodes=1)
     with atomic_io.atomic_write(plan.folder / BEST_FOLDER) as part:
         part.mkdir()
         shutil.copy(checkpoint / "weights.pt", part / "weights.pt")

@@ -186,7 +186,7 @@ def _new_range(
         cut = old.cut(new, region.side, float(region.limit)) if region.side else new
         if cut != new and all(cut.low <= value <= cut.high for value in inside):
             new = cut
-            why = region.cause or "failed or diverged"
+            why = region.cause or "failed, diverged or were infeasible"
             whys.append(f"without the end where {region.bad} of {region.all_bad} trials that {why} lie")
     for side in SIDES:
         edge = learnt.edges.get((hyperparameter, side))

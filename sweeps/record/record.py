@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,14 +31,16 @@ from sweeps.space.point import OptunaPoint, Point
 # It warns where TPE draws one hyperparameter independently, as intended where ranges depend on each other.
 optuna.logging.set_verbosity(logging.ERROR)
 
-FORMAT, WITHOUT_RERUNS = 3, 2
+FORMAT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
 """Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
-named once. 2: each names its own. 3: some are reruns of others (from the first of them on)."""
+named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
+of memory (from the first of them on), and went on with micro-batches or are infeasible."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
     "diverged": TrialState.FAIL,
+    "infeasible": TrialState.FAIL,
 }
 
 
@@ -177,8 +179,8 @@ class Record(RankedTrials):
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
         """
-        if confirms is not None and self.info.format != FORMAT:
-            self.note("format", FORMAT)
+        if confirms is not None:
+            self._needs_format(WITH_RERUNS)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
         trial = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
@@ -232,6 +234,12 @@ class Record(RankedTrials):
         self._attribute(number, "notices", notices)
         self.trials[number].notices = notices
 
+    def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
+        """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
+        self._needs_format(FORMAT)
+        self._attribute(number, "micro_batches", list(rows))
+        self.trials[number].micro_batches = list(rows)
+
     def note_failures(self, number: int, failures: int) -> None:
         """Write how often a trial has raised an error."""
         if failures != self.trials[number].failures:
@@ -257,6 +265,8 @@ class Record(RankedTrials):
         if trial.status != "unfinished":
             return
         # As Optuna's own `tell`, a pruned one has its last score: the dashboard plots no trial without one.
+        if status == "infeasible":
+            self._needs_format(FORMAT)
         value = {"finished": trial.best_score(self.objective), "pruned": trial.last_score}.get(status)
         values = None if value is None else [value]
         with self.together():
@@ -291,6 +301,11 @@ class Record(RankedTrials):
         self._storage.set_study_user_attr(self._study_id, key, value)
         self.about = self._storage.get_study_user_attrs(self._study_id)
         self.info = sweep_info.parse(self.about)
+
+    def _needs_format(self, least: int) -> None:
+        """Let programs that know only older formats refuse the record."""
+        if self.info.format < least:
+            self.note("format", least)
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)

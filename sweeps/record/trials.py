@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from sweeps.common.yaml_values import ParamValue
 
-Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
-"""`unfinished`: in training, or interrupted with its sweep."""
+Status = Literal["finished", "pruned", "failed", "diverged", "infeasible", "unfinished"]
+"""`infeasible`: it does not fit in memory. `unfinished`: in training, or interrupted with its sweep."""
+BAD: tuple[Status, ...] = ("failed", "diverged", "infeasible")
+"""Statuses of trials that did not end well."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
 
@@ -68,6 +70,8 @@ class TrialRow:
     """How often it raised an error and was retried."""
     notices: list[str] = field(default_factory=list)
     """For the user: a broken checkpoint, say."""
+    micro_batches: list[int] = field(default_factory=list)
+    """Rows of the micro-batches with which it went on, each time that it had run out of memory."""
     left: Mapping[str, Any] = field(default_factory=dict)
     """Where its training was left last, before its end: `after_epoch`, the last one that was reported, and
     `position`."""
@@ -79,6 +83,11 @@ class TrialRow:
     @property
     def point(self) -> Point:
         return Point(self.trainable, self.params, self.fixed)
+
+    @property
+    def micro_batch(self) -> int | None:
+        """Rows that a worker trains at once; None: as the sweep's settings say."""
+        return self.micro_batches[-1] if self.micro_batches else None
 
     @property
     def position(self) -> str:
@@ -120,6 +129,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         place=attributes.get("place", {}),
         origin=attributes.get("origin", ""),
         notices=attributes.get("notices", []),
+        micro_batches=attributes.get("micro_batches", []),
         left=attributes.get("left", {}),
         failures=attributes.get("failures", 0),
         checkpoint_bytes=attributes.get("checkpoint_bytes", 0),

@@ -134,7 +134,10 @@ class RerunSearcher(RecordSearcher):
             return None
         number, seed = self._to_come.pop(0)
         trial = self._record.trials[number]
-        return self._record.begin(trial.point, trial.optuna, seed, confirms=number)
+        rerun = self._record.begin(trial.point, trial.optuna, seed, confirms=number)
+        if trial.micro_batches:  # more did not fit
+            self._record.note_micro_batches(rerun.number, trial.micro_batches)
+        return rerun
 
 
 def _config(trial: TrialRow) -> dict[str, Any]:
@@ -145,4 +148,5 @@ def _config(trial: TrialRow) -> dict[str, Any]:
         "fixed": dict(trial.fixed),
         "seed": trial.seed,
         "failures": trial.failures,
+        "micro_batch": trial.micro_batch,
     }

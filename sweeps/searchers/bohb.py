@@ -31,6 +31,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed, random_points
+from sweeps.search.feasibility import Feasibility
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Domain, Form
@@ -64,18 +65,19 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
                 yield space.suggest(FixedTrial(proposed))
         yield from random_points(space, config.seed, number)
 
-    return RecordSearcher(record, space, propose, config)
+    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
 
 
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
     """Params and loss of the trials that reached an epoch, those of earlier sweeps included, and of those
-    that diverged (loss: infinite)."""
+    that diverged or are infeasible (loss: infinite)."""
     sign, earlier = -record.objective.sign, record.earlier.trials
     scores = record.scores_at(fidelity)
     reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
     before = [(t.params, sign * t.epochs[fidelity].score) for t in earlier if fidelity in t.epochs]
-    diverged = [(t.params, math.inf) for t in (*earlier, *record.searched) if t.status == "diverged"]
-    return [*before, *reached, *diverged]
+    worst = ("diverged", "infeasible")
+    bad = [(t.params, math.inf) for t in (*earlier, *record.searched) if t.status in worst]
+    return [*before, *reached, *bad]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.candidates import random_points
+from sweeps.search.feasibility import Feasibility
 from sweeps.search.gaussian_process import Array, GaussianProcess
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.representatives import representatives
@@ -59,7 +60,8 @@ REFIT = 1.15
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """A searcher with a model of the record's trials."""
-    return RecordSearcher(record, space, Proposer(config, space, record).propose, config)
+    propose = Proposer(config, space, record).propose
+    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
 
 
 class Proposer:

@@ -3,9 +3,9 @@
 The model is fitted to one fidelity at a time, the highest rung that enough trials have reached, as in
 BOHB (Falkner et al., 2018, https://arxiv.org/abs/1807.01774): scores at different epochs are never ranked
 against each other. In Optuna, a trial that was stopped below that rung is PRUNED at the epoch where it
-stopped (worse than all that reached the rung, the earliest worst), a diverged one PRUNED without a value
-(worst of all), one that failed before the rung FAIL (left out: a crash does not depend on the params), and
-one that still trains RUNNING, which keeps concurrent proposals apart.
+stopped (worse than all that reached the rung, the earliest worst), one that diverged or is infeasible
+PRUNED without a value (worst of all), one that failed before the rung FAIL (left out: a crash does not
+depend on the params), and one that still trains RUNNING, which keeps concurrent proposals apart.
 
 Hyperparameters that only some trials have are modelled from those trials (`group`); a hyperparameter whose
 range excludes the model's value is sampled again, independently.
@@ -27,6 +27,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed, random_points
+from sweeps.search.feasibility import Feasibility
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
 from sweeps.space.domain import Form
@@ -53,7 +54,7 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
             yield from _model_points(space, past, record.objective, model_seed(config.seed, number))
         yield from random_points(space, config.seed, number)
 
-    return RecordSearcher(record, space, propose, config)
+    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
 
 
 def _optuna_point(space: Space, trial: TrialRow) -> OptunaPoint | None:
@@ -67,7 +68,7 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint) -> FrozenTr
     """A trial for the model of one fidelity."""
     row = trial.epochs.get(fidelity)
     state, value, below = TrialState.RUNNING, None, {}
-    if trial.status == "diverged":
+    if trial.status in ("diverged", "infeasible"):
         state = TrialState.PRUNED
     elif row is not None and math.isfinite(row.score):
         state, value = TrialState.COMPLETE, row.score

@@ -17,6 +17,7 @@ from sweeps.training import epoch_position
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.epoch_position import Position
+from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.torch_state import seed_again
@@ -60,6 +61,7 @@ class Fit(Protocol):
     first_epoch: int
     epochs: int
     last_metrics: Mapping[str, float]
+    held_bytes: int | None
     is_to_leave: Callable[[], bool]
 
     def agree(self, answer: bool) -> bool: ...
@@ -81,18 +83,32 @@ class EpochEnd(Checkpoint):
         self._growth = Growth()
         self._batches = 0
         """Of this epoch, so far."""
+        self._has_stepped = False
+        """Whether a step of the optimizer was taken since this run began."""
         self._seconds_before = 0.0
         """Of this epoch, before the position where it was left."""
         self._is_continued = False
         """Whether this epoch was left before."""
         self._left: dict[str, Any] | None = None
         """What continues at a position, beside the state of Lightning."""
+        self._loaders: list[dict[str, Any]] = []
+        """Positions of the loaders there."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"left": self._left}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._left = state_dict["left"]
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        left = checkpoint["callbacks"].get(self.state_key, {}).get("left")
+        if left is None:
+            return
+        self._loaders = epoch_position.loader_states(checkpoint)
+        now = trainer.accumulate_grad_batches
+        epoch_position.split_anew(checkpoint, left.get("accumulation", now), now)  # older ones lack it
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # With a strategy for several processes Lightning has just taken all cores for this one, where
@@ -108,7 +124,9 @@ class EpochEnd(Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
+        self._fit.held_bytes = memory.held_bytes()
         if self._left is not None:
+            epoch_position.restore_loaders(trainer, self._loaders)
             self._continue()
             return
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
@@ -127,6 +145,8 @@ class EpochEnd(Checkpoint):
     ) -> None:
         self._batches = batch_idx + 1
         self._fit.meter.look()
+        if not self._has_stepped and trainer.global_step:  # the optimizer's state is there now
+            self._has_stepped, self._fit.held_bytes = True, memory.held_bytes()
 
     def on_validation_batch_end(self, *_: Any) -> None:
         self._fit.meter.look()
@@ -164,7 +184,12 @@ class EpochEnd(Checkpoint):
         if position is None or not self._is_to_leave(trainer) or not epoch_position.can_continue(trainer):
             return
         seconds = self._fit.meter.end()[0] + self._seconds_before
-        self._left = {"random": epoch_position.random_states(), "seconds": seconds}
+        accumulation = trainer.accumulate_grad_batches
+        self._left = {
+            "random": epoch_position.random_states(),
+            "seconds": seconds,
+            "accumulation": accumulation,
+        }
         self._on_epoch(position)
         raise LeftInside
 

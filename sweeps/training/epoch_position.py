@@ -19,6 +19,9 @@ import numpy as np
 import torch
 from lightning.pytorch.utilities import CombinedLoader
 
+from sweeps.common.errors import CannotTrain
+from sweeps.training.data.datamodule import Loader
+
 
 @dataclass(frozen=True)
 class Position:
@@ -48,6 +51,49 @@ def position(trainer: pl.Trainer, batches: int) -> Position | None:
     if not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
         return None
     return Position(trainer.current_epoch + 1, batches, int(of_epoch))
+
+
+def loader_states(checkpoint: dict[str, Any]) -> list[dict[str, Any]]:
+    """The positions of the training data's loaders in a checkpoint of Lightning."""
+    states: list[dict[str, Any]] = checkpoint["loops"]["fit_loop"]["state_dict"].get("combined_loader", [])
+    return states
+
+
+def restore_loaders(trainer: pl.Trainer, states: list[dict[str, Any]]) -> None:
+    """Let prepared data continue at these positions, before its first batch.
+
+    Lightning restores them only while it makes the loaders, and forgets them where these were made before: a
+    model that reads `estimated_stepping_batches` has them made with its optimizers (Lightning#20550). Other
+    loaders may take a position only before they begin, which they have by now.
+    """
+    for loader, state in zip(CombinedLoader(trainer.train_dataloader).flattened, states, strict=False):
+        if isinstance(loader, Loader):
+            loader.load_state_dict(state)
+
+
+def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
+    """Count the batches of a checkpoint inside an epoch in those of another accumulation.
+
+    Args:
+        checkpoint: of Lightning, as it loads it; is changed.
+        before: accumulation with which it was written.
+        now: accumulation with which it continues.
+
+    Raises:
+        CannotTrain: the loader counts in a way that is not known.
+    """
+    if before == now:
+        return
+    loop = checkpoint["loops"]["fit_loop"]
+    if not all("batch_size" in state for state in loader_states(checkpoint)):
+        raise CannotTrain(
+            "the checkpoint is inside an epoch, where the loader of the data can't continue with another "
+            "micro-batch"
+        )
+    progress = loop["epoch_loop.batch_progress"]
+    for name, batches in progress["current"].items():
+        progress["current"][name] = batches // before * now
+        progress["total"][name] += progress["current"][name] - batches
 
 
 def random_states() -> dict[str, Any]:

@@ -19,6 +19,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch import nn
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
@@ -29,7 +30,9 @@ from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
+from sweeps.training.distributed.gradient_accumulation import MicroBatch
 from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
+from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
 
@@ -90,6 +93,8 @@ class Fit:
         self.has_ended = False
         """Whether the checkpoint's training ended by itself, for example by EarlyStopping."""
         self.first_epoch = 0
+        self.held_bytes: int | None = None
+        """GPU memory that is taken whatever the batch; None before the first step."""
         self.meter = Meter(config.threads or 1)
         self._checkpoint, self._environment = checkpoint, environment
         self._written_by = ("single", 1)
@@ -100,7 +105,7 @@ class Fit:
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data = build_data(trainable, params, prepared)
-        self._accumulation = self._split_batch()
+        self._split = self._split_batch()
         self._trainer: pl.Trainer | None = None
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
         self.choice = strategy.choose(config, trained, strategy.Device.here())
@@ -141,8 +146,11 @@ class Fit:
             CannotTrain: the configuration can't run here.
             Exception: any error of the model or the data.
         """
-        bar = [_Steps(refresh_rate=20)] if progress_bar else []
-        accumulation, steps = self._accumulation, self.config.steps_per_epoch
+        more: list[pl.Callback] = [_Steps(refresh_rate=20)] if progress_bar else []
+        steps, accumulation = self.config.steps_per_epoch, 1
+        if self._split is not None and self._split.accumulation > 1:
+            accumulation = self._split.accumulation
+            more.append(MicroBatches(self._split))
         self._trainer = pl.Trainer(
             max_epochs=self.config.max_epochs,
             precision=self.choice.precision,  # type: ignore[arg-type]
@@ -152,7 +160,7 @@ class Fit:
             accumulate_grad_batches=accumulation,
             limit_train_batches=None if steps is None else steps * accumulation,
             limit_val_batches=steps,
-            callbacks=[EpochEnd(self, on_epoch), *bar, *callbacks],
+            callbacks=[EpochEnd(self, on_epoch), *more, *callbacks],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
             **{**_lean(self.config.devices), "enable_progress_bar": progress_bar},
@@ -184,6 +192,35 @@ class Fit:
             (folder / ABOUT_FILE).write_text(json.dumps(about))
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
+    def smaller_batch(self, need: memory.Need | None) -> MicroBatch:
+        """The split of the batch to go on with, after this training ran out of memory.
+
+        Args:
+            need: as it was measured.
+
+        Raises:
+            CannotTrain: no smaller part of the batch would do; the text says why.
+        """
+        if self.held_bytes is None:
+            raise CannotTrain("memory ran out before the first step: the model itself does not fit")
+        if not self._model.automatic_optimization:
+            raise CannotTrain("the batch can't be split: the model optimizes by itself, step by step")
+        workers, may_fit = self.config.workers, 1.0 if need is None else need.share_that_may_fit
+        if self._split is not None:
+            whole, rows = self._split.share * workers, self._split.rows
+        else:
+            whole = rows = gradient_accumulation.of(self._data)
+        try:
+            return gradient_accumulation.smaller(whole, workers, rows, may_fit)
+        except MemoryError as error:
+            raise CannotTrain(str(error)) from None
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
+        # The class of all of PyTorch's; it has no public name.
+        return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in self._model.modules())
+
     def keep_if_best(self, score: float) -> None:
         """Keep the best epoch's weights in CPU memory, in fp32. All workers call it together."""
         if self.config.objective.is_better(score, self.best_score):
@@ -202,19 +239,19 @@ class Fit:
         self._written_by = about.get("strategy", "single"), about.get("workers", 1)
         self.best_weights = torch.load(checkpoint / WEIGHTS_FILE, weights_only=True)
 
-    def _split_batch(self) -> int:
-        """Set the data module's batch size to the micro-batch; returns the accumulation.
+    def _split_batch(self) -> MicroBatch | None:
+        """Set the data module's batch size to the micro-batch; returns the split, None of a whole batch.
 
         Raises:
             CannotTrain: the data module has no batch size, or it can't be split among the workers.
         """
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
-            return 1
+            return None
         whole = gradient_accumulation.of(self._data)
         found = gradient_accumulation.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows  # type: ignore[attr-defined]
-        return found.accumulation
+        return found
 
 
 def check_devices(devices: int, gpus: int) -> None:
@@ -246,6 +283,8 @@ def test(
     model, data = trainable.build_model(params), build_data(trainable, params, prepared)
     if not _has_test(model, data):
         return {}
+    if config.micro_batch is not None:
+        data.batch_size = config.micro_batch  # type: ignore[attr-defined]
     model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
     trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean(devices=1))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.cluster import broadcast
-from sweeps.common.errors import CannotTrain, PCUnfit, reason_of
+from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
 
 
 class WorkerFailed(Exception):
@@ -32,6 +32,7 @@ def failed(error: BaseException) -> dict[str, Any]:
         "reason": str(error) if is_user_error else reason_of(error),
         "traceback": "".join(traceback.format_exception(error)),
         "is_user_error": is_user_error,
+        "is_out_of_memory": is_out_of_memory(error),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,11 @@ class Job:
     """Epochs between checkpoints; None: as often as keeps their cost under 2 % of the training."""
     prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)
     """Trainable and values of its PREPARE_PARAMS to the source of the prepared data."""
+
+    def fit_of(self, config: Mapping[str, Any]) -> FitConfig:
+        """The settings of one trial, by its config of `SweepTrial`."""
+        rows = config.get("micro_batch") or self.fit.micro_batch
+        return dataclasses.replace(self.fit, seed=config["seed"], micro_batch=rows)
 
     def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
         """The folder of the prepared data on this PC, or None for a trainable without any; a copy is reported

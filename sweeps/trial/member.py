@@ -87,7 +87,7 @@ class Member:
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
         params = module.Params(**config["fixed"], **config["params"])
         data = self._job.data_of(config["trainable"], module, params)
-        fit = dataclasses.replace(self._job.fit, seed=config["seed"])
+        fit = self._job.fit_of(config)
         self._fit = Fit(module, params, fit, folder, prepared=data, environment=self._environment)
         return platform.node()
 

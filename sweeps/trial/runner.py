@@ -7,7 +7,6 @@ slower on another one): it is left at the end of each epoch, and entered again b
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import os
@@ -34,6 +33,7 @@ from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
+from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
 
 
@@ -93,13 +93,15 @@ class TrialRunner:
             except SIGTERMException:  # Lightning's: the system has ended this process, in the midst of a step
                 return self._with_notices({"done": True, "left": "", "place": self._place})
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                self._failures += 1
                 failure = self._group.why(failed(error), error)
-                failure["is_out_of_memory"] = is_out_of_memory(error)
+                if failure.get("is_out_of_memory"):  # no failure of the trial: it is requeued, or infeasible
+                    failure |= remedy(self._fit, self._need(error))
+                else:
+                    self._failures += 1
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             is_last = failure["is_user_error"] or self._failures > self._job.max_failures
-            if "unfit" in failure or is_last:
+            if is_last or failure.get("is_out_of_memory") or "unfit" in failure:
                 return self._with_notices({**failure, "place": self._place})
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
             self._notices.append(f"{failure['reason']} ({again})")
@@ -157,11 +159,10 @@ class TrialRunner:
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
         data = self._job.data_of(trainable, module, params, self._notices.append)
         environment = self._group.meet(self._config, checkpoint)
-        config = dataclasses.replace(self._job.fit, seed=self._config["seed"])
         self._fit = fit = Fit(
             module,
             params,
-            config,
+            self._job.fit_of(self._config),
             checkpoint,
             prepared=data,
             environment=environment,
@@ -217,6 +218,11 @@ class TrialRunner:
         if printed := output.take():
             self._last_result["output"] = printed
         return self._last_result
+
+    def _need(self, error: BaseException) -> memory.Need | None:
+        """What the training needs of this process's GPU; None where that of another worker was too small."""
+        is_here = is_out_of_memory(error)
+        return memory.need(error, (self._fit and self._fit.held_bytes) or 0) if is_here else None
 
     def _abandon_run(self) -> None:
         self._run = self._fit = None

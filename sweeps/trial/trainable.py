@@ -36,12 +36,14 @@ class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
-    "seed": int, "failures": int}`: `params` are the searched hyperparameters, `failures` is how often it has
-    raised. Each step returns one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`,
-    and `failures` by then. `notices` are texts for the user, `output` is what was
-    printed since the result before. The last one has `done`, and
+    "seed": int, "failures": int, "micro_batch": int | None}`: `params` are the searched hyperparameters,
+    `failures` is how often it has raised, `micro_batch` the rows that it trains at once. Each step returns
+    one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`, and `failures` by then.
+    `notices` are texts for the user, `output` is what was printed since the result before. The last one has
+    `done`, and
 
-    - when it went wrong, `status` ("failed" or "diverged"), `reason`, `traceback` and `is_out_of_memory`;
+    - when it went wrong, `status` ("failed" or "diverged"), `reason` and `traceback`;
+    - when it ran out of memory, also `is_out_of_memory`, and how it may go on (`out_of_memory.remedy`);
     - when it was asked to leave its run, `left`, its position: the trial has not ended;
     - where a PC can't train any trial, `unfit`, the reason, and `at`: {"pc": name, "node": Ray's id} of that
       PC, which may be another worker's.

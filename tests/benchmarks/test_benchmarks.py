@@ -23,6 +23,7 @@ from benchmarks import (
     data_path,
     digits_cnn,
     fit_overhead,
+    infeasible,
     inner_loop,
     overhead,
     scale,
@@ -355,3 +356,31 @@ def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
     )
     assert "--repeats" in done.stdout
     assert done.stdout.splitlines()[-1] == "loaded: set()"
+
+
+def test_of_proposals_that_do_not_fit_those_after_the_first_trials_count() -> None:
+    runs = [
+        infeasible.Run(arm, "width", 0, first=0.9, later=later, best=1.0, seconds=1.0)
+        for arm, later in (
+            ("random", 0.4),
+            ("random", 0.6),
+            ("gp", 0.05),
+            ("tpe", 0.2),
+            ("gp, as failed", 0.9),
+        )
+    ]
+    assert [goal.line() for goal in infeasible.goals(runs)] == [
+        "infeasible_gp_to_chance 0.10 (goal <= 0.2) met",
+        "infeasible_tpe_to_chance 0.40 (goal <= 0.2) missed",
+        "infeasible_bohb_to_chance - (goal <= 0.2) not measured",
+    ]
+
+
+@pytest.mark.parametrize("as_failed", [False, True])
+def test_about_half_of_the_proposals_of_a_search_by_chance_do_not_fit(as_failed: bool) -> None:
+    shares = []
+    for problem in infeasible.problems():
+        found = infeasible.run("random", problem, 0, 60, as_failed)
+        shares.append((found.first + found.later) / 2)
+    assert len(shares) == len(infeasible.PROBLEMS)
+    assert all(0.3 < share < 0.7 for share in shares)

@@ -1,4 +1,4 @@
-"""Failed and diverged trials by their cause, and by the region of the space where they lie."""
+"""Trials that failed, diverged or are infeasible, by their cause and by where in the space they lie."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def failures(sweep: Sweep) -> go.Figure:
     """Where failed and diverged trials lie, along the hyperparameter that separates them best from others."""
     title, found = "Failures by region", causes(sweep)
     if not found:
-        return style.blank(title, "No trial failed or diverged.")
+        return style.blank(title, "No trial failed, diverged or is infeasible.")
     placed = [(cause, cause.region) for cause in found if cause.region is not None][:MOST_CAUSES]
     well = _ended_well(sweep)
     if not placed:

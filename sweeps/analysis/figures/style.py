@@ -49,6 +49,7 @@ MARKS: dict[Status, Mark] = {
     "pruned": Mark(ORANGE, "square-open", "dot", "/"),
     "failed": Mark(VERMILLION, "x", "dash", "x"),
     "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
+    "infeasible": Mark(BLACK, "diamond-open", "longdashdot", "|"),
     "unfinished": Mark(GREEN, "circle-open", "longdash", "-"),
 }
 CONTINUED = Mark(GREY, "circle", "solid", "")

@@ -150,7 +150,11 @@ def sections(sweep: Sweep) -> list[Section]:
         Section("Cost", [text.cost(sweep)], figures=_figures(sweep, "time_spent", "utilization", "timeline")),
         Section(
             "Failures",
-            ["Failed and diverged trials, by cause:" if failed else "No trial failed or diverged."],
+            [
+                "Trials that failed, diverged or are infeasible, by cause:"
+                if failed
+                else "No trial failed, diverged or is infeasible."
+            ],
             items=failed,
             logs=text.logs([trial for trial in sweep.record.trials if is_bad(trial)])[:MOST_LOGS],
             figures=_figures(sweep, "failures") if failed else [],

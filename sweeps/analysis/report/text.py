@@ -241,11 +241,14 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     objective, several = record.objective, record.info.is_of_several
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     trainable = ["trainable"] if several else []
-    columns = ["trial", *trainable, "status", record.info.metric, "in epoch", "epochs", *hyperparameters]
+    columns = ["trial", *trainable, "status", record.info.metric, "in epoch", "epochs"]
+    is_split = any(trial.micro_batches for trial in trials)
+    columns += [*(["micro-batch"] if is_split else []), *hyperparameters]
     rows = []
     for trial in trials[:most]:
         cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
         cells += [trial.best_score(objective), trial.best_epoch(objective), len(trial.epochs)]
+        cells += [trial.micro_batch or ""] if is_split else []
         rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in hyperparameters)]])
     return columns, rows
 

@@ -149,11 +149,14 @@ class Loader(DataLoader[Batch]):
 
     def state_dict(self) -> dict[str, int]:
         """Position in the epoch."""
-        return {"epoch": self._batches.epoch, "batches": self._handed_out}
+        rows = self._batches.batch_size
+        return {"epoch": self._batches.epoch, "batches": self._handed_out, "batch_size": rows}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue at this position; it has no effect on another epoch."""
-        self._batches.start = state["epoch"], state["batches"]
+        """Continue at this position, also with other batches; it has no effect on another epoch."""
+        rows = self._batches.batch_size
+        passed = state["batches"] * state.get("batch_size", rows)  # older checkpoints lack it
+        self._batches.start = state["epoch"], passed // rows
 
 
 def _reader(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> Callable[[int], Columns]:

@@ -100,14 +100,18 @@ class Batches(DistributedSampler[Any]):
         if rows < ranks:
             raise CannotTrain(f"{rows} rows for {ranks} workers: each worker needs at least one row")
         self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
-        self._batch_size = batch_size
+        self.batch_size, self.drops_last = batch_size, drop_last
         fewest, most = rows // ranks, -(-rows // ranks)
         # With batches of one row a rank may take two at its end, since each rank needs as many batches.
         self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
-        self._drops_last = drop_last
         self.epoch = 0
         self.start = (0, 0)
         """An epoch, and how many of its first batches to skip: those trained on before an interruption."""
+
+    @property
+    def rows(self) -> int:
+        """Of this rank in an epoch, those that are dropped included."""
+        return self._last - self._first
 
     def __len__(self) -> int:
         return self._count
@@ -119,9 +123,9 @@ class Batches(DistributedSampler[Any]):
             yield Slice(self.epoch, first, last)
 
     def _edges(self) -> list[int]:
-        edges = [self._first + number * self._batch_size for number in range(self._count)]
-        if self._drops_last:
-            return [*edges, self._first + self._count * self._batch_size] if edges else []
+        edges = [self._first + number * self.batch_size for number in range(self._count)]
+        if self.drops_last:
+            return [*edges, self._first + self._count * self.batch_size] if edges else []
         # A rank with one row less than others may have none for its last batch: it takes one of the batch
         # before.
         if edges[-1] >= self._last:

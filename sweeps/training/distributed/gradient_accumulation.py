@@ -26,6 +26,11 @@ class MicroBatch:
     accumulation: int
     """Micro-batches between two steps of the optimizer."""
 
+    @property
+    def share(self) -> int:
+        """Rows of one worker between two steps."""
+        return self.rows * self.accumulation
+
 
 def of(data: object) -> int:
     """The batch size of a data module, in rows.
@@ -77,6 +82,23 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
     share = effective_rows // workers
     accumulation = next(n for n in range(math.ceil(share / fitting_rows), share + 1) if share % n == 0)
     return MicroBatch(share // accumulation, accumulation)
+
+
+def smaller(effective_rows: int, workers: int, rows: int, share_that_may_fit: float = 1.0) -> MicroBatch:
+    """The split to go on with where micro-batches of `rows` did not fit: half of them, or less.
+
+    Args:
+        effective_rows: rows of a batch of all workers.
+        workers: number of workers that share the batch.
+        rows: rows of a micro-batch that did not fit.
+        share_that_may_fit: as it was measured.
+
+    Raises:
+        MemoryError: it had one row.
+    """
+    if rows == 1:
+        raise MemoryError("not even a micro-batch of one row fits")
+    return split(effective_rows, workers, max(1, int(rows * min(0.5, share_that_may_fit))))
 
 
 def with_margin(rows: int) -> int:

@@ -258,8 +258,8 @@ def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:
     advice = advice_on(tmp_path, lambda params: math.nan, num_trials=5)
     assert advice.lines == (
-        "No trial ended well: 5 of 5 failed or diverged. The most common reason is: val_acc is nan "
-        "(5 times). Fix that before another sweep.",
+        "No trial ended well: 5 of 5 failed, diverged or were infeasible. The most common reason is: "
+        "val_acc is nan (5 times). Fix that before another sweep.",
     )
     assert advice.command == ""
 
@@ -323,3 +323,19 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
     advice = advise(analysis_sweep.Sweep(record))
     assert [edge.hyperparameter for edge in advice.widen] == ["lr"]
     assert [hyperparameter for hyperparameter, _ in advice.fix] == ["x"]
+
+
+def test_where_trials_do_not_fit_is_cut_off(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "max_epochs": 1})
+    for number in range(24):
+        width = number * 7 % 24 + 1
+        propose(record, {"width": width}, {"width": IntDistribution(1, 24)})
+        if width > 16:
+            record.end(number, "infeasible", f"out of memory with micro-batches of {8 + number} and 1 row")
+        else:
+            record.report(number, 1, -abs(width - 8), {"acc": 0.0}, 0.1)
+            record.end(number, "finished")
+    advice = advise(load(tmp_path))
+    (region,) = advice.cut
+    assert (region.hyperparameter, region.side, region.bad, region.all_bad) == ("width", "high", 8, 8)
+    assert "8 of 8 trials that are infeasible have width > 16.5; no other" in text(advice)

@@ -40,6 +40,7 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
         "pruned": 0,
         "failed": 0,
         "diverged": 0,
+        "infeasible": 0,
         "unfinished": 0,
         "metric": "val_acc",
         "mode": "max",

@@ -48,6 +48,7 @@ def test_the_trials_table_has_these_columns_and_types(tmp_path: Path) -> None:
         "reason": "string",
         "log": "string",
         "notices": "string",
+        "micro_batch": "int64",
         "params_lr": "double",
         "params_act": "string",
         "params_width": "int64",

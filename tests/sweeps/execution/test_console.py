@@ -35,6 +35,13 @@ def test_it_counts_trials_by_what_they_do(tmp_path: Path) -> None:
     assert epochs.startswith("epochs 18 trained, 6 saved by pruning")
 
 
+def test_those_that_do_not_fit_are_counted_by_themselves_and_never_lead(tmp_path: Path) -> None:
+    record = record_of(tmp_path, {0: 3, 1: 3})
+    record.end(1, "infeasible", "out of memory")
+    trials = summary(record, CONFIG, 40).splitlines()[0]
+    assert "trials 1/10 ended (1 infeasible); 1 training; best val_acc 0.3 (trial 0, epoch 3)" in trials
+
+
 def test_without_a_scheduler_that_pauses_none_waits(tmp_path: Path) -> None:
     assert "trials 0/10 ended; 2 training; best" in summary(record_of(tmp_path, {0: 3, 1: 3}), CONFIG, 40)
 

@@ -36,6 +36,13 @@ def test_the_same_error_of_the_first_trials_is_the_end(tmp_path: Path) -> None:
     assert found == f"the first 3 trials all failed: {SAME[2]}. Add --keep-going to train on"
 
 
+def test_those_that_do_not_fit_say_nothing_of_the_others(tmp_path: Path) -> None:
+    infeasible: list[tuple[Any, str]] = [("infeasible", "out of memory")] * 3
+    (tmp_path / "alone").mkdir()
+    assert why(tmp_path / "alone", infeasible) == ""
+    assert why(tmp_path, [*infeasible, *failed(*SAME[:3])]).startswith("the first 3 trials all failed: ")
+
+
 @pytest.mark.parametrize(
     ("ends", "settings"),
     [

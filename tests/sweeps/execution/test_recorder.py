@@ -143,6 +143,24 @@ def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> 
     assert keeping.record.leaders(1) == [0]
 
 
+def test_a_trial_that_does_not_fit_is_infeasible_with_its_reason(keeping: Keeping) -> None:
+    ran_out = {"status": "failed", "reason": "OutOfMemoryError: no", "is_out_of_memory": True}
+    keeping.train(0.5, **ran_out, infeasible="out of memory: the model", traceback="Traceback ...")
+    (trial,) = keeping.record.trials
+    assert (trial.status, trial.reason) == ("infeasible", "out of memory: the model")
+    assert "Traceback ..." in (keeping.folder / str(trial.log)).read_text()
+    assert keeping.end.outcome == "finished"
+    assert keeping.record.best() is None
+
+
+def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:
+    ran_out = {"status": "failed", "reason": "OutOfMemoryError: no", "is_out_of_memory": True}
+    keeping.train(0.5, **ran_out, micro_batch=8, notice="it goes on", caution="", traceback="Traceback ...")
+    (trial,) = keeping.record.trials
+    assert (trial.status, trial.micro_batch, trial.failures) == ("unfinished", 8, 0)
+    assert "Traceback ..." in (keeping.folder / "logs" / "trial_0000.log").read_text()
+
+
 def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping: Keeping) -> None:
     (keeping.folder / "logs").write_text("a file where the folder should be")
     keeping.train(0.5, status="failed", reason="ValueError: no", traceback="Traceback ...")

@@ -11,7 +11,7 @@ import pytest
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
 from sweeps.execution.processes import Processes
-from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, Requeue
+from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
@@ -126,3 +126,51 @@ def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> 
     sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
     assert (sweep.driver.end.outcome, sweep.driver.end.error) == ("lost", "no PC is left")
     assert sweep.next is None
+
+
+def smaller(rows: int) -> dict[str, Any]:
+    """As `trial.out_of_memory.remedy` answers."""
+    return {"micro_batch": rows, "notice": f"it goes on with {rows} rows", "caution": "; its norms differ"}
+
+
+def test_one_that_ran_out_of_memory_is_handed_out_again_with_smaller_micro_batches(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    assert sweep.requeue.after_out_of_memory(0, smaller(32)) == ""
+    assert sweep.requeue.after_out_of_memory(0, smaller(16)) == ""
+    again = sweep.searcher.suggest("again")
+    assert (again["number"], again["seed"], again["micro_batch"]) == (0, 0, 16)
+    assert again["failures"] == 0
+    notices = ["it goes on with 32 rows; its norms differ", "it goes on with 16 rows"]
+    assert said(sweep.driver) == [f"Trial 0: {notice}" for notice in notices]
+    (known,) = Record.read(tmp_path).trials
+    assert (known.micro_batches, known.micro_batch, known.notices) == ([32, 16], 16, notices)
+
+
+def test_it_is_infeasible_after_three_times(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    for rows in (32, 16, 8)[:MOST_SPLITS]:
+        assert sweep.requeue.after_out_of_memory(0, smaller(rows)) == ""
+        assert sweep.next == 0
+    why = sweep.requeue.after_out_of_memory(0, smaller(4))
+    assert why == "out of memory with micro-batches of 32, 16 and 8 rows"
+    assert sweep.next is None
+    assert sweep.driver.record.trials[0].micro_batches == [32, 16, 8]
+
+
+def test_one_that_has_no_smaller_micro_batch_is_infeasible_at_once(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    assert sweep.requeue.after_out_of_memory(0, {"infeasible": "the model"}) == "the model"
+    assert sweep.next is None
+    assert said(sweep.driver) == ["Trial 0 is infeasible: the model"]
+
+
+def test_a_sweep_that_stops_leaves_it_to_a_resume(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    sweep.driver.record.is_held = True
+    assert sweep.requeue.after_out_of_memory(0, smaller(32)) == ""
+    assert sweep.next is None
+    no_space: Any = None
+    resumed = RecordSearcher(
+        Record.read(tmp_path), no_space, lambda nth: iter(()), SweepConfig.of(num_trials=1)
+    )
+    assert resumed.suggest("resumed")["micro_batch"] == 32

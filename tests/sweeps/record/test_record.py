@@ -418,3 +418,21 @@ def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_ot
     monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
     with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
         Record.read(tmp_path)
+
+
+def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = new_record(tmp_path, trials=2)
+    assert record.info.format == WITHOUT_RERUNS
+    record.note_micro_batches(0, [32, 16])
+    assert record.info.format == FORMAT
+    record.end(1, "infeasible", "out of memory: the model itself does not fit")
+    first, second = Record.read(tmp_path).trials
+    assert (first.micro_batches, first.micro_batch) == ([32, 16], 16)
+    assert (second.micro_batches, second.micro_batch) == ([], None)
+    assert (second.status, second.reason) == ("infeasible", "out of memory: the model itself does not fit")
+    assert Record.read(tmp_path).leaders(9) == []
+    monkeypatch.setattr(record_module, "FORMAT", record_module.WITH_RERUNS)
+    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
+        Record.read(tmp_path)

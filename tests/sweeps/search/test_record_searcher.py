@@ -63,3 +63,18 @@ def test_the_first_new_trial_is_begun_once(tmp_path: Path) -> None:
     searcher.slots = 3
     assert searcher.has_work()
     assert [searcher.suggest(str(number))["number"] for number in range(3)] == [0, 1, 2]
+
+
+def test_a_rerun_of_a_trial_that_ran_out_of_memory_begins_with_its_micro_batch(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m", "confirm": {"top": 2, "seeds": 1}})
+    for number, score in enumerate((0.1, 0.9)):
+        propose(record, {"lr": score})
+        if number == 1:
+            record.note_micro_batches(number, [16, 8])
+        record.report(number, 1, score, {}, 1.0)
+        record.end(number, "finished")
+    nothing: Any = None
+    handing = RerunSearcher(SweepConfig(), nothing, record)
+    handing.slots = 2
+    assert [handing.suggest(name)["micro_batch"] for name in "ab"] == [8, None]
+    assert record.trials[-2].micro_batches == [16, 8]

@@ -178,12 +178,14 @@ def test_each_fidelity_is_modelled_by_itself(tmp_path: Path) -> None:
     assert many[0] == many[1]
 
 
-def test_a_trial_that_diverged_is_a_bad_one_and_one_that_failed_is_none(tmp_path: Path) -> None:
+def test_a_trial_that_diverged_or_does_not_fit_is_a_bad_one_and_one_that_failed_is_none(
+    tmp_path: Path,
+) -> None:
     record = new_record(tmp_path)
     try_out(record, points(SPACE, 3), good_when)
-    for status in ("diverged", "failed"):
+    for status in ("diverged", "infeasible", "failed"):
         record.end(suggest_trial(record, points(SPACE, 5)[-1]).number, status)  # type: ignore[arg-type]
-    assert [loss for _, loss in results_at(record, EPOCHS)][3:] == [math.inf]
+    assert [loss for _, loss in results_at(record, EPOCHS)][3:] == [math.inf, math.inf]
 
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:

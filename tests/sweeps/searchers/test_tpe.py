@@ -54,6 +54,11 @@ def test_a_diverged_trial_is_the_worst_in_the_model_whatever_it_scored_before(
     assert (trial.state, trial.value, trial.last_step) == (TrialState.PRUNED, None, None)
 
 
+def test_an_infeasible_trial_is_the_worst_in_the_model_too() -> None:
+    trial = frozen("infeasible", {}, 3)
+    assert (trial.state, trial.value, trial.last_step) == (TrialState.PRUNED, None, None)
+
+
 @pytest.mark.parametrize("scores", [{}, {1: 0.9}])
 def test_a_trial_that_still_trains_is_modelled_as_running(scores: dict[int, float]) -> None:
     trial = frozen("unfinished", scores, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from sweeps.common.errors import CannotTrain, PCUnfit
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit, failed, unfit
@@ -37,3 +38,8 @@ def test_what_another_worker_found_is_told_as_it_told_it() -> None:
     assert isinstance(error, WorkerFailed)
     assert str(error) == "no GPU"
     assert unfit(error) == found
+
+
+def test_an_error_that_says_that_memory_ran_out_is_known_by_its_result() -> None:
+    assert failed(raised(torch.OutOfMemoryError("CUDA out of memory.")))["is_out_of_memory"]
+    assert not failed(raised(ValueError("no")))["is_out_of_memory"]

@@ -41,3 +41,12 @@ def test_a_trial_gets_the_data_of_its_trainable_and_of_its_own_hyperparameters(t
     assert found == [tmp_path / "large", tmp_path / "small"]
     assert said == [f"copied to {tmp_path}/large", f"copied to {tmp_path}/small"]
     assert job.data_of("net", SimpleNamespace(), SimpleNamespace(pixels=32)) is None
+
+
+def test_a_trial_has_its_own_seed_and_once_it_ran_out_of_memory_its_own_micro_batch(tmp_path: Path) -> None:
+    fit = FitConfig(micro_batch=16)
+    job = Job(trainables={}, storage=Folder(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=None)
+    whole = job.fit_of({"seed": 7, "micro_batch": None})
+    assert (whole.seed, whole.micro_batch) == (7, 16)
+    assert job.fit_of({"seed": 7}).micro_batch == 16
+    assert job.fit_of({"seed": 7, "micro_batch": 4}).micro_batch == 4

@@ -95,6 +95,6 @@ def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: 
 def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:
     said = words_of(page_of(folders["failed_only"]))
     assert "No region separates the failures from other trials: no trial ended well." in said
-    assert "No trial ended well: 4 of 4 failed or diverged" in said
+    assert "No trial ended well: 4 of 4 failed, diverged or were infeasible" in said
     assert "yet" not in said.split()
     assert "so far." not in said

@@ -12,6 +12,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.training.distributed.gradient_accumulation import (
     MicroBatch,
     largest_that_fits,
+    smaller,
     split,
     with_margin,
 )
@@ -56,3 +57,22 @@ def test_a_batch_that_can_not_be_shared_out_is_refused() -> None:
 @pytest.mark.parametrize(("rows", "fitting"), [(1, 1), (2, 3), (9, 10), (10, 11), (11, 13), (1000, 1100)])
 def test_some_room_is_left(rows: int, fitting: int) -> None:
     assert with_margin(rows) == fitting
+
+
+@given(
+    per_worker=st.integers(2, 2000),
+    workers=st.integers(1, 4),
+    divisor=st.integers(1, 50),
+    may_fit=st.floats(0, 2),
+)
+def test_smaller_is_half_at_most_and_the_same_batch(
+    per_worker: int, workers: int, divisor: int, may_fit: float
+) -> None:
+    rows = split(per_worker * workers, workers, max(2, per_worker // divisor)).rows
+    if rows == 1:
+        with pytest.raises(MemoryError, match="not even a micro-batch of one row fits"):
+            smaller(per_worker * workers, workers, rows, may_fit)
+        return
+    found = smaller(per_worker * workers, workers, rows, may_fit)
+    assert found.share == per_worker
+    assert 1 <= found.rows <= max(1, rows * min(0.5, may_fit))

@@ -1,0 +1,90 @@
+"""How a trial goes on whose memory has run out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.memory import Need
+from sweeps.trial.out_of_memory import NORMS, remedy
+from tests.faulty import hungry
+
+
+def out_of_memory(params: Any, micro_batch: int | None = None, begun: bool = True) -> Fit:
+    """A training of which the test says that it ran out of memory, in its first step or before it."""
+    fit = FitConfig(metric="val_loss", mode="min", micro_batch=micro_batch)
+    training = Fit(hungry, params, fit)  # type: ignore[arg-type]
+    training.held_bytes = 0 if begun else None
+    return training
+
+
+@pytest.mark.parametrize(
+    ("params", "micro_batch", "need", "rows", "notice"),
+    [
+        (
+            hungry.Params(),
+            None,
+            None,
+            8,
+            "out of memory: it goes on with micro-batches of 8 rows, 2 for each step, so that its batch is",
+        ),
+        (hungry.Params(), 8, None, 4, "micro-batches of 4 rows, 4 for each step"),
+        (hungry.Params(batch_size=15), None, None, 5, "micro-batches of 5 rows, 3 for each step"),
+        (hungry.Params(batch_size=7), None, None, 1, "micro-batches of 1 row, 7 for each step"),
+        (
+            hungry.Params(),
+            None,
+            Need(held_bytes=10**9, needed_bytes=9 * 10**9, limit_bytes=4 * 10**9),
+            4,  # of 8 GB for 16 rows there are 0.9 x 4 - 1 = 2.6
+            "out of memory (it needs at least 9 GB of 4 GB): it goes on with micro-batches of 4 rows",
+        ),
+        (hungry.Params(), None, Need(4 * 10**9, 9 * 10**9, 4 * 10**9), 1, "micro-batches of 1 row, 16 for"),
+        (hungry.Params(), None, Need(0, 4 * 10**9 + 1, 4 * 10**9), 8, "micro-batches of 8 rows, 2 for each"),
+    ],
+    ids=["half", "half of half", "a third", "a prime", "measured", "one row at least", "half at most"],
+)
+def test_it_goes_on_with_half_or_what_may_fit(
+    params: Any, micro_batch: int | None, need: Need | None, rows: int, notice: str
+) -> None:
+    found = remedy(out_of_memory(params, micro_batch), need)
+    assert found["micro_batch"] == rows
+    assert notice in found["notice"]
+    assert found["caution"] == ""
+
+
+def test_batch_normalization_makes_a_difference() -> None:
+    assert remedy(out_of_memory(hungry.Params(case="norm")), None)["caution"] == NORMS
+
+
+@pytest.mark.parametrize(
+    ("fit", "why"),
+    [
+        (lambda: None, "out of memory: the model and its data can't be built"),
+        (
+            lambda: out_of_memory(hungry.Params(case="unsplit")),
+            "out of memory: Rows has no attribute batch_size. Set it to the rows of a batch",
+        ),
+        (
+            lambda: out_of_memory(hungry.Params(), begun=False),
+            "out of memory: memory ran out before the first step: the model itself does not fit",
+        ),
+        (
+            lambda: out_of_memory(hungry.Params(), micro_batch=1),
+            "out of memory: not even a micro-batch of one row fits",
+        ),
+    ],
+    ids=["not built", "no batch size", "the model", "one row"],
+)
+def test_where_nothing_is_smaller_it_is_infeasible(fit: Any, why: str) -> None:
+    found = remedy(fit(), None)
+    assert found.keys() == {"infeasible"}
+    assert found["infeasible"].startswith(why)
+
+
+def test_a_model_that_optimizes_by_itself_takes_no_micro_batches() -> None:
+    fit = out_of_memory(hungry.Params())
+    fit._model.automatic_optimization = False
+    assert "the model optimizes by itself" in remedy(fit, None)["infeasible"]
