@@ -66,7 +66,32 @@ def submit(config: SweepConfig) -> int:
                 metadata={"job_name": name},
             )
     print(_instructions(config, name, job, client.get_address()), flush=True)
-    return _follow(client, job)
+    return _follow(client, job, "the sweep continues on the head")
+
+
+def control(address: str, folder: str, words: Sequence[str]) -> int:
+    """Give a command to a sweep that runs on the head, as a Ray job there; the exit status.
+
+    Args:
+        address: of the head, as for `submit`.
+        folder: of the sweep on the head.
+        words: of the command.
+
+    Raises:
+        UserError: no cluster answers or accepts the token.
+    """
+    client, job = _client(address), f"control-{secrets.token_hex(3)}"
+    with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
+        _copy(source_files.to_send([]), Path(code))
+        where, typed = _on_the_head(folder), shlex.join(words)
+        hand_over(
+            client,
+            entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {where} {typed}",
+            submission_id=job,
+            runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
+            metadata={"job_name": f"control {folder}"},
+        )
+    return _follow(client, job, "the head carries out the command")
 
 
 def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> None:
@@ -118,15 +143,20 @@ def _plug_ins(config: SweepConfig) -> list[tuple[str, str]]:
 
 
 def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
-    """Write the settings and the code; the user's files replace ours of the same name."""
+    """Write the settings and the code."""
+    _copy(code, folder)
+    if config.resume is None:
+        (folder / SWEEP_FILE).write_text(to_yaml(config))
+
+
+def _copy(code: Sequence[Path], folder: Path) -> None:
+    """Write the code; the user's files replace ours of the same name."""
     for path in reversed(code):
         if path.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(path, folder / path.name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy(path, folder)
-    if config.resume is None:
-        (folder / SWEEP_FILE).write_text(to_yaml(config))
 
 
 def _entrypoint(config: SweepConfig) -> str:
@@ -171,6 +201,7 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
         ("Submitted", f"{name} as the Ray job {job}; it continues when this terminal or this PC is off"),
         ("Follow", of_job.format("logs --follow")),
         ("Stop", of_job.format("stop")),
+        ("Steer", command("control", folder, "--address", str(config.address), "COMMAND")),
         ("Results", f"{folder} on the head (a relative path is below the home of the user that started Ray)"),
         ("Fetch", f"rsync -a {head}:{shlex.quote(folder.rstrip('/'))} ."),
         ("Resume", command("run", *again)),
@@ -178,15 +209,16 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
     return "\n".join(f"{title:<10} {text}" for title, text in lines) + "\n"
 
 
-def _follow(client: JobSubmissionClient, job: str) -> int:
-    """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running."""
+def _follow(client: JobSubmissionClient, job: str, left: str) -> int:
+    """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running, as `left`
+    says."""
     try:
         asyncio.run(_show(client, job))
         while not (status := client.get_job_status(job)).is_terminal():
             time.sleep(0.5)
         info = client.get_job_info(job)
     except KeyboardInterrupt:
-        print("\nNo longer followed; the sweep continues on the head.", file=sys.stderr)
+        print(f"\nNo longer followed; {left}.", file=sys.stderr)
         return 130
     except (RuntimeError, OSError) as error:
         print(f"\nThe cluster does not answer any more ({first_line(error)}).", file=sys.stderr)

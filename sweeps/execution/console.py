@@ -24,7 +24,13 @@ from sweeps.execution.driver import Driver
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, Waits
 
-_COLOURS = {"finished": "green", "pruned": "yellow", "failed": "red", "diverged": "magenta"}
+_COLOURS = {
+    "finished": "green",
+    "pruned": "yellow",
+    "stopped": "cyan",
+    "failed": "red",
+    "diverged": "magenta",
+}
 _DIGITS = (4, 3, 2)
 """Significant digits of numbers: the most with which the table fits on the screen."""
 _ROWS_OF_A_FILE = 40
@@ -37,8 +43,7 @@ class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
 
     def __init__(self, driver: Driver) -> None:
-        self._config, self._record, self._disk = driver.config, driver.record, driver.disk
-        self._expected_epochs = driver.plan.expected_epochs
+        self._driver, self._record, self._disk = driver, driver.record, driver.disk
         self._waits = driver.plan.waits(driver.record)
         self.console = driver.console
         self._live: Live | None = None
@@ -72,7 +77,8 @@ class SweepReporter(CLIReporter):
             self.close()
 
     def _summary(self) -> str:
-        return summary(self._record, self._config, self._expected_epochs, self._waits)
+        plan = self._driver.plan
+        return summary(self._record, plan.config, plan.expected_epochs, self._waits)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -129,7 +135,7 @@ class SweepReporter(CLIReporter):
             return name, lambda trial: number(trial.params.get(name))
 
         columns: list[Column] = [*self._first_columns(), ("status", status)]
-        if len(self._config.trainables) > 1:
+        if len(self._driver.config.trainables) > 1:
             columns.append(("trainable", lambda trial: trial.trainable))
         columns += [
             ("epoch", lambda trial: str(max(trial.epochs, default=0))),
@@ -155,7 +161,7 @@ class RerunReporter(SweepReporter):
     """The same while the best trials are trained again with new seeds."""
 
     def _summary(self) -> str:
-        return summary_of_reruns(self._record, self._config)
+        return summary_of_reruns(self._record, self._driver.config)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -176,22 +182,23 @@ def _progress(trial: TrialRow, waits: Waits | None) -> str:
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; the time left follows from `expected_epochs`, those of the plan."""
     trials, elapsed_s, objective = record.searched, record.elapsed_s, record.objective
-    counts = Counter(_progress(trial, waits) for trial in trials)
+    counts, planned = Counter(_progress(trial, waits) for trial in trials), record.planned_trials
+    num_trials = planned[-1] if planned else config.num_trials
     live = counts["training"] + counts["waiting"]
     ended = len(trials) - live
     epochs = sum(len(trial.epochs) for trial in trials)
     saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
     time_left = ""
-    if ended and epochs and config.num_trials and live:
+    if ended and epochs and num_trials and live:
         # The trials that end first have trained least, so by them alone the forecast would be too short.
         ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
-        expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
+        expected = max(expected_epochs, ended_epochs / ended * num_trials)
         time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
 
     def states(*words: str) -> str:
         return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
 
-    ways = f" ({states('finished', 'pruned', 'failed', 'diverged')})" if ended else ""
+    ways = f" ({states(*_COLOURS)})" if ended else ""
     running = f"; {states('training', 'waiting')}" if live else ""
     sound = (trial for trial in trials if trial.status not in ("failed", "diverged"))
     best = objective.best(sound, lambda trial: trial.best_score(objective))
@@ -200,7 +207,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     return (
-        f"trials {ended}/{config.num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
+        f"trials {ended}/{num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
     )
 

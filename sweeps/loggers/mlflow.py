@@ -14,7 +14,13 @@ from typing import Any
 from sweeps.record.trials import TrialRow
 
 NEEDS = ("mlflow", "mlflow-skinny")
-STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED", "diverged": "FAILED"}
+STATUSES = {
+    "finished": "FINISHED",
+    "pruned": "KILLED",
+    "stopped": "KILLED",
+    "failed": "FAILED",
+    "diverged": "FAILED",
+}
 """Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
 METRICS, PARAMS = 1000, 100
 """The most of them in one request."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from sweeps.common.objective import Objective
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import ENDED_WELL, TrialRow
+from sweeps.space.point import Point
 
 
 class RankedTrials:
@@ -24,7 +25,7 @@ class RankedTrials:
         """First trial of a bracket, and rung, to the trials that were promoted there."""
         self.reruns = Reruns(self.objective)
         self._ranks: list[tuple[float, int]] = []
-        """Of trials that ended well (finished or pruned) with a finite score, the best one last."""
+        """Of trials that ended well, with a finite score, the best one last."""
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
 
@@ -37,6 +38,22 @@ class RankedTrials:
     def live(self) -> list[TrialRow]:
         """Trials that have not ended."""
         return list(self._live.values())
+
+    @property
+    def planned_trials(self) -> list[int]:
+        """The number of trials asked for in all, each time that it was raised."""
+        return list(self.info.planned)
+
+    def is_to_stop(self, number: int) -> bool:
+        """Whether the user has stopped a trial that has not ended yet."""
+        return number in self.info.stopped and number in self._live
+
+    def points_to_try(self) -> list[Point]:
+        """The points that the user has chosen, and that have not begun."""
+        if not self.info.tried:
+            return []
+        begun = {trial.point.key for trial in self.searched}
+        return [point for point in self.info.tried if point.key not in begun]
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
@@ -104,8 +121,7 @@ class RankedTrials:
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        ended_well = trial.status in ("finished", "pruned")
-        if ended_well and trial.confirms is None and (rank := self._rank(trial)) is not None:
+        if trial.status in ENDED_WELL and trial.confirms is None and (rank := self._rank(trial)) is not None:
             bisect.insort(self._ranks, rank)
 
     def _rank(self, trial: TrialRow) -> tuple[float, int] | None:

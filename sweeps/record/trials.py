@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
     from sweeps.common.yaml_values import ParamValue
 
-Status = Literal["finished", "pruned", "failed", "diverged", "unfinished"]
-"""`unfinished`: in training, or interrupted with its sweep."""
+Status = Literal["finished", "pruned", "stopped", "failed", "diverged", "unfinished"]
+"""`stopped`: by the user; `unfinished`: in training, or interrupted with its sweep."""
+ENDED_WELL: tuple[Status, ...] = ("finished", "pruned", "stopped")
+"""The scores of these trials count."""
+STOPPED = "stopped by the user"
+"""The reason of such a trial."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -26,6 +28,29 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
     if best is None or best is trial:
         return score is not None
     return record.objective.is_better(score, best.best_score(record.objective))
+
+
+def lacks_weights(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
+    """Whether a trial is among the best and has no checkpoint of its best epoch."""
+    best = record.trials[number].best_epoch(record.objective)
+    if best is None or not would_be_kept(config, record, storage, number):
+        return False
+    return max(storage.epochs(number), default=0) < best
+
+
+def drop(config: SweepConfig, record: Record, storage: Storage, numbers: Iterable[int]) -> None:
+    """Remove the checkpoints of trials that ended, but for the newest of each whose weights are kept.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    keep = kept(config, record, storage)
+    for number in numbers:
+        if number not in keep:
+            storage.remove(number)
+            continue
+        for epoch in storage.epochs(number)[1:]:
+            storage.remove(number, epoch)
 
 
 def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:
