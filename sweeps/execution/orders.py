@@ -102,7 +102,7 @@ def _go(driver: Driver, order: Command) -> Done:
         raise UserError("go: the sweep is not paused")
     driver.end.outcome, driver.record.is_held = "finished", False
     unfinished = status.unfinished(driver.record)
-    return f"The sweep continues; {count(unfinished, 'unfinished trial')} where they were left.", {}
+    return f"The sweep continues where it was left, with {count(unfinished, 'unfinished trial')}.", {}
 
 
 def _finish(driver: Driver, order: Command) -> Done:
@@ -110,9 +110,9 @@ def _finish(driver: Driver, order: Command) -> Done:
     _refuse_in_confirmation(driver, "finish")
     if not (begun := len(record.searched)):
         raise UserError("finish: no trial has begun; Ctrl-C ends the sweep")
-    texts = [f"No new trial begins. {count(status.unfinished(record), 'unfinished trial')} end as usual"]
+    texts = [f"No new trial begins; the unfinished ones ({status.unfinished(record)}) end as usual"]
     if dropped := len(record.points_to_try()):
-        texts.append(f"; {count(dropped, 'chosen trial')} that had not begun are given up")
+        texts.append(f"; the chosen ones that had not begun ({dropped}) are given up")
     if driver.config.confirm:
         texts.append("; then the best trials are confirmed")
     texts.append("; then the sweep ends with its report.")

@@ -80,7 +80,7 @@ class Steering:
         if (paused_at := record.info.paused_at) is not None and end.outcome in ("paused", "finished"):
             end.outcome = "paused"
             again = command("control", shown_path(driver.plan.folder), "go")
-            driver.say(f"Paused {moment(paused_at)}; no trial has a process. To continue: {again}")
+            driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
             with stops_on_signals(end, driver.say):
                 while end.outcome == "paused":
