@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     """
     parser = cli_parser.Parser(
         prog="sweeps control",
-        usage="%(prog)s results/NAME COMMAND [--address HOST:8265]",
+        usage="%(prog)s results/NAME COMMAND [--address HOST:PORT]",
         description="Steer a running sweep. It answers at once what will happen.\n\ncommands:\n"
         + "\n".join(f"  {words:<21} {does}" for words, does in steering.COMMANDS.items()),
     )
@@ -55,7 +55,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="One of the commands above.")
     reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
     reach += " (default: the sweep is on this PC)"
-    cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:8265")
+    cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:PORT")
     values = parser.values_of(list(sys.argv[1:] if arguments is None else arguments))
     if values.folder in steering.NAMES:
         raise UserError(f"{values.folder}: give the folder first, as in {_example(values.folder)}")

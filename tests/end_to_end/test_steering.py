@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from sweeps.record.record import Record
-from sweeps.record.requests import CONTROL_FOLDER
+from sweeps.record.requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from tests.support.steered import RunningSweep, epochs, is_alive, running
 
 TOY = (
@@ -129,3 +131,140 @@ def test_it_finishes_in_order(steered: RunningSweep) -> None:
     times = [each.time for each in record.info.steered]
     assert times == sorted(times)
     assert all(each.answer for each in record.info.steered)
+
+
+STEPWISE = (
+    *("--trainable", "tests.faulty.stepwise", "--searcher", "random", "--scheduler", "none"),
+    *("--num-trials", "2", "--max-epochs", "3"),
+)
+
+
+@pytest.mark.slow
+def test_a_pause_inside_an_epoch_repeats_no_step(environment: dict[str, str], tmp_path: Path) -> None:
+    prepared = environment | {"SWEEPS_PREPARED_DIR": str(tmp_path / "prepared")}
+    with running(tmp_path / "whole", prepared, *STEPWISE) as whole:
+        assert whole.wait() == 0, whole.printed
+    with running(tmp_path / "paused", prepared | {"STEP_S": "0.1"}, *STEPWISE) as sweep:
+        sweep.wait_until("an epoch of both", lambda record: min(epochs(record, 0), epochs(record, 1)) > 0)
+        sweep.does("pause")
+        sweep.wait_for("Paused since ")
+        positions = [trial.position for trial in sweep.record().live]
+        assert len(positions) == 2
+        assert all(" of 50" in position for position in positions)
+        sweep.does("go")
+        assert sweep.wait() == 0, sweep.printed
+    for one, other in zip(sweep.record().trials, whole.record().trials, strict=True):
+        assert {epoch: dict(row.metrics) for epoch, row in one.epochs.items()} == {
+            epoch: dict(row.metrics) for epoch, row in other.epochs.items()
+        }
+    weights = [torch.load(each.folder / "best" / "weights.pt") for each in (sweep, whole)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+HALVING = (
+    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "9"),
+    *("--num-trials", "12", "--max-concurrent", "2", "--params", "epoch_s=0.4", "--checkpoint-epochs", "1"),
+)
+
+
+@pytest.mark.slow
+def test_each_command_survives_kill_9_and_a_resume(environment: dict[str, str], tmp_path: Path) -> None:
+    """The driver is killed right behind the answer, before the command has had its effect."""
+    with running(tmp_path / "killed", environment, *HALVING) as sweep:
+        sweep.wait_until("two trials train", lambda record: epochs(record, 1) > 0)
+        sweep.does("try", "slope=0.55")
+        sweep.does("stop", "0")
+        sweep.kill()
+        assert "no process runs this sweep; it is interrupted. Resume it: " in sweep.refuses("go")
+        sweep.start()
+        record = sweep.wait_until("the chosen trial trains", lambda record: epochs(record, 2) > 0)
+        assert record.trials[0].status == "stopped"
+        assert record.trials[2].params == {"slope": 0.55}
+
+        sweep.does("set", "num-trials=7", "max-concurrent=1", "time-budget-hours=5")
+        sweep.does("pause")
+        sweep.kill()
+        sweep.start()
+        sweep.wait_for("Paused since ")
+        before = sweep.record()
+        assert before.planned_trials == [7]
+        assert (before.info.identity["settings"]["max_concurrent"], before.info.paused_at is None) == (
+            1,
+            False,
+        )
+        sweep.does("go")
+        record = sweep.wait_until("an epoch more", lambda record: _trained(record) > _trained(before))
+
+        sweep.does("finish")
+        sweep.kill()
+        begun = len(sweep.record().trials)
+        sweep.start()
+        assert sweep.wait() == 0, sweep.printed
+    record = sweep.record()
+    assert (len(record.trials), record.info.outcome) == (begun, "finished")
+    assert begun < 7
+    assert not record.live
+    assert [each.command for each in record.info.steered] == ["try", "stop", "set", "pause", "go", "finish"]
+    for trial in record.trials:
+        assert list(trial.epochs) == list(range(1, len(trial.epochs) + 1))
+        assert all(
+            row.score == pytest.approx(float(trial.params["slope"]) * e) for e, row in trial.epochs.items()
+        )
+
+
+def _trained(record: Record) -> int:
+    return sum(len(trial.epochs) for trial in record.trials)
+
+
+@pytest.mark.slow
+def test_a_request_that_was_kept_is_taken_up_by_the_resume(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The driver is stopped, so that it answers nothing, and is killed then."""
+    with running(tmp_path / "busy", environment, *HALVING) as sweep:
+        sweep.wait_until("two trials train", lambda record: epochs(record, 1) > 0)
+        sweep.suspend()
+        done = sweep.control("finish")
+        assert (done.returncode, done.stdout) == (
+            0,
+            "The sweep is busy. It keeps the command, and will take it up; its screen says what it did.\n",
+        )
+        sweep.kill()
+        sweep.start()
+        assert sweep.wait() == 0, sweep.printed
+    assert "finish: No new trial begins" in sweep.printed
+    assert len(sweep.record().trials) < 12
+
+
+@pytest.mark.slow
+def test_ctrl_c_of_whoever_asks_does_no_harm(environment: dict[str, str], tmp_path: Path) -> None:
+    with running(tmp_path / "asked", environment, *HALVING) as sweep:
+        sweep.wait_until("two trials train", lambda record: epochs(record, 1) > 0)
+        sweep.suspend()
+        asking = sweep.begin_control("pause")
+        requests = sweep.folder / CONTROL_FOLDER / REQUESTS_FOLDER
+        sweep.wait_until("the command waits", lambda record: any(requests.glob("*.json")))
+        asking.send_signal(signal.SIGINT)
+        _, said = asking.communicate(timeout=60)
+        assert (asking.returncode, said.strip()) == (130, "Withdrawn: nothing has changed.")
+        sweep.go_on()
+        before = sweep.record()
+        record = sweep.wait_until("it trains on", lambda record: _trained(record) > _trained(before) + 4)
+        assert record.info.steered == ()
+
+
+CONFIRMED = (*HALVING[:-2], "--num-trials", "2", "--confirm", "2", "--confirm-top", "1")
+
+
+@pytest.mark.slow
+def test_the_confirmation_pauses_and_continues(environment: dict[str, str], tmp_path: Path) -> None:
+    with running(tmp_path / "confirmed", environment, *CONFIRMED) as sweep:
+        sweep.wait_until("reruns train", lambda record: epochs(record, 3) > 0)
+        assert "its best trials are being confirmed" in sweep.refuses("set", "num-trials=9")
+        sweep.does("pause")
+        sweep.wait_for("Paused since ")
+        sweep.does("go")
+        assert sweep.wait() == 0, sweep.printed
+    record = sweep.record()
+    assert len(record.confirmed()) == 1
+    assert not record.is_to_be_confirmed

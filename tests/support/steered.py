@@ -58,6 +58,17 @@ class RunningSweep:
             command, cwd=ROOT, env=self._environment, capture_output=True, text=True, timeout=60
         )
 
+    def begin_control(self, *words: str) -> subprocess.Popen[str]:
+        """The same, which is still waiting."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "sweeps.control", str(self.folder), *words],
+            cwd=ROOT,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def does(self, *words: str) -> str:
         """What is answered to a command that is carried out."""
         done = self.control(*words)
@@ -97,6 +108,16 @@ class RunningSweep:
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(MOST_S)
+
+    def suspend(self) -> None:
+        """Let the driver do nothing until `go_on`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it do what it did."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """End it and all that it has started."""
