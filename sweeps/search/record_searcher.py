@@ -121,7 +121,8 @@ class RecordSearcher(Searcher):
         return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._live)
 
     def _is_waiting(self, trial: TrialRow) -> bool:
-        return self.waits is not None and self.waits(trial)
+        """One that the user stops waits for no other, though its weights may have to be trained again."""
+        return self.waits is not None and not self._record.is_to_stop(trial.number) and self.waits(trial)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

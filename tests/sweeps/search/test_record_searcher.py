@@ -85,6 +85,17 @@ def test_chosen_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None
     ]
 
 
+def test_one_that_the_user_stops_waits_for_no_other(tmp_path: Path) -> None:
+    record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
+    space: Any = nothing
+    number = propose(record, {"lr": 0.1}).number
+    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.of(num_trials=1))
+    searcher.waits = lambda trial: True
+    assert searcher.suggest("a") is None
+    record.note_steered(Steered(["stop", str(number)]))
+    assert searcher.suggest("a")["number"] == number
+
+
 def test_one_that_is_withdrawn_is_not_handed_out(tmp_path: Path) -> None:
     record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
     space: Any = nothing
