@@ -7,6 +7,7 @@ after `ray_environment.prepare_to_submit`.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import shlex
 import shutil
@@ -66,7 +67,7 @@ def submit(config: SweepConfig) -> int:
                 metadata={"job_name": name},
             )
     print(_instructions(config, name, job, client.get_address()), flush=True)
-    return _follow(client, job, "the sweep continues on the head")
+    return _follow(client, job)
 
 
 def control(address: str, folder: str, words: Sequence[str]) -> int:
@@ -91,7 +92,7 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
             runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
             metadata={"job_name": f"control {folder}"},
         )
-    return _follow(client, job, "the head carries out the command")
+    return _answer(client, job)
 
 
 def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> None:
@@ -209,16 +210,32 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
     return "\n".join(f"{title:<10} {text}" for title, text in lines) + "\n"
 
 
-def _follow(client: JobSubmissionClient, job: str, left: str) -> int:
-    """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running, as `left`
-    says."""
+def _answer(client: JobSubmissionClient, job: str) -> int:
+    """Print what a command printed on the head, without Ray's own lines; its exit status."""
+    try:
+        while not (status := client.get_job_status(job)).is_terminal():
+            time.sleep(0.2)
+        info, printed = client.get_job_info(job), client.get_job_logs(job)
+    except (RuntimeError, OSError) as error:
+        print(f"The cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
+        return 1
+    text = re.split(r"Running entrypoint for job .*\n", printed)[-1].strip()
+    if info.driver_exit_code is None:
+        print(f"The job ended as {status}: {info.message}", file=sys.stderr)
+        return 1
+    print(text, file=sys.stderr if info.driver_exit_code else sys.stdout)
+    return int(info.driver_exit_code)
+
+
+def _follow(client: JobSubmissionClient, job: str) -> int:
+    """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running."""
     try:
         asyncio.run(_show(client, job))
         while not (status := client.get_job_status(job)).is_terminal():
             time.sleep(0.5)
         info = client.get_job_info(job)
     except KeyboardInterrupt:
-        print(f"\nNo longer followed; {left}.", file=sys.stderr)
+        print("\nNo longer followed; the sweep continues on the head.", file=sys.stderr)
         return 130
     except (RuntimeError, OSError) as error:
         print(f"\nThe cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
