@@ -19,6 +19,7 @@ COMMANDS = {
     "ladder": "measure how fast a model trains, one improvement after another",
     "results": "compare sweeps in a table",
     "report": "write an HTML page about a sweep",
+    "control": "steer a running sweep: stop or add a trial, pause, finish, change its limits",
     "dashboard": "show a sweep in the browser, during or after its run",
     "pcs": "check the PCs of a cluster, show their trials, take one out or back in",
 }

@@ -155,6 +155,7 @@ FIT_HELP = (
 )
 REPORT_HELP = "from sweeps.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
+CONTROL_HELP = "from sweeps.control import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PREPARE_HELP = "from sweeps.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PCS_HELP = [
     f"from sweeps.pcs.__main__ import main\ntry:\n    main([{words}])\nexcept SystemExit:\n    pass"
@@ -173,6 +174,7 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
         "import sweeps.results",
         RESULTS_HELP,
         REPORT_HELP,
+        CONTROL_HELP,
         *PCS_HELP,
     ],
     ids=[
@@ -183,6 +185,7 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
         "import results",
         "results --help",
         "report --help",
+        "control --help",
         "pcs --help",
         *(f"pcs {command} --help" for command in COMMANDS),
     ],

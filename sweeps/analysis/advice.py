@@ -20,7 +20,7 @@ from sweeps.analysis.top_trials import FEW, Ranked, distributions_of, trainables
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.record.trials import BAD
+from sweeps.record.trials import BAD, ENDED_WELL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def _command(record: Record, found: Findings) -> str:
     if status.can_go_on(record):
         return status.go_on(record)
     folder = shown_path(record.folder.resolve())
-    if not any(trial.status in ("finished", "pruned") for trial in record.searched):
+    if not any(trial.status in ENDED_WELL for trial in record.searched):
         return ""
     if found.cut or any(part.can_judge_ranges for part in found.parts):
         later = [] if found.grace_epochs is None else ["--grace-epochs", str(found.grace_epochs)]

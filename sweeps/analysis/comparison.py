@@ -81,13 +81,13 @@ def _read(folders: Sequence[Path]) -> Iterator[Record]:
 def table(records: Iterable[Record]) -> pa.Table:
     """A row per sweep, in the order given.
 
-    Columns: name, folder, date (when it began, UTC), trainable, status (running, finished, out of time or
-    interrupted), trials (of the search, without reruns), how many of them are finished, pruned, failed,
-    diverged and unfinished, metric, mode, best_trial and best_score (of the trials that ended well),
-    confirmed_score (of that trial, the mean over its reruns with new seeds), test_score (the same metric on
-    the test rows), epochs (trained, reruns' too), trained_hours (of all trials and reruns together),
-    elapsed_hours (of the sweep, all its runs together), parents (sweeps that it refines: name, folder,
-    started). What is not known is null.
+    Columns: name, folder, date (when it began, UTC), trainable, status (running, paused, finished, out of
+    time or interrupted), trials (of the search, without reruns), how many of them are finished, pruned,
+    stopped by the user, failed, diverged and unfinished, metric, mode, best_trial and best_score (of the
+    trials that ended well), confirmed_score (of that trial, the mean over its reruns with new seeds),
+    test_score (the same metric on the test rows), epochs (trained, reruns' too), trained_hours (of all trials
+    and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
+    refines: name, folder, started). What is not known is null.
     """
     return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
 

@@ -7,6 +7,7 @@ after `ray_environment.prepare_to_submit`.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import shlex
 import shutil
@@ -69,6 +70,31 @@ def submit(config: SweepConfig) -> int:
     return _follow(client, job)
 
 
+def control(address: str, folder: str, words: Sequence[str]) -> int:
+    """Give a command to a sweep that runs on the head, as a Ray job there; the exit status.
+
+    Args:
+        address: of the head, as for `submit`.
+        folder: of the sweep on the head.
+        words: of the command.
+
+    Raises:
+        UserError: no cluster answers or accepts the token.
+    """
+    client, job = _client(address), f"control-{secrets.token_hex(3)}"
+    with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
+        _copy(source_files.to_send([]), Path(code))
+        where, typed = _on_the_head(folder), shlex.join(words)
+        hand_over(
+            client,
+            entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {where} {typed}",
+            submission_id=job,
+            runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
+            metadata={"job_name": f"control {folder}"},
+        )
+    return _answer(client, job)
+
+
 def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> None:
     """Submit a job. A head that has just started accepts none for some seconds, and is asked again.
 
@@ -118,15 +144,20 @@ def _plug_ins(config: SweepConfig) -> list[tuple[str, str]]:
 
 
 def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
-    """Write the settings and the code; the user's files replace ours of the same name."""
+    """Write the settings and the code."""
+    _copy(code, folder)
+    if config.resume is None:
+        (folder / SWEEP_FILE).write_text(to_yaml(config))
+
+
+def _copy(code: Sequence[Path], folder: Path) -> None:
+    """Write the code; the user's files replace ours of the same name."""
     for path in reversed(code):
         if path.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(path, folder / path.name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy(path, folder)
-    if config.resume is None:
-        (folder / SWEEP_FILE).write_text(to_yaml(config))
 
 
 def _entrypoint(config: SweepConfig) -> str:
@@ -171,11 +202,29 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
         ("Submitted", f"{name} as the Ray job {job}; it continues when this terminal or this PC is off"),
         ("Follow", of_job.format("logs --follow")),
         ("Stop", of_job.format("stop")),
+        ("Steer", command("control", folder, "--address", str(config.address), "COMMAND")),
         ("Results", f"{folder} on the head (a relative path is below the home of the user that started Ray)"),
         ("Fetch", f"rsync -a {head}:{shlex.quote(folder.rstrip('/'))} ."),
         ("Resume", command("run", *again)),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines) + "\n"
+
+
+def _answer(client: JobSubmissionClient, job: str) -> int:
+    """Print what a command printed on the head, without Ray's own lines; its exit status."""
+    try:
+        while not (status := client.get_job_status(job)).is_terminal():
+            time.sleep(0.2)
+        info, printed = client.get_job_info(job), client.get_job_logs(job)
+    except (RuntimeError, OSError) as error:
+        print(f"The cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
+        return 1
+    text = re.split(r"Running entrypoint for job .*\n", printed)[-1].strip()
+    if info.driver_exit_code is None:
+        print(f"The job ended as {status}: {info.message}", file=sys.stderr)
+        return 1
+    print(text, file=sys.stderr if info.driver_exit_code else sys.stdout)
+    return int(info.driver_exit_code)
 
 
 def _follow(client: JobSubmissionClient, job: str) -> int:

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,8 @@ def duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def moment(seconds: float) -> str:
+    """`since 14:05 on 2026-01-31`, of seconds since 1970."""
+    return time.strftime("since %H:%M on %Y-%m-%d", time.localtime(seconds))

@@ -12,7 +12,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.validation import check
-from sweeps.config.yaml_files import PAIRS, of_its_own, read_yaml, refuse_other, settings_of_sweep
+from sweeps.config.yaml_files import PAIRS, POINTS, of_its_own, read_yaml, refuse_other, settings_of_sweep
 
 COMMAND = "sweeps run"
 
@@ -29,6 +29,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     values = _parser().values_of(sys.argv[1:] if arguments is None else arguments)
     typed = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
     typed |= {name: dict(typed[name]) for name in PAIRS if name in typed}
+    typed |= {name: [dict(point) for point in typed[name]] for name in POINTS if name in typed}
     contents = _contents(typed, values.config)
     given: dict[str, Any] = {}
     for content in [*contents, typed]:
@@ -36,7 +37,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         given |= {**content, **merged}
     machine_folders.use_machine(values)
     config = SweepConfig.of(
-        **{name: one_or_several(value) if isinstance(value, list) else value for name, value in given.items()}
+        **{
+            name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
+            for name, value in given.items()
+        }
     )
     if config.resume is not None and contents:
         refuse_other(config.flat(), contents[0])
@@ -112,4 +116,4 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     paths = [settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")
-    return {**contents[0], "ranges": {}, **of_its_own(paths[0], contents, results_dir)}
+    return {**contents[0], "ranges": {}, "tries": [], **of_its_own(paths[0], contents, results_dir)}

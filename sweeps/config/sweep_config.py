@@ -53,6 +53,10 @@ class SweepConfig(Settings):
     num_trials: int | None = setting(None, least=1, most=1_000_000)
     """Number of trials (default: 24; with grid, the whole grid)."""
 
+    tries: list[dict[str, ParamValue]] = field(default_factory=list)
+    """Hyperparameters of a trial of your own choosing, which is tried first: name=value, separated by spaces.
+    Give the flag once for each such trial."""
+
     scheduler: str | None = setting(None, group="Pruning")
     """Scheduler that prunes trials: a name in sweeps/schedulers/, or a dotted path (default: that of the
     searcher; halving, with bohb bohb)."""
@@ -201,4 +205,5 @@ def to_yaml(config: SweepConfig) -> str:
 
 def flag(name: str) -> str:
     """The flag of a setting, in the form that changes its default."""
-    return "--no-ray-dashboard" if name == "ray_dashboard" else settings.flag(name)
+    others = {"ray_dashboard": "--no-ray-dashboard", "tries": "--try"}
+    return others.get(name) or settings.flag(name)

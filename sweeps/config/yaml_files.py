@@ -19,6 +19,8 @@ from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
 
 PAIRS = ("params", "ranges")
 """Settings with a `name: value` line for each hyperparameter."""
+POINTS = ("tries",)
+"""Settings with a list of such lines."""
 
 
 def read_yaml(path: str, name: str) -> dict[str, Any]:
@@ -51,6 +53,10 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
         elif key in PAIRS:
             faults += _faults_of_hyperparameters(path, key, value)
             values[key] = value
+        elif key in POINTS:
+            points = value if isinstance(value, list) else [value]
+            faults += [each for point in points for each in _faults_of_hyperparameters(path, key, point)]
+            values[key] = points
         else:
             values[key] = typed(f"{path}: {key}", settings[key].kind, value)
             faults += [values[key]] if isinstance(values[key], Fault) else []

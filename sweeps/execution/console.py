@@ -27,9 +27,10 @@ from sweeps.record.trials import BAD, TrialRow, Waits
 _COLOURS = {
     "finished": "green",
     "pruned": "yellow",
+    "stopped": "cyan",
     "failed": "red",
     "diverged": "magenta",
-    "infeasible": "cyan",
+    "infeasible": "blue",
 }
 _DIGITS = (4, 3, 2)
 """Significant digits of numbers: the most with which the table fits on the screen."""
@@ -43,8 +44,7 @@ class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
 
     def __init__(self, driver: Driver) -> None:
-        self._config, self._record, self._disk = driver.config, driver.record, driver.disk
-        self._expected_epochs = driver.plan.expected_epochs
+        self._driver, self._record, self._disk = driver, driver.record, driver.disk
         self._waits = driver.plan.waits(driver.record)
         self.console = driver.console
         self._live: Live | None = None
@@ -78,7 +78,8 @@ class SweepReporter(CLIReporter):
             self.close()
 
     def _summary(self) -> str:
-        return summary(self._record, self._config, self._expected_epochs, self._waits)
+        plan = self._driver.plan
+        return summary(self._record, plan.config, plan.expected_epochs, self._waits)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -135,7 +136,7 @@ class SweepReporter(CLIReporter):
             return name, lambda trial: number(trial.params.get(name))
 
         columns: list[Column] = [*self._first_columns(), ("status", status)]
-        if len(self._config.trainables) > 1:
+        if len(self._driver.config.trainables) > 1:
             columns.append(("trainable", lambda trial: trial.trainable))
         if any(trial.micro_batches for trial in self._trials):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
@@ -163,7 +164,7 @@ class RerunReporter(SweepReporter):
     """The same while the best trials are trained again with new seeds."""
 
     def _summary(self) -> str:
-        return summary_of_reruns(self._record, self._config)
+        return summary_of_reruns(self._record, self._driver.config)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -184,22 +185,23 @@ def _progress(trial: TrialRow, waits: Waits | None) -> str:
 def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; the time left follows from `expected_epochs`, those of the plan."""
     trials, elapsed_s, objective = record.searched, record.elapsed_s, record.objective
-    counts = Counter(_progress(trial, waits) for trial in trials)
+    counts, planned = Counter(_progress(trial, waits) for trial in trials), record.planned_trials
+    num_trials = planned[-1] if planned else config.num_trials
     live = counts["training"] + counts["waiting"]
     ended = len(trials) - live
     epochs = sum(len(trial.epochs) for trial in trials)
     saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
     time_left = ""
-    if ended and epochs and config.num_trials and live:
+    if ended and epochs and num_trials and live:
         # The trials that end first have trained least, so by them alone the forecast would be too short.
         ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
-        expected = max(expected_epochs, ended_epochs / ended * config.num_trials)
+        expected = max(expected_epochs, ended_epochs / ended * num_trials)
         time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
 
     def states(*words: str) -> str:
         return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
 
-    ways = f" ({states('finished', 'pruned', *BAD)})" if ended else ""
+    ways = f" ({states(*_COLOURS)})" if ended else ""
     running = f"; {states('training', 'waiting')}" if live else ""
     sound = (trial for trial in trials if trial.status not in BAD)
     best = objective.best(sound, lambda trial: trial.best_score(objective))
@@ -208,7 +210,7 @@ def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: 
         score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
         found = f"{score} (trial {best.number}, epoch {epoch})"
     return (
-        f"trials {ended}/{config.num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
+        f"trials {ended}/{num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
     )
 

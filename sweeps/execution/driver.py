@@ -23,9 +23,9 @@ from sweeps.storage.disk_guard import Disk
 from sweeps.trial.job import Job
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Driver:
-    """The context of a sweep that runs."""
+    """The context of a sweep that runs; its plan may be steered."""
 
     plan: Plan
     record: Record
@@ -41,7 +41,8 @@ class Driver:
         disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, cluster.pcs))
         for trial in record.live:
             disk.measure(trial.number)
-        return cls(plan, record, cluster, End(config.time_budget_hours, record.elapsed_s), disk)
+        end = End(config.time_budget_hours, lambda: record.elapsed_s)
+        return cls(plan, record, cluster, end, disk)
 
     @property
     def config(self) -> SweepConfig:

@@ -1,11 +1,12 @@
-"""Save what is in training when a sweep stops early: every trial is asked to leave at its next step.
+"""Save what trains when a sweep stops early or pauses: every trial is asked to leave at its next step.
 
 A trial that has left stays unfinished in the record, with the position of its checkpoint. One that has not
-left within `--stop-grace` continues from the checkpoint before.
+left within `--stop-grace` continues from the checkpoint before; a pause waits for all.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -27,19 +28,19 @@ class Leaving:
         self, driver: Driver, processes: Processes, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._driver, self._processes, self._clock = driver, processes, clock
-        self._ends_at: float | None = None
+        self._because = ""
+        self._ends_at = 0.0
 
     def go_on(self) -> bool:
         """Ask the trials in training to leave; whether some still have to. Tune's loop calls it in each turn
         from the stop on."""
-        training = self._processes.training()
-        if self._ends_at is None:
-            grace_s = self._driver.config.stop_grace
-            self._ends_at = self._clock() + grace_s
-            self._driver.record.is_held = True
+        training, record, outcome = self._processes.training(), self._driver.record, self._driver.end.outcome
+        if not record.is_held or outcome != self._because:
+            grace_s = math.inf if outcome == "paused" else self._driver.config.stop_grace
+            self._because, self._ends_at, record.is_held = outcome, self._clock() + grace_s, True
             if training:
-                them = count(len(training), "trial")
-                self._driver.say(f"Saving what {them} trained, for at most {duration(grace_s)} ...")
+                at_most = "" if outcome == "paused" else f", for at most {duration(grace_s)}"
+                self._driver.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
         if not training or self._clock() >= self._ends_at:
             return False
         self._processes.ask_to_leave(training)

@@ -24,7 +24,7 @@ from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.requeue import Requeue, error_of
 from sweeps.execution.trial_logs import TrialLogs
 from sweeps.record.journal import RecordLost
-from sweeps.record.trials import Status
+from sweeps.record.trials import ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import DISK_IS_FULL, StorageError
@@ -98,6 +98,8 @@ class Recorder(DriverCallback):
             and result.get("status") in (None, "finished")
         ):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
+        if "left" in result and self._record.is_to_stop(number):
+            result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note the size of a checkpoint, or why it could not be written."""
@@ -152,21 +154,23 @@ class Recorder(DriverCallback):
             reason, at = result["unfit"], result["at"]
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
-        if "left" in result:
+        is_stopped = self._record.is_to_stop(number)
+        if "left" in result and not is_stopped:
             fault = self._save_faults.pop(number, None)
             return self._requeue.after_leaving(number, result["left"], fault)
-        if not result.get("done") and not self._was_stopped_in_pause(number):
+        if not result.get("done") and not is_stopped and not self._was_stopped_in_pause(number):
             return None
         if self._sharing and self._sharing.is_to_requeue(trial):
             return self._searcher.requeue(number)
         reached_end = result.get("epoch") == self._config.max_epochs
-        status: Status = result.get("status") or ("finished" if reached_end else "pruned")
-        reason = result.get("reason", "")
+        otherwise: Status = "stopped" if is_stopped else "pruned"
+        status: Status = result.get("status") or ("finished" if reached_end else otherwise)
+        reason = result.get("reason", STOPPED if status == "stopped" else "")
         if result.get("is_out_of_memory"):
             status, reason = "infeasible", self._requeue.after_out_of_memory(number, result)
             if not reason:
                 return self._logs.append(self._record.trials[number], result.pop("traceback", ""))
-        if status in ("finished", "pruned") and self._lacks_weights(number):
+        if status in ENDED_WELL and self._lacks_weights(number):
             fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
             if fault["is_of_storage"]:
                 why = f"the weights of trial {number} can't be written: {fault['reason']}"
@@ -186,11 +190,7 @@ class Recorder(DriverCallback):
         return ends_at is not None and ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
-        """Whether it is among the best and has no checkpoint of its best epoch."""
-        best = self._record.trials[number].best_epoch(self._record.objective)
-        if best is None or not self._is_to_stay(number):
-            return False
-        return max(self._storage.epochs(number), default=0) < best
+        return retention.lacks_weights(self._config, self._record, self._storage, number)
 
     def _is_to_stay(self, number: int) -> bool:
         return retention.would_be_kept(self._config, self._record, self._storage, number)
@@ -209,10 +209,6 @@ class Recorder(DriverCallback):
         """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept
         before and are not now."""
         try:
-            kept = retention.kept(self._config, self._record, self._storage)
-            for number in {ended, *before} - kept:
-                self._storage.remove(number)
-            for epoch in self._storage.epochs(ended)[1:]:
-                self._storage.remove(ended, epoch)
+            retention.drop(self._config, self._record, self._storage, ended, before)
         except StorageError as error:  # they take room, and a resume removes them
             self._driver.say(f"Old checkpoints can't be removed: {error}")

@@ -80,17 +80,15 @@ class Requeue:
         return fault, loss.last_words
 
     def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
-        """Note where a trial has left its run, and requeue it; a sweep that stops leaves it to a resume.
+        """Note where a trial has left its run, and requeue it. Where the sweep stops or pauses, it is held.
 
         Args:
             number: of the trial.
             position: of its checkpoint.
             fault: why there is none.
         """
-        record = self._driver.record
-        record.note_left(number, "" if fault else position)
-        if not record.is_held:
-            self._searcher.requeue(number)
+        self._driver.record.note_left(number, "" if fault else position)
+        self._searcher.requeue(number)
 
     def after_out_of_memory(self, number: int, remedy: Mapping[str, Any]) -> str:
         """Requeue a trial with smaller micro-batches, and say so; or why it is infeasible.

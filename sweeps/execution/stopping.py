@@ -19,21 +19,21 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class End(Stopper):
-    """The outcome of a run of a sweep."""
+    """The outcome of a run of a sweep.
 
-    def __init__(
-        self,
-        time_budget_hours: float | None,
-        used_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._clock = clock
-        self._deadline = None if time_budget_hours is None else clock() + time_budget_hours * 3600 - used_s
+    Args:
+        time_budget_hours: after which the sweep ends.
+        elapsed_s: how long it has run.
+    """
+
+    def __init__(self, time_budget_hours: float | None, elapsed_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.time_budget_hours = time_budget_hours
+        self._elapsed_s = elapsed_s
         self.let_leave: Callable[[], bool] = lambda: False
         """Lets the trials of a sweep that stops early save what they have trained; whether some still have
         to."""
         self.outcome = "finished"
-        """finished, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
+        """finished, paused, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
         written, or no PC is left on which a trial can continue)."""
         self.error = ""
         """A user's mistake that showed only in training, or why the outcome is lost."""
@@ -51,11 +51,17 @@ class End(Stopper):
 
     def stop_all(self) -> bool:
         """Whether the sweep must end now."""
-        if self._deadline is not None and self._clock() >= self._deadline and self.outcome == "finished":
+        if self.is_used_up and self.outcome == "finished":
             self.outcome = "out of time"
-        if self.outcome in ("interrupted", "out of time"):
+        if self.outcome in ("paused", "interrupted", "out of time"):
             return not self.let_leave()
         return self.outcome != "finished"
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no time is left."""
+        hours = self.time_budget_hours
+        return hours is not None and self._elapsed_s() >= hours * 3600
 
 
 @contextlib.contextmanager

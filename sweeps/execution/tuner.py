@@ -27,9 +27,11 @@ from sweeps.execution.migration import Mover
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.recorder import Recorder
+from sweeps.execution.steering import Steerer, Steering
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
+from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
@@ -50,37 +52,52 @@ class Phase:
 
 def fit(driver: Driver) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    config, plan, record = driver.config, driver.plan, driver.record
-    ended = [trial for trial in record.searched if trial.status != "unfinished"]
-    if len(ended) < (config.num_trials or 0):
-        searcher = plan.searcher.build(config, plan.space, record)
-        searcher.waits = plan.waits(record)
-        if not searcher.has_work():
-            driver.say("Every point of the search space was tried before: no trial is left to train.")
-        else:
-            _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)))
-    if driver.end.outcome == "finished":
-        _confirm(driver)
+    with Steering.of(driver) as steering:
+        while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
+            continue
+        if driver.end.outcome == "finished":
+            _confirm(driver, steering)
     if driver.end.outcome == "finished":
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
-            plan.storage.tidy()
+            driver.plan.storage.tidy()
     try:
-        write_tables(record, plan.folder)
+        write_tables(driver.record, driver.plan.folder)
     except OSError as error:
         driver.say(f"The tables can't be written: {error}")
 
 
-def _confirm(driver: Driver) -> None:
+def _has_search(record: Record) -> bool:
+    """Whether trials are to come or unfinished."""
+    ended = sum(trial.status != "unfinished" for trial in record.searched)
+    return ended < next(reversed(record.planned_trials), 0)
+
+
+def _search(driver: Driver, steering: Steering) -> bool:
+    """Train the trials of the search, up to a pause; whether it may be continued."""
+    plan, record = driver.plan, driver.record
+    searcher = plan.searcher.build(plan.config, plan.space, record)
+    searcher.waits = plan.waits(record)
+    if not searcher.has_work():
+        driver.say("Every point of the search space was tried before: no trial is left to train.")
+        return False
+    _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)), steering)
+    was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
+    return driver.end.outcome == "paused" or was_raised
+
+
+def _confirm(driver: Driver, steering: Steering) -> None:
     """Rerun the best trials of the search with new seeds, where that was asked for."""
     for number in confirmation.give_up_others(driver.record):
         driver.plan.storage.remove(number)
-    if driver.record.is_to_be_confirmed:
+    while steering.wait_for_go() and driver.record.is_to_be_confirmed:
         driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
         searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
-        _run(driver, Phase(searcher, none, RerunReporter(driver)))
+        _run(driver, Phase(searcher, none, RerunReporter(driver)), steering)
+        if driver.end.outcome != "paused":
+            break
 
 
-def _run(driver: Driver, phase: Phase) -> None:
+def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
@@ -91,7 +108,8 @@ def _run(driver: Driver, phase: Phase) -> None:
         of_cluster = [quarantine, Mover(driver, membership, processes)]
     driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
-    tuner = _tuner(driver, phase, [processes, recorder, *of_cluster], sharing)
+    steerer = Steerer(steering, driver, searcher, processes)
+    tuner = _tuner(driver, phase, [processes, recorder, *of_cluster, steerer], sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:
             with contextlib.closing(recorder):

@@ -18,9 +18,9 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import masked_crc32c
 
 from sweeps.common.objective import Objective
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import ENDED_WELL, TrialRow
 
-STATUSES = {"finished": "STATUS_SUCCESS", "pruned": "STATUS_SUCCESS"}
+STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
 class EventFiles:

@@ -14,7 +14,12 @@ from typing import Any
 from sweeps.record.trials import BAD, TrialRow
 
 NEEDS = ("mlflow", "mlflow-skinny")
-STATUSES = {"finished": "FINISHED", "pruned": "KILLED", **dict.fromkeys(BAD, "FAILED")}
+STATUSES = {
+    "finished": "FINISHED",
+    "pruned": "KILLED",
+    "stopped": "KILLED",
+    **dict.fromkeys(BAD, "FAILED"),
+}
 """Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
 METRICS, PARAMS = 1000, 100
 """The most of them in one request."""

@@ -20,7 +20,8 @@ from sweeps.config.sweep_folder import no_sweep
 from sweeps.plan import models as plan_models
 from sweeps.plan import parents
 from sweeps.plan.plan import Plan
-from sweeps.space.point import Space
+from sweeps.space.chosen import chosen_point
+from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
 
 DEFAULT_TRIALS = 24
@@ -72,6 +73,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     space = plan_models.whole(found)
     if hasattr(searcher, "check"):
         searcher.check(space)
+    tries = _tries(config, space)
     objective = plan_models.objective(config, found)
     names = "-".join(model.name.split(".")[-1] for model in found)
     config = config.changed(
@@ -79,7 +81,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         search_space=one_or_several([model.space_name for model in found]),
         metric=objective.metric,
         mode=objective.mode,
-        num_trials=_num_trials(config, space),
+        num_trials=max(_num_trials(config, space), len(tries)),
         storage=storage_setting.check_setting(config.storage),
     )
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
@@ -95,7 +97,30 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
             raise UserError(
                 "--precision 16-mixed: fp16 needs a GPU, and a trial has none here; use 32 or bf16-mixed"
             )
-    return Plan(config, found, searcher, scheduler, space, folder)
+    return Plan(config, found, searcher, scheduler, space, folder, tries=tries)
+
+
+def _tries(config: SweepConfig, space: Space) -> tuple[Point, ...]:
+    """The points of --try, which must all be different.
+
+    Raises:
+        UserError: what is wrong with them, one a line.
+    """
+    points: list[Point] = []
+    faults: list[str] = []
+    for values in config.tries:
+        typed = " ".join(f"{name}={value}" for name, value in values.items())
+        try:
+            point = chosen_point(space, values)
+        except UserError as error:
+            faults += [f"--try {line}" for line in str(error).splitlines()]
+            continue
+        if point.key in [each.key for each in points]:
+            faults.append(f"--try {typed}: is given twice")
+        points.append(point)
+    if faults:
+        raise UserError("\n".join(faults))
+    return tuple(points)
 
 
 def _check_place(config: SweepConfig, folder: Path) -> None:

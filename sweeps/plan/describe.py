@@ -6,11 +6,12 @@ import dataclasses
 import textwrap
 
 from sweeps.cluster import placement, session
-from sweeps.common.formatting import count, shown_path
+from sweeps.common.formatting import count, short, shown_path
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import confirmation, disk
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
+from sweeps.space.point import Point
 from sweeps.storage import datasets
 
 
@@ -24,6 +25,7 @@ def describe(plan: Plan) -> str:
         ("sweep", f"{config.name}: {names}, {objective.metric} ({objective.mode}), seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
+        *(("try" if not number else "", _words(point)) for number, point in enumerate(plan.tries)),
         ("searcher", config.searcher),
         *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
@@ -35,6 +37,11 @@ def describe(plan: Plan) -> str:
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
+
+
+def _words(point: Point) -> str:
+    """`lr=0.1, hidden=32`, of a trial that the user has chosen."""
+    return ", ".join(f"{name}={short(value)}" for name, value in point.params.items())
 
 
 def _wrapped(title: str, text: str) -> list[tuple[str, str]]:

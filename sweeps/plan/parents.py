@@ -23,7 +23,7 @@ from sweeps.plan.plan import Lineage, Plan
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.trials import Earlier, TrialRow
+from sweeps.record.trials import ENDED_WELL, Earlier, TrialRow
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.point import Point
 from sweeps.space.replay import optuna_point
@@ -60,7 +60,7 @@ def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
         before, asked = getattr(info.objective, name), getattr(config.fit, name)
         if asked is not None and before != asked:
             yield f"{what}: its {name} is {before}, that of this sweep is {asked}"
-    if not any(trial.status in ("finished", "pruned") for trial in parent.searched):
+    if not any(trial.status in ENDED_WELL for trial in parent.searched):
         ended = f"{count(_ended(parent), 'trial')} ended, and none is finished or pruned"
         yield f"{what}: {ended}: there is nothing to learn from"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, TrialRow, Waits
-from sweeps.space.point import Space
+from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
 from sweeps.storage.protocol import Storage
 
@@ -45,13 +46,21 @@ class Plan:
     folder: Path
     lineage: Lineage | None = None
     """Of a new sweep that refines others."""
+    tries: tuple[Point, ...] = ()
+    """The trials of --try."""
 
     @cached_property
     def storage(self) -> Storage:
         """Where its checkpoints go."""
         return storage_setting.open_storage(self.config.storage, self.folder)
 
-    @property
+    def changed(self, **settings: Any) -> Plan:
+        """The same with other settings; its storage stays open."""
+        changed = dataclasses.replace(self, config=self.config.changed(**settings))
+        vars(changed).update({name: value for name, value in vars(self).items() if name == "storage"})
+        return changed
+
+    @cached_property
     def expected_epochs(self) -> int:
         """Epochs of all trials together, as estimated by the scheduler."""
         if hasattr(self.scheduler, "expected_epochs"):

@@ -12,15 +12,14 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sweeps.analysis import best_model
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, shown_path
-from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
+from sweeps.common.formatting import command, count, duration, moment, shown_path
+from sweeps.config.steering import SETTABLE
+from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.config.yaml_files import refuse_other
 from sweeps.plan import confirmation, disk, models
@@ -28,12 +27,10 @@ from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Run
-from sweeps.record.trials import Status, TrialRow, why_diverged
+from sweeps.record.sweep_info import Run, Steered
+from sweeps.record.trials import STOPPED, Status, TrialRow, why_diverged
+from sweeps.space.point import Point
 from sweeps.storage import retention
-
-RAISED = frozenset({"num_trials", "time_budget_hours"})
-"""Settings that a resume may raise."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,13 @@ def check(plan: Plan, record: Record) -> ResumeState:
     _refuse_old_record(plan, record)
     before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
-    _refuse_less(config, before)
-    has_more = (config.num_trials or 0) > before["num_trials"] or _other_confirmation(config, record)
+    more_trials = (config.num_trials or 0) > before["num_trials"] or _new_tries(plan, record)
+    has_more = more_trials or _other_confirmation(config, record)
     is_finished = record.info.outcome == "finished" and not has_more
     if is_finished and not best_model.is_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
-    changed = changes(record.info.identity, identity(plan), but=RAISED)
+    changed = changes(record.info.identity, identity(plan), but=frozenset(SETTABLE))
     if changed and not config.force:
         listed = "\n".join(f"  {line}" for line in changed)
         raise UserError(
@@ -75,6 +72,10 @@ def begin_run(plan: Plan, record: Record) -> None:
     now = identity(plan)
     changed = changes(record.info.identity, now)
     record.note_run(Run(time.time(), plan.config.num_trials, changed, plan.config.force))
+    for point in _new_tries(plan, record):
+        words = ["try", *(f"{name}={value}" for name, value in point.params.items())]
+        record.note_steered(Steered(words, "given by --try", time.time(), point=vars(point)))
+    make_room(record)
     if changed:
         record.note("identity", now)
     if (sampled := models.sampled(plan.models)) != record.info.sampled_space:
@@ -85,10 +86,29 @@ def begin_run(plan: Plan, record: Record) -> None:
         asked = confirmation.asked(plan.config)
         record.note("confirm", None if asked is None else dataclasses.asdict(asked))
     record.start_clock()
+    settle(plan, record)
+
+
+def settle(plan: Plan, record: Record) -> None:
+    """End the trials whose end was decided but not written, and put the checkpoints in order."""
     for trial in record.live:
         if (ended := _decided_end(plan, record, trial)) is not None:
             record.end(trial.number, *ended)
     _order_checkpoints(plan, record)
+
+
+def make_room(record: Record) -> None:
+    """Plan as many more trials as the points that the user has chosen need."""
+    needed = len(record.searched) + len(record.points_to_try())
+    if needed > next(reversed(record.planned_trials), 0):
+        record.plan_trials(needed)
+
+
+def _new_tries(plan: Plan, record: Record) -> list[Point]:
+    """The points of --try that the record does not have yet."""
+    tried = [Point(**each.point) for each in record.info.steered if each.command == "try"]
+    known = {point.key for point in (*tried, *(trial.point for trial in record.searched))}
+    return [point for point in plan.tries if point.key not in known]
 
 
 def end_run(record: Record, outcome: str) -> None:
@@ -112,13 +132,6 @@ def _refuse_old_record(plan: Plan, record: Record) -> None:
             f"{where}: --scheduler {plan.config.scheduler} defines no `ends_at`, so its decisions can't be "
             "rebuilt from the record"
         )
-
-
-def _refuse_less(config: SweepConfig, before: Mapping[str, Any]) -> None:
-    for name in sorted(RAISED):
-        old, new = before[name], getattr(config, name)
-        if isinstance(old, int | float) and new is not None and new < old:
-            raise UserError(f"{flag(name)} {new:g}: may only be raised; the sweep has {old}")
 
 
 def _refuse_used_up(config: SweepConfig, record: Record) -> None:
@@ -148,8 +161,9 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     unfinished = [trial for trial in record.live if _decided_end(plan, record, trial) is None]
     searched = sum(trial.confirms is None for trial in unfinished)
     ended = count(len(record.searched) - searched, "trial")
-    wanted = min(plan.config.num_trials or 0, plan.space.size())
-    to_come = max(0, round(wanted - len(record.searched)))
+    tries = len(record.points_to_try()) + len(_new_tries(plan, record))
+    wanted = max(min(plan.config.num_trials or 0, plan.space.size()), len(record.searched) + tries)
+    to_come = round(wanted - len(record.searched))
     lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
         lines.append(f"  then {confirmation.describe(plan.config)}")
@@ -159,6 +173,9 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     for trial in unfinished:
         rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
         lines.append(f"  trial {trial.number}{rerun} {start(plan, record, trial)}")
+    if record.info.paused_at is not None:
+        again = command("control", shown_path(plan.folder), "go")
+        lines.append(f"  it is paused {moment(record.info.paused_at)}, until you type {again}")
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
@@ -186,14 +203,18 @@ def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, s
     and ends by itself.
     """
     config, last = plan.config, max(trial.epochs, default=0)
+    is_stopped = record.is_to_stop(trial.number)
     if not last:
-        return None
+        return ("stopped", STOPPED) if is_stopped else None
     if not math.isfinite(score := trial.epochs[last].score):
         return "diverged", why_diverged(config.objective.metric, last, score)
     if retention.would_be_kept(config, record, plan.storage, trial.number):
-        return None
+        has_weights = not retention.lacks_weights(config, record, plan.storage, trial.number)
+        return ("stopped", STOPPED) if is_stopped and has_weights else None
     if last == config.max_epochs:
         return "finished", ""
+    if is_stopped:
+        return "stopped", STOPPED
     if trial.confirms is not None:
         return None
     return ("pruned", "") if plan.scheduler.ends_at(config, record, trial.number, last) else None

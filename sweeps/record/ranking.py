@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
 from collections.abc import Mapping
 
 from sweeps.common.objective import Objective
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import ENDED_WELL, TrialRow
+from sweeps.space.point import Point
 
 
 class RankedTrials:
@@ -25,7 +25,7 @@ class RankedTrials:
         """First trial of a bracket, and rung, to the trials that were promoted there."""
         self.reruns = Reruns(self.objective)
         self._ranks: list[tuple[float, int]] = []
-        """Of trials that ended well (finished or pruned) with a finite score, the best one last."""
+        """Of trials that ended well, with a finite score, the best one last."""
         self._scores: dict[int, dict[int, float]] = {}
         self._live: dict[int, TrialRow] = {}
 
@@ -42,13 +42,23 @@ class RankedTrials:
     @property
     def planned_trials(self) -> list[int]:
         """The number of trials asked for in all, each time that it was raised."""
-        planned = [run.num_trials for run in self.info.runs if run.num_trials is not None]
-        return [most for most, _ in itertools.groupby(itertools.accumulate(planned, max))]
+        return list(self.info.planned)
 
     @property
     def checkpoint_bytes(self) -> int:
         """Size of the largest checkpoint; 0 where none was written, or in an older record."""
         return max((trial.checkpoint_bytes for trial in self.trials), default=0)
+
+    def is_to_stop(self, number: int) -> bool:
+        """Whether the user has stopped a trial that has not ended yet."""
+        return number in self.info.stopped and number in self._live
+
+    def points_to_try(self) -> list[Point]:
+        """The points that the user has chosen, and that have not begun."""
+        if not self.info.tried:
+            return []
+        begun = {trial.point.key for trial in self.searched}
+        return [point for point in self.info.tried if point.key not in begun]
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
@@ -135,8 +145,7 @@ class RankedTrials:
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        ended_well = trial.status in ("finished", "pruned")
-        if ended_well and trial.confirms is None and (rank := self._rank(trial)) is not None:
+        if trial.status in ENDED_WELL and trial.confirms is None and (rank := self._rank(trial)) is not None:
             bisect.insort(self._ranks, rank)
 
     def _rank(self, trial: TrialRow) -> tuple[float, int] | None:

@@ -17,14 +17,13 @@ from typing import Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.study import StudyDirection
-from optuna.trial import TrialState, create_trial
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import sweep_info, torn_end
+from sweeps.record import optuna_form, sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import HeldOutScore, Run
+from sweeps.record.sweep_info import HeldOutScore, Run, Steered
 from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
@@ -34,14 +33,8 @@ optuna.logging.set_verbosity(logging.ERROR)
 FORMAT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
 """Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
 named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
-of memory (from the first of them on), and went on with micro-batches or are infeasible."""
-_STATES = {
-    "finished": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-    "diverged": TrialState.FAIL,
-    "infeasible": TrialState.FAIL,
-}
+of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
+these on)."""
 
 
 class Record(RankedTrials):
@@ -149,18 +142,21 @@ class Record(RankedTrials):
         """Whether this process runs the sweep."""
         return self._run_began is not None
 
-    def propose_no_more(self) -> None:
-        """Write that the space has no new point: the trials so far are all."""
-        there = len(self.searched)
-        runs = [
-            {**run, "num_trials": min(run["num_trials"], there)} if "num_trials" in run else run
-            for run in self.about.get("runs", [])
-        ]
-        self.note("runs", runs)
+    def plan_trials(self, most: int) -> None:
+        """Write how many trials there are to be in all; never fewer than have begun."""
+        most = max(most, len(self.searched))
+        planned = [*(before for before in self.info.planned if before < most), most]
+        if planned != list(self.info.planned):
+            self.note("planned", planned)
 
     def start_clock(self) -> None:
         """Start to count the time of this run."""
         self._run_began = time.monotonic()
+
+    def stop_clock(self) -> None:
+        """Count no time until the clock is started again."""
+        self._elapsed_before_s, self._run_began = self.elapsed_s, None
+        self.note("elapsed_s", self._elapsed_before_s)
 
     def begin(
         self,
@@ -180,20 +176,11 @@ class Record(RankedTrials):
             origin: of an anchor, the earlier trial that it repeats.
         """
         if confirms is not None:
-            self._needs_format(WITH_RERUNS)
+            self._need_format(WITH_RERUNS)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
         trial = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
-        attributes = {"trainable": trial.trainable, "params": params, "fixed": fixed, "seed": seed}
-        attributes |= {} if confirms is None else {"confirms": confirms}
-        attributes |= {"origin": origin} if origin else {}
-        template = create_trial(
-            state=TrialState.RUNNING,
-            params=dict(optuna_point.params),
-            distributions=dict(optuna_point.distributions),
-            user_attrs=attributes,
-        )
-        self._ids.append(self._storage.create_new_trial(self._study_id, template_trial=template))
+        self._ids.append(self._storage.create_new_trial(self._study_id, optuna_form.begun(trial)))
         self._list(trial)
         return trial
 
@@ -236,7 +223,7 @@ class Record(RankedTrials):
 
     def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
         """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
-        self._needs_format(FORMAT)
+        self._need_format(FORMAT)
         self._attribute(number, "micro_batches", list(rows))
         self.trials[number].micro_batches = list(rows)
 
@@ -264,23 +251,30 @@ class Record(RankedTrials):
         trial = self.trials[number]
         if trial.status != "unfinished":
             return
-        # As Optuna's own `tell`, a pruned one has its last score: the dashboard plots no trial without one.
         if status == "infeasible":
-            self._needs_format(FORMAT)
-        value = {"finished": trial.best_score(self.objective), "pruned": trial.last_score}.get(status)
-        values = None if value is None else [value]
+            self._need_format(FORMAT)
         with self.together():
             self._attribute(number, "status", status)
             for key, text in (("reason", reason), ("log", log)):
                 if text != getattr(trial, key):
                     self._attribute(number, key, text)
-            self._storage.set_trial_state_values(self._ids[number], _STATES[status], values)
+            state, values = optuna_form.ended(trial, status, self.objective)
+            self._storage.set_trial_state_values(self._ids[number], state, values)
         trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
         self._settle(trial)
 
     def note_run(self, run: Run) -> None:
         """Write a start or a resume of the sweep."""
-        self.note("runs", [*self.about.get("runs", []), vars(run)])
+        with self.together():
+            self.note("runs", [*self.about.get("runs", []), vars(run)])
+            if run.num_trials is not None:
+                self.plan_trials(run.num_trials)
+
+    def note_steered(self, steered: Steered) -> None:
+        """Write a command of the user."""
+        with self.together():
+            self._need_format(FORMAT)
+            self.note("steered", [*self.about.get("steered", []), vars(steered)])
 
     def note_without_test(self, trainable: str) -> None:
         """Write that a trainable can't be scored on test rows, so that it is not tried again."""
@@ -302,7 +296,7 @@ class Record(RankedTrials):
         self.about = self._storage.get_study_user_attrs(self._study_id)
         self.info = sweep_info.parse(self.about)
 
-    def _needs_format(self, least: int) -> None:
+    def _need_format(self, least: int) -> None:
         """Let programs that know only older formats refuse the record."""
         if self.info.format < least:
             self.note("format", least)

@@ -12,16 +12,19 @@ from sweeps.record import lock
 if TYPE_CHECKING:
     from sweeps.record.record import Record
 
+RUNNING = ("running", "paused")
+"""Of a sweep that a process runs."""
+
 
 def status(record: Record) -> str:
-    """running, finished, out of time or interrupted (by Ctrl-C, or because its process was killed).
+    """running, paused, finished, out of time or interrupted (by Ctrl-C, or because its process was killed).
 
     The process that runs a sweep holds the lock until its outcome is written; the outcome of an earlier run
     does not count meanwhile.
     """
     outcome = record.info.outcome
     if not record.is_at_work and lock.is_held(record.folder):
-        return "running"
+        return "running" if record.info.paused_at is None else "paused"
     if outcome in ("finished", "out of time"):
         return outcome
     return "running" if record.is_at_work and outcome != "interrupted" else "interrupted"
@@ -29,7 +32,7 @@ def status(record: Record) -> str:
 
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would continue the sweep."""
-    return status(record) not in ("running", "finished") and record.info.has_identity
+    return status(record) not in (*RUNNING, "finished") and record.info.has_identity
 
 
 def is_in_confirmation(record: Record) -> bool:

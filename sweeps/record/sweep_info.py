@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from sweeps.common.objective import Objective
+from sweeps.space.point import Point
 
 Identity = Mapping[str, Mapping[str, Any]]
 """settings, data (as text), space (hyperparameter to domain, as text), code (file to checksum), versions."""
@@ -27,6 +29,25 @@ class Run:
     """Differences to the run before, one line each."""
     forced: bool = False
     """Whether the sweep was resumed with --force."""
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A command that the user gave to the sweep, and what was answered."""
+
+    words: Sequence[str]
+    """As they were typed: `["stop", "3"]`."""
+    answer: str = ""
+    time: float = 0.0
+    """Seconds since 1970."""
+    request: str = ""
+    """Name of the request, so that none is carried out twice."""
+    point: Mapping[str, Any] = field(default_factory=dict)
+    """Of `try`, the fields of a Point."""
+
+    @property
+    def command(self) -> str:
+        return self.words[0]
 
 
 @dataclass(frozen=True)
@@ -103,6 +124,9 @@ class SweepInfo:
     """By trainable, of each space that is a function: hyperparameter to the range of its samples, as text."""
     parents: tuple[ParentInfo, ...] = ()
     runs: tuple[Run, ...] = ()
+    planned: tuple[int, ...] = ()
+    """Number of trials in all: at first, and each time that it was raised."""
+    steered: tuple[Steered, ...] = ()
     confirm: Confirmation | None = None
     outcome: str = ""
     """finished, out of time or interrupted; unfinished while it runs."""
@@ -128,6 +152,24 @@ class SweepInfo:
     @property
     def metric(self) -> str:
         return self.objective.metric
+
+    @cached_property
+    def stopped(self) -> frozenset[int]:
+        """Numbers of the trials that the user has stopped."""
+        return frozenset(int(each.words[1]) for each in self.steered if each.command == "stop")
+
+    @cached_property
+    def tried(self) -> tuple[Point, ...]:
+        """The points that the user has chosen, without those that a `finish` gave up."""
+        commands = [each.command for each in self.steered]
+        after = len(commands) - commands[::-1].index("finish") if "finish" in commands else 0
+        return tuple(Point(**each.point) for each in self.steered[after:] if each.command == "try")
+
+    @cached_property
+    def paused_at(self) -> float | None:
+        """Since when it is paused, in seconds since 1970; None where it is not."""
+        last = next((each for each in reversed(self.steered) if each.command in ("pause", "go")), None)
+        return last.time if last is not None and last.command == "pause" else None
 
     @cached_property
     def test_score(self) -> float | None:
@@ -156,6 +198,8 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         sampled_space=about.get("sampled_space", {}),
         parents=tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
         runs=tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
+        planned=tuple(about.get("planned", _planned(about.get("runs", [])))),
+        steered=tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
         confirm=Confirmation(**_of(confirm, Confirmation)) if confirm else None,
         outcome=about.get("outcome", ""),
         elapsed_s=about.get("elapsed_s", 0.0),
@@ -163,6 +207,12 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         tests=tuple(map(_test, about.get("tests", [test] if test else []))),
         without_test=tuple(about.get("without_test", ())),
     )
+
+
+def _planned(runs: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The same of an older record, where the number of trials could only be raised, by a resume."""
+    asked = [run["num_trials"] for run in runs if run.get("num_trials") is not None]
+    return [most for most, _ in itertools.groupby(itertools.accumulate(asked, max))]
 
 
 def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:

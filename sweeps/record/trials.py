@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
     from sweeps.common.yaml_values import ParamValue
 
-Status = Literal["finished", "pruned", "failed", "diverged", "infeasible", "unfinished"]
-"""`infeasible`: it does not fit in memory. `unfinished`: in training, or interrupted with its sweep."""
+Status = Literal["finished", "pruned", "stopped", "failed", "diverged", "infeasible", "unfinished"]
+"""`stopped`: by the user. `infeasible`: it does not fit in memory. `unfinished`: in training, or interrupted
+with its sweep."""
+ENDED_WELL: tuple[Status, ...] = ("finished", "pruned", "stopped")
+"""The scores of these trials count."""
 BAD: tuple[Status, ...] = ("failed", "diverged", "infeasible")
 """Statuses of trials that did not end well."""
+STOPPED = "stopped by the user"
+"""The reason of such a trial."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
 

@@ -32,7 +32,7 @@ class PausingScheduler(FifoScheduler):
                 continue
             number = trial.config["number"]
             last = max(self._record.trials[number].epochs, default=0)
-            decision = self.decide(number, last)
+            decision = "STOP" if self._record.is_to_stop(number) else self.decide(number, last)
             if decision == "CONTINUE":
                 promoted.append((-last, number, trial))
             elif decision == "STOP":

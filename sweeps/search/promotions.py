@@ -128,7 +128,7 @@ class Promotions:
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
         trial = self._record.trials[number]
-        return trial.status == "pruned" and max(trial.epochs) == rung.epoch
+        return trial.status in ("pruned", "stopped") and max(trial.epochs) == rung.epoch
 
     def _place(self, rung: Rung, number: int) -> int:
         """Position among those that wait, from 0."""

@@ -18,12 +18,16 @@ from sweeps.space.replay import optuna_point
 Propose = Callable[[int], Iterator[Point]]
 """From the number of trials proposed before to candidates, best first; the first new one is taken."""
 
+BY_THE_USER = "chosen by the user"
+"""Origin of a trial."""
+
 
 class RecordSearcher(Searcher):
     """A Tune searcher that reads the record and keeps no results of its own.
 
-    Unfinished trials of an interrupted run come first; then the anchors of a sweep that refines others. A
-    comparable point that an earlier sweep trained without failure is not repeated.
+    Unfinished trials of an interrupted run come first; then the points that the user has chosen, and the
+    anchors of a sweep that refines others. A comparable point that an earlier sweep trained without failure
+    is not repeated.
 
     Args:
         record: all trials so far.
@@ -43,7 +47,6 @@ class RecordSearcher(Searcher):
         self._record = record
         self._propose = propose
         self._config = config
-        self._most = config.num_trials or math.inf
         self._space = space
         self._to_begin = [trial.number for trial in self._live]
         self._seen = {trial.point.key for trial in record.searched}
@@ -71,21 +74,27 @@ class RecordSearcher(Searcher):
 
     def _begin_new(self) -> TrialRow | None:
         """Begin the next trial of the search; None after the last."""
-        nth = len(self._record.searched)
-        for point, origin in self._candidates(nth) if nth < self._most else ():
+        nth, most = len(self._record.searched), self._most
+        for point, origin in self._candidates(nth) if nth < most else ():
             if point.key not in self._seen and (origin or point.whole not in self._known):
                 self._seen.add(point.key)
                 with contextlib.suppress(LookupError, ValueError):  # not a point of the space after all
                     as_optuna = optuna_point(self._space, point)
                     return self._record.begin(point, as_optuna, self._config.seed, origin=origin)
-        if nth < self._most:  # the space has no more points
-            self._most = nth
-            self._record.propose_no_more()
+        if nth < most:  # the space has no more points
+            self._record.plan_trials(nth)
         return None
 
+    @property
+    def _most(self) -> float:
+        """Trials of the whole search."""
+        return next(reversed(self._record.planned_trials), self._config.num_trials or math.inf)
+
     def _candidates(self, number: int) -> Iterator[tuple[Point, str]]:
-        """Candidates and their origin: the anchors of earlier sweeps, then new points."""
-        for anchor in self._record.earlier.anchors[number : number + 1]:
+        """Candidates and their origin: the user's, the anchors of earlier sweeps, then new points."""
+        for point in self._record.points_to_try():
+            yield point, BY_THE_USER
+        for anchor in self._record.earlier.anchors:
             yield anchor.point, anchor.origin
         for point in self._propose(number):
             yield point, ""
@@ -93,6 +102,13 @@ class RecordSearcher(Searcher):
     def requeue(self, number: int) -> None:
         """Restart a trial that Tune has ended."""
         self._to_begin.append(number)
+
+    def withdraw(self, number: int) -> bool:
+        """Propose a requeued trial no more; whether it was still to be proposed."""
+        if number not in self._to_begin:
+            return False
+        self._to_begin.remove(number)
+        return True
 
     @property
     def _live(self) -> Sequence[TrialRow]:
@@ -105,7 +121,8 @@ class RecordSearcher(Searcher):
         return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._live)
 
     def _is_waiting(self, trial: TrialRow) -> bool:
-        return self.waits is not None and self.waits(trial)
+        """One that the user stops waits for no other, though its weights may have to be trained again."""
+        return self.waits is not None and not self._record.is_to_stop(trial.number) and self.waits(trial)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Iterator
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.domain import Form
-from sweeps.space.point import Space
+from sweeps.space.point import Point, Space
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("halving", "asha", "none")
@@ -31,9 +33,15 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     The sample for more trials contains the sample for fewer: when --num-trials is raised, the rest follows.
     """
     points = list(space.grid())
-    if config.num_trials is not None and config.num_trials < len(points):
-        order = random.Random(config.seed).sample(range(len(points)), len(points))
-        points = [points[position] for position in sorted(order[: config.num_trials])]
-    tried = {trial.point.key for trial in record.searched}
-    rest = iter([point for point in points if point.key not in tried])
-    return RecordSearcher(record, space, lambda number: rest, config)
+    order = random.Random(config.seed).sample(range(len(points)), len(points))
+
+    @functools.cache
+    def rest(num_trials: int) -> Iterator[Point]:
+        tried = {trial.point.key for trial in record.searched}
+        asked = range(len(points)) if num_trials >= len(points) else sorted(order[:num_trials])
+        return iter([points[position] for position in asked if points[position].key not in tried])
+
+    def propose(number: int) -> Iterator[Point]:
+        return rest(next(reversed(record.planned_trials), config.num_trials or len(points)))
+
+    return RecordSearcher(record, space, propose, config)

@@ -3,6 +3,8 @@ winner's."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sweeps.common.formatting import bytes_of
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
@@ -34,6 +36,35 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
     if best is None or best is trial:
         return score is not None
     return record.objective.is_better(score, best.best_score(record.objective))
+
+
+def lacks_weights(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
+    """Whether a trial is among the best and has no checkpoint of its best epoch."""
+    best = record.trials[number].best_epoch(record.objective)
+    if best is None or not would_be_kept(config, record, storage, number):
+        return False
+    return max(storage.epochs(number), default=0) < best
+
+
+def drop(
+    config: SweepConfig, record: Record, storage: Storage, ended: int, before: Collection[int] = ()
+) -> None:
+    """Remove of a trial that ended all checkpoints but its newest, and all of each trial that is not kept.
+
+    Args:
+        config: of the sweep.
+        record: of the sweep.
+        storage: of its checkpoints.
+        ended: number of the trial.
+        before: numbers of the trials whose weights were kept before it ended.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    for number in {ended, *before} - kept(config, record, storage):
+        storage.remove(number)
+    for epoch in storage.epochs(ended)[1:]:
+        storage.remove(ended, epoch)
 
 
 def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:

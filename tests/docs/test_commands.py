@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import dashboard, init, ladder, prepare, report, results
+from sweeps import control, dashboard, init, ladder, prepare, report, results
 from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
-from sweeps.config import cli
+from sweeps.config import cli, steering
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.pcs import flags as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
@@ -191,6 +191,18 @@ def test_a_report_of_the_docs_is_one(line: str) -> None:
 def test_a_dashboard_of_the_docs_is_one(line: str, tmp_path: Path) -> None:
     searched(tmp_path, "NAME", peak(0.03), num_trials=1)
     assert dashboard.parse(shlex.split(line.replace("results", str(tmp_path))))
+
+
+@pytest.mark.parametrize("line", arguments_of("sweeps control"))
+def test_a_command_to_a_sweep_of_the_docs_is_one(line: str) -> None:
+    asked = control.parse(shlex.split(line))
+    assert asked.folder == "results/NAME"
+    assert (asked.address is not None) == ("--address" in line)
+
+
+def test_the_docs_show_all_commands_to_a_sweep() -> None:
+    asked = [control.parse(shlex.split(line)) for line in arguments_of("sweeps control")]
+    assert {each.words[0] for each in asked} == set(steering.NAMES)
 
 
 @pytest.mark.parametrize("words", arguments_of("sweeps pcs"))

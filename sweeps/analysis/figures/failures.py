@@ -13,7 +13,7 @@ from sweeps.analysis.failure_regions import DeadRegion, by_cause, dead_regions_o
 from sweeps.analysis.fidelity import Tried, tried
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
-from sweeps.record.trials import Status, TrialRow
+from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 LEAST = 3
 """Trials that a region of a cause holds, at least."""
@@ -81,7 +81,7 @@ def failures(sweep: Sweep) -> go.Figure:
 
 
 def _ended_well(sweep: Sweep) -> list[TrialRow]:
-    return [trial for trial in sweep.record.trials if trial.status in ("finished", "pruned")]
+    return [trial for trial in sweep.record.trials if trial.status in ENDED_WELL]
 
 
 def _marks(label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried) -> go.Box:

@@ -47,6 +47,7 @@ class Mark:
 MARKS: dict[Status, Mark] = {
     "finished": Mark(BLUE, "circle", "solid", ""),
     "pruned": Mark(ORANGE, "square-open", "dot", "/"),
+    "stopped": Mark(BLACK, "diamond-open", "longdashdot", "\\"),
     "failed": Mark(VERMILLION, "x", "dash", "x"),
     "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
     "infeasible": Mark(BLACK, "diamond-open", "longdashdot", "|"),

@@ -35,7 +35,7 @@ def to_confirm(sweep: Sweep) -> str:
     """The command that reruns the best trials with new seeds; "" where that was asked for, or the sweep is
     running."""
     record = sweep.record
-    if record.best() is None or record.info.confirm or status.status(record) == "running":
+    if record.best() is None or record.info.confirm or status.status(record) in status.RUNNING:
         return ""
     return command("run", "--resume", shown_path(sweep.folder.resolve()), "--confirm", "3")
 

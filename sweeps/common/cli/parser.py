@@ -11,7 +11,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any, NoReturn, get_origin
@@ -25,7 +25,11 @@ from sweeps.common.yaml_values import hyperparameter, nearest
 
 MOST_METAVAR = 50
 """Characters of choices shown beside a flag; longer lists follow its help."""
-PAIRS_EXAMPLE = {"params": "rows=0 width=16", "ranges": "lr=0.01..0.1 width=16,32"}
+PAIRS_EXAMPLE = {
+    "params": "rows=0 width=16",
+    "ranges": "lr=0.01..0.1 width=16,32",
+    "try": "lr=0.1 batch_size=64",
+}
 
 
 class Fault(str):
@@ -77,9 +81,17 @@ class Parser(argparse.ArgumentParser):
 
 def refuse_faults(values: Iterable[Any], others: Sequence[str] = ()) -> None:
     """Raise a UserError for the faults among values and `others`, one a line."""
-    each = (one for value in values for one in (value if isinstance(value, list) else [value]))
-    if faults := [*others, *(one for one in each if isinstance(one, Fault))]:
+    if faults := [*others, *(one for value in values for one in _each(value) if isinstance(one, Fault))]:
         raise UserError("\n".join(faults))
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """What a list and the lists in it hold, or the value itself."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _each(one)
+    else:
+        yield value
 
 
 def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str = "") -> argparse.Action:
@@ -121,6 +133,20 @@ def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> Non
     )
 
 
+def add_points(group: Any, name: str, dest: str, doc: str) -> None:
+    """A flag that may be repeated, each time of `name=value` pairs: a list of lists of (name, value)."""
+    group.add_argument(
+        flag(name),
+        dest=dest,
+        action="append",
+        nargs="+",
+        type=partial(_pair, name, False),
+        default=argparse.SUPPRESS,
+        metavar="NAME=VALUE",
+        help=_escaped(doc),
+    )
+
+
 def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
     """Flags for settings under their titles. Only those that are typed have a value."""
     for title, entries in grouped(settings).items():
@@ -128,6 +154,8 @@ def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
         for each in entries:
             if get_origin(each.kind) is dict:
                 add_pairs(group, each.name, each.doc)
+            elif each.name == "tries":
+                add_points(group, "try", each.name, each.doc)
             else:
                 added = add(group, each.name, each.kind, each.doc, each.default, each.metavar)
                 added.default = argparse.SUPPRESS

@@ -38,6 +38,7 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
         "trials": 2,
         "finished": 2,
         "pruned": 0,
+        "stopped": 0,
         "failed": 0,
         "diverged": 0,
         "infeasible": 0,

@@ -106,6 +106,42 @@ def test_it_ends_without_the_pc_that_submitted_it(
     assert [trial.status for trial in Record.read(folder).trials] == ["finished"] * 3
 
 
+def _control(folder: Path, token: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweeps.control", *arguments],
+        cwd=folder,
+        env={**os.environ, **with_token(token), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_a_submitted_sweep_is_steered_from_the_pc_that_submitted_it(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    where = ("--address", started.address)
+    arguments = (*where, *project.RUN, "--params", "epoch_s=15", "--name", "steered")
+    with _begin(project.write(tmp_path), token, *arguments) as run:
+        _wait_for(home / "results" / "steered" / "record.journal", 1)
+        refused = _control(tmp_path, token, "results/steered", "stop", "7", *where)
+        assert refused.returncode == 2, refused.stdout + refused.stderr
+        assert refused.stderr.splitlines()[-1].startswith("error: stop 7: no such trial; 1 trial has begun")
+        done = _control(tmp_path, token, "results/steered", "finish", *where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.startswith("No new trial begins")
+        said, faults = run.communicate(timeout=300)
+    assert run.returncode == 0, said + faults
+    assert f"control results/steered --address {started.address} COMMAND" in said
+    record = Record.read(home / "results" / "steered")
+    assert len(record.trials) < 3
+    assert [each.command for each in record.info.steered] == ["finish"]
+    none = _control(tmp_path, token, "results/steered", "go", "--address", f"http://{started.dashboard}")
+    assert none.returncode == 2
+    assert "the sweep is finished. For more trials: " in none.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
     started: Head, home: Path, token: Path, tmp_path: Path

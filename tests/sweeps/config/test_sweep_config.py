@@ -28,6 +28,7 @@ CHANGED = SweepConfig.of(
     compile=True,
     searcher="random",
     num_trials=7,
+    tries=[{"width": 4, "momentum": 0.1}, {"width": 8, "activation": "true"}],
     metric="val_loss",
     mode="min",
     seed=5,

@@ -100,7 +100,7 @@ def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) 
     assert said(sweep.driver) == []
 
 
-def test_one_that_has_left_is_handed_out_again_unless_the_sweep_stops(tmp_path: Path) -> None:
+def test_one_that_has_left_is_handed_out_again_when_the_sweep_is_not_held(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     record = sweep.driver.record
     sweep.requeue.after_leaving(0, "epoch 1, batch 3 of 9", None)
@@ -109,7 +109,7 @@ def test_one_that_has_left_is_handed_out_again_unless_the_sweep_stops(tmp_path: 
     sweep.requeue.after_leaving(0, "epoch 1, batch 5 of 9", {"reason": "the disk is full"})
     assert (Record.read(tmp_path).trials[0].position, sweep.next) == ("", None)
     record.is_held = False
-    assert sweep.next is None
+    assert sweep.next == 0
 
 
 def test_a_trial_goes_elsewhere_where_its_pc_can_be_left_out(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Steered
 from sweeps.schedulers import asha
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -175,17 +176,20 @@ def test_all_that_can_not_be_changed_is_named_at_once(sweep: Sweep) -> None:
     ]
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_trials_and_hours_may_only_be_raised(force: bool, sweep: Sweep) -> None:
+@pytest.mark.parametrize(("asked", "planned"), [(5, [5]), (6, [6]), (9, [6, 9]), (1, [2])])
+def test_the_number_of_trials_may_change_but_those_that_have_begun_stay(
+    asked: int, planned: list[int], sweep: Sweep
+) -> None:
+    sweep.trial(0.1, 0.2)
     sweep.trial(0.1)
-    sweep.refuses(r"--num-trials 5: may only be raised; the sweep has 6", num_trials=5, force=force)
-    sweep.refuses(
-        r"--time-budget-hours 1.5: may only be raised; the sweep has 2", time_budget_hours=1.5, force=force
-    )
+    assert f"2 unfinished, {planned[-1] - 2} to come" in sweep.look(num_trials=asked).text
+    record = sweep.resumed(num_trials=asked)
+    assert record.planned_trials == planned
+    assert Record.read(sweep.folder).planned_trials == planned
 
 
-@pytest.mark.parametrize("hours", [2.0, 2.5, None])
-def test_hours_may_be_raised_or_taken_away(hours: float | None, sweep: Sweep) -> None:
+@pytest.mark.parametrize("hours", [1.5, 2.0, 2.5, None])
+def test_hours_may_change_or_be_taken_away(hours: float | None, sweep: Sweep) -> None:
     sweep.trial(0.1)
     assert not sweep.look(time_budget_hours=hours).is_finished
 
@@ -212,7 +216,6 @@ def test_a_budget_that_is_used_up_is_refused_until_it_is_raised(sweep: Sweep) ->
         ({"searcher": "random"}, "--searcher: tpe -> random"),
         ({"precision": "32"}, "--precision: auto -> 32"),
         ({"cpus_per_trial": 2}, "--cpus-per-trial: 1 -> 2"),
-        ({"max_concurrent": 1}, "--max-concurrent: not set -> 1"),
         ({"params": {"epoch_s": 0.5}}, r"--params: \{\} -> \{'epoch_s': 0.5\}"),
     ],
 )
@@ -225,6 +228,66 @@ def test_a_changed_setting_is_refused_and_named_unless_forced(
     standing = sweep.look(**changes, force=True)
     assert not standing.is_finished
     assert re.search(rf"\nChanged since it began: {line.partition('(')[0]}", standing.text)
+
+
+def test_trials_at_a_time_may_change(sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    assert not sweep.look(max_concurrent=1).is_finished
+    assert sweep.resumed(max_concurrent=1).info.runs[-1].changed == ["--max-concurrent: not set -> 1"]
+
+
+def test_a_trial_that_the_user_has_stopped_ends_with_a_resume_and_counts(sweep: Sweep) -> None:
+    """The driver was killed before the trial had left."""
+    leads = sweep.trial(0.9, 0.8)
+    trains = sweep.trial(0.1)
+    begun = sweep.trial()
+    sweep.checkpoint(leads, 2)
+    for number in (leads, trains, begun):
+        sweep.record.note_steered(Steered(["stop", str(number)]))
+    record = sweep.resumed()
+    assert [(trial.status, trial.reason) for trial in record.trials] == [
+        ("stopped", "stopped by the user")
+    ] * 3
+    assert record.leaders(3) == [leads, trains]
+    assert sweep.on_disk() == {leads: [2]}
+
+
+def test_one_that_leads_and_has_lost_its_weights_is_trained_up_to_them_again(sweep: Sweep) -> None:
+    leads = sweep.trial(0.5, 0.9)
+    sweep.checkpoint(leads, 1)
+    sweep.record.note_steered(Steered(["stop", str(leads)]))
+    record = sweep.resumed()
+    assert record.is_to_stop(leads)
+    assert "trial 0 continues after epoch 1" in sweep.look().text
+
+
+def test_a_try_is_noted_once_and_comes_on_top(sweep: Sweep) -> None:
+    tries = [{"slope": 0.5}, {"slope": 0.6}]
+    for number in range(6):
+        sweep.trial(0.1, ended="pruned")
+        assert number == len(sweep.record.trials) - 1
+    resume.end_run(sweep.record, "finished")
+    assert sweep.look().is_finished
+    assert "0 unfinished, 2 to come" in sweep.look(tries=tries).text
+    for _ in range(2):
+        record = sweep.resumed(tries=tries)
+        assert [each.words for each in record.info.steered] == [["try", "slope=0.5"], ["try", "slope=0.6"]]
+        assert [dict(point.params) for point in record.points_to_try()] == tries
+        assert record.planned_trials == [6, 8]
+
+
+def test_a_try_that_was_given_up_is_not_noted_again(sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    sweep.resumed(tries=[{"slope": 0.5}]).note_steered(Steered(["finish"]))
+    assert sweep.resumed(tries=[{"slope": 0.5}]).points_to_try() == []
+
+
+def test_a_paused_sweep_says_so(sweep: Sweep) -> None:
+    sweep.trial(0.1)
+    sweep.record.note_steered(Steered(["pause"], time=0.0))
+    assert re.search(r"\n  it is paused since \d\d:\d\d on .* control .*/s go", sweep.look().text)
+    sweep.record.note_steered(Steered(["go"], time=1.0))
+    assert "paused" not in sweep.look().text
 
 
 def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
@@ -374,7 +437,7 @@ def test_a_finished_sweep_goes_on_with_more_trials(sweep: Sweep) -> None:
     record = sweep.resumed(num_trials=9)
     assert record.about["outcome"] == "unfinished", "so that it can be resumed again"
     assert record.about["identity"]["settings"]["num_trials"] == 9
-    sweep.refuses("--num-trials 8: may only be raised; the sweep has 9", num_trials=8)
+    assert sweep.look(num_trials=8).text.startswith("\nResuming s: 6 trials ended, 0 unfinished, 2 to come")
 
 
 def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:

@@ -27,6 +27,7 @@ from sweeps.record import record as module
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
+from sweeps.record.sweep_info import Steered
 from sweeps.record.trials import Status
 from tests.conftest import ROOT, propose
 from tests.support.confirmed import confirmed, searched
@@ -436,3 +437,58 @@ def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse
     monkeypatch.setattr(record_module, "FORMAT", record_module.WITH_RERUNS)
     with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
         Record.read(tmp_path)
+
+
+def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    assert record.info.format == WITHOUT_RERUNS
+    record.note_steered(Steered(["stop", "1"], "it stops", 5.0, "r1"))
+    record.note_steered(Steered(["pause"], "", 6.0, "r2"))
+    record.note_steered(Steered(["try", "lr=1"], "", 7.0, "r3", {"trainable": "t", "params": {"lr": 1}}))
+    again = Record.read(tmp_path)
+    assert again.info.steered == record.info.steered
+    assert (again.info.format, again.info.paused_at) == (FORMAT, 6.0)
+    assert [again.is_to_stop(number) for number in (0, 1)] == [False, True]
+    assert [point.params for point in again.points_to_try()] == [{"lr": 1}]
+    record.end(1, "stopped", "stopped by the user")
+    record.note_steered(Steered(["go"], "", 8.0, "r4"))
+    record.note_steered(Steered(["finish"], "", 9.0, "r5"))
+    again = Record.read(tmp_path)
+    assert (again.info.paused_at, again.is_to_stop(1), again.points_to_try()) == (None, False, [])
+    assert (again.trials[1].status, again.trials[1].reason) == ("stopped", "stopped by the user")
+
+
+def test_the_number_of_trials_is_raised_and_lowered_but_not_below_those_that_have_begun(
+    tmp_path: Path,
+) -> None:
+    record = new_record(tmp_path, trials=2)
+    for asked, planned in (
+        (8, [8]),
+        (12, [8, 12]),
+        (12, [8, 12]),
+        (9, [8, 9]),
+        (8, [8]),
+        (1, [2]),
+        (3, [2, 3]),
+    ):
+        record.plan_trials(asked)
+        assert record.planned_trials == planned
+    assert Record.read(tmp_path).planned_trials == [2, 3]
+
+
+def test_an_older_record_has_the_numbers_of_its_runs(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.note("runs", [{"num_trials": 4}, {"num_trials": 4}, {}, {"num_trials": 9}])
+    assert Record.read(tmp_path).planned_trials == [4, 9]
+
+
+def test_the_clock_counts_nothing_while_it_is_stopped(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.start_clock()
+    record.stop_clock()
+    stopped = record.elapsed_s
+    assert stopped > 0
+    assert record.elapsed_s == stopped
+    assert Record.read(tmp_path).elapsed_s == stopped
+    record.start_clock()
+    assert record.elapsed_s > stopped

@@ -121,7 +121,7 @@ def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_p
     config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)
     assert arrive(config, record, 3, 0.1, 0.2) == ["PAUSE", "PAUSE"]
-    record.propose_no_more()
+    record.plan_trials(len(record.searched))
     assert decisions(config, record, 3) == ["PAUSE", "CONTINUE"]  # the other one is the reserve
     record.report(1, 9, 0.5, {}, 1.0)
     assert decisions(config, record, 3) == ["STOP", "CONTINUE"]

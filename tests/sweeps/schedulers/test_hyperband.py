@@ -135,7 +135,7 @@ def test_a_space_without_more_points_closes_its_last_bracket(runs: list[int], tm
         propose(record, {})
         record.report(number, 3, number / 10, {}, 1.0)
     assert hyperband.waits_at(config, record, 3, 3)
-    record.propose_no_more()
+    record.plan_trials(len(record.searched))
     assert record.planned_trials == [4]
     assert [brackets.decision(config, record, number, 3) for number in range(4)] == [
         *("STOP", "STOP"),

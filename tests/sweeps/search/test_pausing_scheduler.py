@@ -9,6 +9,7 @@ import pytest
 from ray.tune.experiment import Trial
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.sweep_info import Steered
 from sweeps.search.pausing_scheduler import PausingScheduler
 from tests.sweeps.schedulers.play import FakeTrial, record_of
 
@@ -72,3 +73,12 @@ def test_one_that_is_not_to_go_on_ends_and_the_others_wait(tmp_path: Path) -> No
     tune = Tune(*trials[:2])
     assert Told(record, {0: "STOP", 1: "PAUSE"}).choose_trial_to_run(tune) is None
     assert [trial.status for trial in tune.trials] == [Trial.TERMINATED, Trial.PAUSED]
+
+
+def test_one_that_waits_ends_when_the_user_stops_it(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [3, 3])
+    scheduler = Told(record, dict.fromkeys(range(2), "PAUSE"))
+    record.note_steered(Steered(["stop", "1"]))
+    tune: Any = Tune(*trials)
+    scheduler.choose_trial_to_run(tune)
+    assert [trial.status for trial in trials[:2]] == [Trial.PAUSED, Trial.TERMINATED]

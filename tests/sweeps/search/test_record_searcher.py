@@ -11,6 +11,8 @@ from ray import tune
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
+from sweeps.record.sweep_info import Steered
+from sweeps.record.trials import Earlier, TrialRow
 from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -78,3 +80,44 @@ def test_a_rerun_of_a_trial_that_ran_out_of_memory_begins_with_its_micro_batch(t
     handing.slots = 2
     assert [handing.suggest(name)["micro_batch"] for name in "ab"] == [8, None]
     assert record.trials[-2].micro_batches == [16, 8]
+
+
+def test_chosen_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None:
+    space = FlatSpace({"lr": converted(tune.uniform(0.1, 0.9))}, {}, Params, "net")
+    anchors = [TrialRow(-1, {"lr": lr}, 0, 0.0, trainable="net", origin="trial 3 of s") for lr in (0.7, 0.8)]
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"}, Earlier(anchors=anchors))
+    record.plan_trials(4)
+    for lr in (0.5, 0.7):
+        point = {"trainable": "net", "params": {"lr": lr}, "fixed": {}}
+        record.note_steered(Steered(["try", f"lr={lr}"], point=point))
+    points = iter([Point("net", {"lr": 0.2}, {})])
+    searcher = RecordSearcher(record, space, lambda nth: points, SweepConfig.of(num_trials=4))
+    searcher.slots = 4
+    proposed = [searcher.suggest(str(number))["params"]["lr"] for number in range(4)]
+    assert proposed == [0.5, 0.7, 0.8, 0.2]
+    assert [trial.origin for trial in record.trials] == [
+        *("chosen by the user", "chosen by the user", "trial 3 of s", "")
+    ]
+
+
+def test_one_that_the_user_stops_waits_for_no_other(tmp_path: Path) -> None:
+    record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
+    space: Any = nothing
+    number = propose(record, {"lr": 0.1}).number
+    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.of(num_trials=1))
+    searcher.waits = lambda trial: True
+    assert searcher.suggest("a") is None
+    record.note_steered(Steered(["stop", str(number)]))
+    assert searcher.suggest("a")["number"] == number
+
+
+def test_one_that_is_withdrawn_is_not_handed_out(tmp_path: Path) -> None:
+    record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
+    space: Any = nothing
+    numbers = [propose(record, {"lr": lr}).number for lr in (0.1, 0.2)]
+    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.of(num_trials=2))
+    assert searcher.withdraw(numbers[0])
+    assert not searcher.withdraw(numbers[0])
+    record.end(numbers[0], "stopped")
+    assert searcher.suggest("a")["number"] == numbers[1]
+    assert not searcher.withdraw(numbers[1])

@@ -1,0 +1,120 @@
+"""Steer a running sweep, from another terminal: `sweeps control results/NAME stop 7`
+
+Exit status: 0, the sweep has answered what will happen, or keeps the command until it can; 2, it is refused;
+1, the cluster does not answer; 130, Ctrl-C, which withdraws a command that was not taken up yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.command import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, shown_path
+from sweeps.config import steering
+from sweeps.config.sweep_folder import no_sweep
+from sweeps.record import requests
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed."""
+
+    folder: str
+    """Of the sweep; on the head of the cluster, where an address is given."""
+    words: tuple[str, ...]
+    """Of the command."""
+    address: str | None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: _control(parse(arguments)))
+
+
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """What was typed, with a command that there is.
+
+    Raises:
+        UserError: there is no such flag or command, or its words do not fit.
+        SystemExit: after `--help` (status 0).
+    """
+    parser = cli_parser.Parser(
+        prog="sweeps control",
+        usage="%(prog)s results/NAME COMMAND [--address HOST:PORT]",
+        description="Steer a running sweep. It answers at once what will happen.\n\ncommands:\n"
+        + "\n".join(f"  {words:<21} {does}" for words, does in steering.COMMANDS.items()),
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
+    parser.add_argument("words", nargs="*", metavar="COMMAND", help="One of the commands above.")
+    reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
+    reach += " (default: the sweep is on this PC)"
+    cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:PORT")
+    # argparse takes no positional words behind a flag that follows others of them.
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    addresses, others = cli_parser.take_all(tokens, "--address", "HOST:PORT")
+    values = parser.values_of([*others, *(word for each in addresses for word in ("--address", each))])
+    if values.folder in steering.NAMES:
+        raise UserError(f"{values.folder}: give the folder first, as in {_example(values.folder)}")
+    if values.folder is None:
+        raise UserError(f"give the folder of a sweep and a command, as in {_example('pause')}")
+    steering.parse(values.words)
+    return Asked(values.folder, tuple(values.words), values.address)
+
+
+def _example(name: str) -> str:
+    return command("control", "results/NAME", name)
+
+
+def _control(asked: Asked) -> int:
+    if asked.address is not None:
+        from sweeps.cluster import ray_environment
+
+        ray_environment.prepare_to_submit(asked.address)
+        from sweeps.cluster import submit
+
+        return submit.control(asked.address, asked.folder, asked.words)
+    folder = Path(asked.folder).expanduser()
+    if (fault := no_sweep(folder)) is not None:
+        raise UserError(fault)
+    try:
+        answer = requests.ask(folder.resolve(), asked.words)
+    except requests.NotRunning:
+        raise UserError(_why_not_running(folder)) from None
+    except requests.NotTaken:
+        raise UserError(
+            f"{shown_path(folder)}: the sweep takes no command now: it is starting, or its trials have all "
+            "ended. Try again"
+        ) from None
+    except KeyboardInterrupt as interrupt:
+        print(f"\n{interrupt}", file=sys.stderr)
+        return 130
+    if answer is None:
+        print("The sweep is busy. It keeps the command, and will take it up; its screen says what it did.")
+        return 0
+    if answer.is_refused:
+        raise UserError(answer.text)
+    print(answer.text)
+    return 0
+
+
+def _why_not_running(folder: Path) -> str:
+    from sweeps.record import status
+    from sweeps.record.record import Record
+
+    record = Record.read(folder)
+    shown, how = shown_path(folder), status.status(record)
+    if status.can_go_on(record):
+        return f"{shown}: no process runs this sweep; it is {how}. Resume it: {status.go_on(record)}"
+    more = command("run", "--resume", shown, "--num-trials", str(2 * len(record.searched)))
+    return f"{shown}: the sweep is {how}. For more trials: {more}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Take up the commands of `sweeps control`, from another terminal, while a sweep runs.
+
+A command is checked, carried out (`orders.py`), written to the record with its time, and answered. Those
+that a killed driver has taken up and not answered are taken up again by the resume, none of them twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ray.tune.experiment import Trial
+
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import command, moment, shown_path
+from sweeps.config import steering as words
+from sweeps.execution import orders
+from sweeps.execution.driver import Driver, DriverCallback
+from sweeps.execution.processes import Process, Processes
+from sweeps.execution.stopping import stops_on_signals
+from sweeps.plan import resume
+from sweeps.record import status
+from sweeps.record.requests import Answer, Inbox, Request
+from sweeps.record.sweep_info import Steered
+from sweeps.record.trials import STOPPED
+from sweeps.search.record_searcher import RecordSearcher
+from sweeps.storage import retention
+from sweeps.storage.protocol import StorageError
+
+LOOK_EVERY_S = 1.0
+MOST_LOOKS = 10
+"""For commands that come while the last look is taken."""
+
+
+class Steering:
+    """The commands to a sweep.
+
+    Args:
+        driver: of the sweep.
+        clock: seconds.
+    """
+
+    def __init__(self, driver: Driver, clock: Callable[[], float] = time.monotonic) -> None:
+        self._driver, self._clock = driver, clock
+        self._inbox = Inbox(driver.plan.folder)
+        self._look_next = 0.0
+        self._fault = ""
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, driver: Driver) -> Iterator[Steering]:
+        """Take commands for a block; those that come at its end are refused."""
+        steering = cls(driver)
+        try:
+            steering._inbox.open()
+        except OSError as error:
+            driver.say(f"This sweep can't be steered: {error}")
+        try:
+            yield steering
+        finally:
+            with contextlib.suppress(OSError):
+                steering._close()
+
+    def take_up(self) -> bool:
+        """Take up the commands that have come, about once a second; whether there were any."""
+        if self._clock() < self._look_next:
+            return False
+        self._look_next = self._clock() + LOOK_EVERY_S
+        try:
+            return self._is_safe() and self._answer_all()
+        except OSError as error:  # the folder of commands is gone, say: the sweep goes on
+            self._say_once(f"No command can be taken up: {error}")
+            return False
+
+    def wait_for_go(self) -> bool:
+        """Wait as long as the sweep is paused; whether it may train."""
+        driver, record, end = self._driver, self._driver.record, self._driver.end
+        if (paused_at := record.info.paused_at) is not None and end.outcome in ("paused", "finished"):
+            end.outcome = "paused"
+            again = command("control", shown_path(driver.plan.folder), "go")
+            driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
+            record.stop_clock()
+            with stops_on_signals(end, driver.say):
+                while end.outcome == "paused":
+                    time.sleep(LOOK_EVERY_S / 2)
+                    if self.take_up():
+                        resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
+            record.start_clock()
+        record.is_held = False
+        return end.outcome == "finished"
+
+    def _answer_all(self) -> bool:
+        requests, faults = self._inbox.take()
+        for fault in faults:
+            self._driver.say(f"A command was ignored: {fault}")
+        for request in requests:
+            self._inbox.answer(request, self._answer(request))
+        return bool(requests)
+
+    def _answer(self, request: Request) -> Answer:
+        """Carry out a command, unless that was done before."""
+        driver, record = self._driver, self._driver.record
+        for done in record.info.steered:
+            if done.request == request.name:
+                return Answer(done.answer)
+        typed = " ".join(request.words)
+        try:
+            if (outcome := driver.end.outcome) not in ("finished", "paused"):
+                raise UserError(f"the sweep is stopping ({outcome}). Resume it: {status.go_on(record)}")
+            with record.together():
+                text, point = orders.carry_out(driver, words.parse(request.words))
+                record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
+                resume.make_room(record)
+        except (UserError, OSError) as error:
+            driver.say(f"Refused {typed}: {error}")
+            return Answer(str(error), is_refused=True)
+        driver.say(f"{typed}: {text}")
+        return Answer(text)
+
+    def _is_safe(self) -> bool:
+        if fault := self._inbox.fault():
+            self._say_once(fault)
+        return not fault
+
+    def _say_once(self, fault: str) -> None:
+        if fault != self._fault:
+            self._fault = fault
+            self._driver.say(fault)
+
+    def _close(self) -> None:
+        """Refuse what comes when the trials have ended."""
+        record = self._driver.record
+        more = command("run", "--resume", shown_path(self._driver.plan.folder), "--num-trials", "N")
+        ended = f"the trials of this sweep have ended. To add some: {more}"
+        if self._driver.end.outcome != "finished":
+            ended = f"the sweep is ending ({self._driver.end.outcome}). Resume it: {status.go_on(record)}"
+        for _ in range(MOST_LOOKS):
+            for request in self._inbox.take()[0]:
+                self._inbox.answer(request, Answer(ended, is_refused=True))
+            if self._inbox.close():
+                return
+
+
+class Steerer(DriverCallback):
+    """Takes up commands at the end of each turn of Tune's loop, and ends the trials that the user stops.
+
+    One that trains is asked to leave at its next step, as when the sweep stops; one that is to be proposed
+    again is not; one that its scheduler has paused is ended by the scheduler.
+    """
+
+    def __init__(
+        self, steering: Steering, driver: Driver, searcher: RecordSearcher, processes: Processes
+    ) -> None:
+        self._steering, self._driver = steering, driver
+        self._searcher, self._processes = searcher, processes
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Take up commands, and go on with those that take a while."""
+        self._steering.take_up()
+        record, plan = self._driver.record, self._driver.plan
+        if not (to_stop := [number for number in record.info.stopped if record.is_to_stop(number)]):
+            return
+        self._processes.ask_to_leave(
+            process
+            for process in self._processes.training()
+            if process.trial.config["number"] in to_stop and self._has_caught_up(process)
+        )
+        for number in to_stop:
+            if retention.lacks_weights(plan.config, record, plan.storage, number):
+                continue  # it is trained again up to its best epoch
+            if self._searcher.withdraw(number):
+                self._end(number)
+
+    def _has_caught_up(self, process: Process) -> bool:
+        """Whether a process has trained its trial as far as the record has it: after a lost process or a
+        resume, some epochs are trained again."""
+        reported = len(self._driver.record.trials[process.trial.config["number"]].epochs)
+        return int((process.trial.last_result or {}).get("epoch", 0)) >= reported
+
+    def _end(self, number: int) -> None:
+        """End a trial that has no process."""
+        record, plan = self._driver.record, self._driver.plan
+        before = retention.kept(plan.config, record, plan.storage)
+        record.end(number, "stopped", STOPPED)
+        with contextlib.suppress(StorageError):  # they take room, and a resume removes them
+            retention.drop(plan.config, record, plan.storage, number, before)

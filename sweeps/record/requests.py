@@ -1,0 +1,214 @@
+"""Requests to the process that runs a sweep: files in the sweep's folder that only its owner can write.
+
+control/               mode 0700, made by the process that runs the sweep
+  requests/ID.json     a request, mode 0600; the folder is there as long as requests are taken
+  ID.json              one that was taken up: after `kill -9` a resume takes it up again
+  ID.answer.json       its answer, for whoever asked
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import shown_path
+from sweeps.record import lock
+
+CONTROL_FOLDER, REQUESTS_FOLDER = "control", "requests"
+ANSWER = ".answer.json"
+MOST_BYTES = 100_000
+"""Of a request that is read."""
+LOOK_EVERY_S = 0.1
+WAIT_S = 10.0
+"""For the answer of a process that may be starting, or be in the midst of a checkpoint."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that was taken up."""
+
+    name: str
+    words: tuple[str, ...]
+    """Of the command, as they were typed."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the sweep says to a request."""
+
+    text: str
+    is_refused: bool = False
+
+
+class Inbox:
+    """The requests to this process, which runs the sweep of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._control = folder / CONTROL_FOLDER
+        self._requests = self._control / REQUESTS_FOLDER
+
+    def open(self) -> None:
+        """Take requests from now on; what was taken up before a crash is left to be taken up again."""
+        for folder in (self._control, self._requests):
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
+                folder.chmod(0o700)  # a copy of a folder may have another mode
+        for left_over in self._control.glob(f"*{ANSWER}"):
+            left_over.unlink()
+
+    def fault(self) -> str:
+        """Why no request can be trusted; "" where they can."""
+        return fault_of(self._control) or fault_of(self._requests)
+
+    def take(self) -> tuple[list[Request], list[str]]:
+        """The requests that have come, the oldest first, and a line about each that can't be trusted."""
+        taken = [path for path in self._control.glob("*.json") if not path.name.endswith(ANSWER)]
+        for path in self._requests.glob("[!.]*.json"):
+            with contextlib.suppress(FileNotFoundError):  # withdrawn at this moment
+                taken.append(path.rename(self._control / path.name))
+        found, faults = [], []
+        for path in sorted(taken, key=lambda each: each.name):
+            try:
+                found.append(Request(path.stem, _words(path)))
+            except (OSError, ValueError) as error:
+                faults.append(f"{shown_path(path)}: {error}")
+                path.unlink(missing_ok=True)
+        return found, faults
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """Answer a request, which is done with that. On a full disk its sender learns nothing."""
+        with contextlib.suppress(OSError):
+            _write(self._control / f"{request.name}{ANSWER}", vars(answer))
+        (self._control / f"{request.name}.json").unlink(missing_ok=True)
+
+    def close(self) -> bool:
+        """Take no request any more; False where one has just come."""
+        with contextlib.suppress(FileNotFoundError):
+            for unfinished in self._requests.glob(".*"):
+                unfinished.unlink(missing_ok=True)
+            try:
+                self._requests.rmdir()
+            except OSError:
+                return not self._requests.is_dir()
+            with contextlib.suppress(OSError):  # an answer that nobody has read yet
+                self._control.rmdir()
+        return True
+
+
+class NotTaken(Exception):
+    """A running sweep takes no request: it is starting, or its trials have all ended."""
+
+
+class NotRunning(Exception):
+    """No process runs the sweep."""
+
+
+def ask(folder: Path, words: Sequence[str], wait_s: float = WAIT_S) -> Answer | None:
+    """Ask the process that runs a sweep; None where it has not answered yet, and the request is kept.
+
+    A request that Ctrl-C interrupts is withdrawn, unless it was taken up before.
+
+    Raises:
+        UserError: the folder, or the one of its requests, is not this user's alone.
+        NotRunning, NotTaken: see there.
+        KeyboardInterrupt: its text says what has become of the request.
+    """
+    requests, ends = folder / CONTROL_FOLDER / REQUESTS_FOLDER, time.monotonic() + wait_s
+    _refuse_others(folder)
+    while lock.is_held(folder) and not requests.is_dir() and time.monotonic() < ends:
+        time.sleep(LOOK_EVERY_S)
+    if not lock.is_held(folder):
+        raise NotRunning
+    if not requests.is_dir():
+        raise NotTaken
+    if fault := fault_of(requests.parent) or fault_of(requests):
+        raise UserError(fault)
+    name = f"{time.time_ns()}-{secrets.token_hex(4)}"
+    sent = requests / f"{name}.json"
+    try:
+        _write(sent, {"words": list(words)})
+        return _wait(folder, requests.parent / f"{name}{ANSWER}", sent, ends)
+    except FileNotFoundError:
+        raise NotTaken from None
+    except KeyboardInterrupt:
+        if _withdraw(sent):
+            raise KeyboardInterrupt("Withdrawn: nothing has changed.") from None
+        raise KeyboardInterrupt("The sweep has taken the command up already: see its screen.") from None
+
+
+def _wait(folder: Path, answer: Path, sent: Path, ends: float) -> Answer | None:
+    while not answer.is_file():
+        if not lock.is_held(folder) and _withdraw(sent):
+            raise NotRunning
+        if time.monotonic() >= ends:
+            return None
+        time.sleep(LOOK_EVERY_S)
+    found = Answer(**json.loads(answer.read_text()))
+    answer.unlink(missing_ok=True)
+    return found
+
+
+def _withdraw(sent: Path) -> bool:
+    """Whether a request was still there to be withdrawn."""
+    try:
+        sent.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def fault_of(folder: Path) -> str:
+    """Why a folder of requests is not this user's alone; "" where it is."""
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        return f"{shown_path(folder)}: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{shown_path(folder)}: must be a folder"
+    return _fault(found, shown_path(folder), "700")
+
+
+def _refuse_others(folder: Path) -> None:
+    if (owner := folder.stat().st_uid) != os.geteuid():
+        raise UserError(f"{shown_path(folder)}: belongs to user {owner}; only its owner can steer the sweep")
+
+
+def _fault(found: os.stat_result, shown: str, mode: str) -> str:
+    if found.st_uid != os.geteuid():
+        return f"{shown}: belongs to user {found.st_uid}; it must belong to the user that runs the sweep"
+    if found.st_mode & _OTHERS:
+        now = f"{stat.S_IMODE(found.st_mode):o}"
+        return f"{shown}: others can use it (mode {now}), so no command is taken: chmod {mode} {shown}"
+    return ""
+
+
+def _words(path: Path) -> tuple[str, ...]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a file")
+        if fault := _fault(found, "this request", "600"):
+            raise ValueError(fault)
+        words = json.loads(file.read(MOST_BYTES))["words"]
+    return tuple(str(word) for word in words)
+
+
+def _write(path: Path, content: Any) -> None:
+    """Write a file that only its owner can read and write, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+    part.rename(path)

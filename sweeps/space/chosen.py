@@ -1,0 +1,158 @@
+"""A point of a space that the user has chosen, checked value by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import short
+from sweeps.common.param_types import cast, hints_of, type_fault
+from sweeps.common.yaml_values import ParamValue, nearest
+from sweeps.space.domain import Domain
+from sweeps.space.flat import FlatSpace, refusal
+from sweeps.space.multi_model import OneSpace, SeveralSpaces
+from sweeps.space.numeric_range import Range, clean
+from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
+
+
+def chosen_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
+    """The point of these values.
+
+    Args:
+        space: of the sweep.
+        values: by hyperparameter; of several models each as `MODEL.HYPERPARAMETER`.
+
+    Raises:
+        UserError: they are not a point of the space: every fault, one a line.
+    """
+    own, values = _model_of(space, values)
+    asked = _Chosen(values)
+    try:
+        point = own.suggest(asked)
+    except InvalidPoint as error:
+        raise UserError("\n".join(asked.faults or [str(error)])) from None
+    params = dict(point.params)
+    if isinstance(own, FlatSpace):
+        params |= asked.without_range(own)
+    faults = [*asked.faults, *_faults_of_others(own, values, asked.names)]
+    if not faults and isinstance(own, FlatSpace):
+        faults = _faults_of_steps(own.domains, values, params)
+    if not faults and (fault := refusal(own.params_class, {**point.fixed, **params})):
+        faults = [fault]
+    if faults:
+        raise UserError("\n".join(faults))
+    return Point(point.trainable, params, point.fixed)
+
+
+def _model_of(space: Space, values: Mapping[str, ParamValue]) -> tuple[OneSpace, Mapping[str, ParamValue]]:
+    """The space of the model that is meant, and the values by the names of its own hyperparameters."""
+    if not isinstance(space, SeveralSpaces):
+        assert isinstance(space, OneSpace)
+        return space, values
+    models = {name.rpartition(".")[0] for name in values}
+    (model, *others) = sorted(models) or [""]
+    if others or model not in space.spaces:
+        example = f"{next(iter(space.spaces))}.{next(iter(values), 'lr').rpartition('.')[2]}"
+        raise UserError(
+            f"{', '.join(values)}: the sweep has several models; give all hyperparameters of one of them, as "
+            f"{example}=VALUE.{nearest(model, space.spaces)} Models: {', '.join(space.spaces)}"
+        )
+    return space.spaces[model], {name.rpartition(".")[2]: value for name, value in values.items()}
+
+
+def _faults_of_others(own: OneSpace, values: Mapping[str, ParamValue], names: Sequence[str]) -> list[str]:
+    """Names that are no hyperparameters of this point."""
+    faults = []
+    for name, value in values.items():
+        if name in names or (name in own.fixed and own.fixed[name] == value):
+            continue
+        if name in own.fixed:
+            faults.append(f"{name}={value}: fixed at {short(own.fixed[name])} in this sweep")
+        else:
+            listed = f"{nearest(name, names)} Hyperparameters: {', '.join(names)}"
+            faults.append(f"{name}: no hyperparameter of this trial.{listed}")
+    return faults
+
+
+def _faults_of_steps(
+    domains: Mapping[str, Domain], values: Mapping[str, ParamValue], params: Mapping[str, ParamValue]
+) -> list[str]:
+    """Values that a point of the space rounds: Optuna has no steps on a log scale."""
+    return [
+        f"{name}={values[name]}: must be {domain}; the nearest is {short(params[name])}"
+        for name, domain in domains.items()
+        if domain.range is not None and params[name] != values[name]
+    ]
+
+
+class _Chosen(TrialProxy):
+    """A trial that suggests what was chosen, and goes on with something else where that does not fit."""
+
+    def __init__(self, values: Mapping[str, ParamValue]) -> None:
+        self._values = values
+        self.names: list[str] = []
+        """What was asked for."""
+        self.faults: list[str] = []
+
+    def without_range(self, space: FlatSpace) -> dict[str, ParamValue]:
+        """The values of hyperparameters that Optuna has no distribution for."""
+        hints, found = hints_of(space.params_class), {}
+        for name, domain in space.domains.items():
+            if domain.distribution is not None:
+                continue
+            self.names.append(name)
+            if name not in self._values:
+                self.faults.append(f"{name}: missing; its values: {domain}")
+            elif fault := type_fault(self._values[name], hints[name]):
+                self.faults.append(f"{name}={self._values[name]}: {fault}")
+            else:
+                found[name] = cast(self._values[name], hints[name])
+        return found
+
+    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+        self.names.append(name)
+        if method == "suggest_categorical":
+            return self._choice(name, list(arguments[0]))
+        is_whole, is_log = method == "suggest_int", bool(options.get("log"))
+        step = options.get("step")
+        low, high = arguments[:2]
+        asked = Range(low, high, is_log, step or (1 if is_whole else None), is_whole)
+        return self._number(name, asked)
+
+    def _choice(self, name: str, choices: list[Any]) -> Any:
+        value = self._values.get(name)
+        for choice in choices:
+            if name in self._values and (choice == value or str(choice) == str(value)):
+                return choice
+        among = f"one of {', '.join(map(str, choices))}"
+        if name not in self._values:
+            self.faults.append(f"{name}: missing; {among}")
+        else:
+            self.faults.append(f"{name}={value}: must be {among}.{nearest(str(value), map(str, choices))}")
+        return choices[0]
+
+    def _number(self, name: str, asked: Range) -> float:
+        value = self._values.get(name)
+        if name not in self._values:
+            self.faults.append(f"{name}: missing; {asked}")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            self.faults.append(f"{name}={value}: must be a number, {asked}")
+        else:
+            within = _nearest(asked, value)
+            if within == value:
+                return within
+            self.faults.append(f"{name}={value}: must be {asked}; the nearest is {within:g}")
+            return within
+        return asked.low
+
+
+def _nearest(asked: Range, value: float) -> float:
+    """The nearest value of a range; Optuna counts steps from the low end."""
+    within = min(max(value, asked.low), asked.high)
+    if asked.step is None:
+        return within
+    most = math.floor((asked.high - asked.low) / asked.step + 1e-9)
+    found = asked.low + min(round((within - asked.low) / asked.step), most) * asked.step
+    return int(found) if asked.is_whole else float(clean(found, asked.step))

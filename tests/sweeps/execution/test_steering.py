@@ -1,0 +1,323 @@
+"""Commands to a sweep are checked, carried out, recorded and answered; without Ray."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.yaml_files import read_yaml
+from sweeps.execution.driver import Driver
+from sweeps.execution.leaving import Leaving
+from sweeps.execution.steering import Steerer, Steering
+from sweeps.execution.stopping import End
+from sweeps.plan import folder, resume
+from sweeps.plan.build import make_plan
+from sweeps.record.record import Record
+from sweeps.record.requests import Inbox, ask
+from sweeps.search.record_searcher import RecordSearcher
+from sweeps.storage.disk_guard import Disk
+from sweeps.training import checkpoint_store
+
+
+def config(results: Path, **more: Any) -> SweepConfig:
+    asked: dict[str, Any] = {"trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes"}
+    asked |= {"searcher": "random", "scheduler": "none", "num_trials": 6, "max_epochs": 9, "name": "s"}
+    return SweepConfig.of(**{**asked, "results_dir": str(results), "min_free_gb": 0.0, **more})
+
+
+class Steered:
+    """A sweep whose driver takes commands."""
+
+    def __init__(self, record: Record, plan: Any) -> None:
+        self.record = record
+        console = Console(file=io.StringIO(), width=1000)
+        end = End(None, lambda: record.elapsed_s)
+        cluster = Cluster((PC(2, 0),), None)
+        self.driver = Driver(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
+        self.now = 0.0
+        self.steering = Steering(self.driver, lambda: self.now)
+        self.steering._inbox.open()
+        self.searcher: RecordSearcher = plan.searcher.build(plan.config, plan.space, record)
+        self.searcher.slots = 2
+
+    @property
+    def folder(self) -> Path:
+        return self.driver.plan.folder
+
+    def begin(self, *scores: float, ended: Any = None) -> int:
+        """The next trial, with these scores."""
+        number: int = self.searcher.suggest("")["number"]
+        for epoch, score in enumerate(scores, start=1):
+            self.record.report(number, epoch, score, {}, 1.0)
+        if ended is not None:
+            self.record.end(number, ended)
+        return number
+
+    def give(self, command: str) -> dict[str, Any]:
+        """The answer to a command."""
+        assert ask(self.folder, command.split(), wait_s=0) is None
+        self.now += 1
+        assert self.steering.take_up()
+        (file,) = (self.folder / "control").glob("*.answer.json")
+        answer: dict[str, Any] = json.loads(file.read_text())
+        file.unlink()
+        return answer
+
+    def does(self, command: str) -> str:
+        answer = self.give(command)
+        assert not answer["is_refused"], answer
+        assert self.record.info.steered[-1].answer == answer["text"]
+        return str(answer["text"])
+
+    def refuses(self, command: str) -> str:
+        before = (self.folder / "record.journal").read_bytes()
+        answer = self.give(command)
+        assert answer["is_refused"], answer
+        assert (self.folder / "record.journal").read_bytes() == before
+        return str(answer["text"])
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Steered]:
+    plan = make_plan(config(tmp_path))
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        yield Steered(record, plan)
+
+
+def test_commands_are_looked_for_once_a_second(sweep: Steered) -> None:
+    sweep.begin()
+    sweep.does("pause")
+    ask(sweep.folder, ["go"], wait_s=0)
+    sweep.now += 0.5
+    assert not sweep.steering.take_up()
+    sweep.now += 0.5
+    assert sweep.steering.take_up()
+
+
+def test_a_trial_is_stopped_once(sweep: Steered) -> None:
+    sweep.begin(0.5, ended="finished")
+    number = sweep.begin(0.1)
+    assert sweep.refuses("stop 0") == (
+        "stop 0: trial 0 is finished since epoch 1. Trials that have not ended: 1"
+    )
+    assert sweep.refuses("stop 2").startswith("stop 2: no such trial; 2 trials have begun")
+    assert sweep.does("stop 1").startswith("Trial 1 stops at its next step")
+    assert sweep.refuses("stop 1") == "stop 1: trial 1 is being stopped"
+    assert sweep.record.is_to_stop(number)
+
+
+def test_a_chosen_trial_takes_the_next_place_or_comes_on_top(sweep: Steered) -> None:
+    for _ in range(4):
+        sweep.begin(0.5, ended="finished")
+    assert sweep.does("try slope=0.3").startswith("Trial 4 will have these hyperparameters; it begins when")
+    assert sweep.refuses("try slope=0.3") == "try: these hyperparameters are waiting to be tried already"
+    assert "on top" not in sweep.does("try slope=0.4")
+    assert sweep.does("try slope=0.5").endswith("It comes on top: 7 trials in all.")
+    assert sweep.record.planned_trials == [6, 7]
+    slopes = [sweep.record.trials[sweep.begin(0.5, ended="finished")].params["slope"] for _ in range(3)]
+    assert slopes == [0.3, 0.4, 0.5]
+    assert sweep.record.trials[4].origin == "chosen by the user"
+    assert sweep.refuses("try slope=0.3").startswith("try: trial 4 has these hyperparameters; it is finished")
+    assert sweep.searcher.suggest("") == "FINISHED"
+
+
+def test_limits_are_those_of_a_resume_too(sweep: Steered, tmp_path: Path) -> None:
+    sweep.begin(0.5)
+    assert sweep.does("set num-trials=9 max-concurrent=1 time-budget-hours=2") == (
+        "9 trials in all: 8 are still to begin. At most 1 trial at a time. Trials that train now go on. "
+        "The sweep stops in 2 h 0 min, if it has not ended by then."
+    )
+    assert (sweep.driver.slots(0), sweep.driver.end.time_budget_hours) == (1, 2)
+    written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
+    assert (written["num_trials"], written["max_concurrent"], written["time_budget_hours"]) == (9, 1, 2.0)
+    again = make_plan(config(tmp_path, **written, resume=str(sweep.folder)))
+    assert "8 to come" in resume.check(again, sweep.record).text
+    assert "As many trials at a time as the resources allow" in sweep.does("set max-concurrent=none")
+    assert sweep.driver.slots(0) == 2
+    assert sweep.does("set max-concurrent=5") == (
+        "At most 5 trials at a time; 2 fit on the PCs that are there. Trials that train now go on."
+    )
+
+
+def test_fewer_trials_than_have_begun_end_the_search(sweep: Steered) -> None:
+    sweep.begin(0.5)
+    sweep.begin(0.5, ended="finished")
+    assert sweep.does("set num-trials=1") == (
+        "2 trials have begun already: no new one begins, and those end as usual."
+    )
+    assert sweep.record.planned_trials == [2]
+    assert sweep.searcher.suggest("") is None
+    sweep.record.end(0, "finished")
+    assert sweep.searcher.suggest("") == "FINISHED"
+
+
+def test_a_limit_that_is_used_up_is_refused(sweep: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep.record, "_elapsed_before_s", 7200.0)
+    assert sweep.refuses("set time-budget-hours=1.5") == (
+        "set time-budget-hours 1.5: the sweep has run 2 h 0 min; give more than 2"
+    )
+
+
+def test_more_trials_than_points_are_refused(tmp_path: Path) -> None:
+    more = {"search_space": "tests.faulty.slopes_grid", "searcher": "grid", "num_trials": 2}
+    plan = make_plan(config(tmp_path, **more))
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        sweep, points = Steered(record, plan), int(plan.space.size())
+        fault = f"the search space has {points} points; the nearest is {points}"
+        assert sweep.refuses("set num-trials=99") == f"set num-trials 99: {fault}"
+        sweep.does(f"set num-trials={points}")
+        trials = [sweep.record.trials[sweep.begin(0.1, ended="pruned")] for _ in range(points)]
+        assert len({trial.point.key for trial in trials}) == points
+        assert sweep.searcher.suggest("") == "FINISHED"
+
+
+def test_finish_gives_up_what_has_not_begun(sweep: Steered) -> None:
+    assert sweep.refuses("finish") == "finish: no trial has begun; Ctrl-C ends the sweep"
+    sweep.begin(0.5)
+    sweep.does("try slope=0.3")
+    assert sweep.does("finish") == (
+        "No new trial begins; the unfinished ones (1) end as usual; the chosen ones that had not begun (1) "
+        "are given up; then the sweep ends with its report."
+    )
+    assert (sweep.record.planned_trials, sweep.record.points_to_try()) == ([1], [])
+    sweep.does("try slope=0.4")
+    assert [point.params for point in sweep.record.points_to_try()] == [{"slope": 0.4}]
+    assert sweep.record.planned_trials == [1, 2]
+
+
+def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
+    number = sweep.begin(0.5)
+    assert sweep.refuses("go") == "go: the sweep is not paused"
+    assert sweep.does("pause").startswith("The trials leave at their next step")
+    assert sweep.refuses("pause").startswith("pause: the sweep has been paused since ")
+    processes: Any = SimpleNamespace(training=list, ask_to_leave=lambda processes: None)
+    sweep.driver.end.let_leave = Leaving(sweep.driver, processes).go_on
+    assert sweep.driver.end.stop_all()
+    sweep.searcher.requeue(number)
+    assert sweep.searcher.suggest("") is None, "it is held"
+    sweep.does("go")
+    assert not sweep.driver.end.stop_all()
+    assert sweep.searcher.suggest("")["number"] == number
+
+
+def test_the_time_of_a_pause_does_not_count(sweep: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep.begin(0.5)
+    sweep.does("pause")
+    ask(sweep.folder, ["go"], wait_s=0)
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        before = sweep.record.elapsed_s
+        waited.append(seconds)
+        sweep.now += 1
+        assert sweep.record.elapsed_s == before
+
+    monkeypatch.setattr("sweeps.execution.steering.time.sleep", sleep)
+    assert sweep.steering.wait_for_go()
+    assert waited
+    assert sweep.driver.end.outcome == "finished"
+
+
+def test_a_sweep_that_stops_takes_no_command(sweep: Steered) -> None:
+    sweep.begin(0.5)
+    sweep.driver.end.stop("interrupted")
+    assert sweep.refuses("pause").startswith("the sweep is stopping (interrupted). Resume it: ")
+
+
+def test_in_the_confirmation_no_trial_is_added(sweep: Steered) -> None:
+    for _ in range(6):
+        sweep.begin(0.5, ended="finished")
+    sweep.record.note("confirm", {"top": 1, "seeds": 1})
+    best = sweep.record.trials[0]
+    sweep.record.begin(best.point, best.optuna, 7, confirms=0)
+    for command in ("try slope=0.3", "set num-trials=9", "finish"):
+        assert "its best trials are being confirmed" in sweep.refuses(command)
+    assert sweep.refuses("stop 6").startswith("stop 6: it reruns trial 0 with a new seed")
+    sweep.does("set max-concurrent=1")
+
+
+def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
+    """The driver was killed after it had written the command, and before it answered."""
+    sweep.begin(0.5)
+    ask(sweep.folder, ["try", "slope=0.3"], wait_s=0)
+    (request,) = sweep.steering._inbox.take()[0]
+    first = sweep.steering._answer(request)
+    again = Steering(sweep.driver)
+    again._inbox.open()
+    assert again.take_up()
+    assert len(sweep.record.info.steered) == 1
+    (file,) = (sweep.folder / "control").glob("*.answer.json")
+    assert json.loads(file.read_text())["text"] == first.text
+    assert Inbox(sweep.folder).take() == ([], [])
+
+
+def test_a_command_in_a_folder_that_others_can_write_is_not_carried_out(sweep: Steered) -> None:
+    sweep.begin(0.5)
+    ask(sweep.folder, ["pause"], wait_s=0)
+    (sweep.folder / "control").chmod(0o777)
+    for _ in range(2):
+        sweep.now += 1
+        assert not sweep.steering.take_up()
+    assert sweep.record.info.steered == ()
+    file = sweep.driver.console.file
+    assert isinstance(file, io.StringIO)
+    assert file.getvalue().count("others can use it") == 1
+
+
+def test_what_comes_at_the_end_is_refused(sweep: Steered) -> None:
+    ask(sweep.folder, ["pause"], wait_s=0)
+    sweep.steering._close()
+    (file,) = (sweep.folder / "control").glob("*.answer.json")
+    answer = json.loads(file.read_text())
+    assert answer["is_refused"]
+    assert answer["text"].startswith("the trials of this sweep have ended. To add some: ")
+    assert not (sweep.folder / "control" / "requests").exists()
+
+
+class Training:
+    """Processes, each with a trial that has reported so many epochs in it."""
+
+    def __init__(self, **epochs: int) -> None:
+        self.epochs = {int(name.removeprefix("trial_")): epoch for name, epoch in epochs.items()}
+        self.asked: list[int] = []
+
+    def training(self) -> list[Any]:
+        return [
+            SimpleNamespace(trial=SimpleNamespace(config={"number": n}, last_result={"epoch": epoch}))
+            for n, epoch in self.epochs.items()
+        ]
+
+    def ask_to_leave(self, processes: Any) -> None:
+        self.asked += [process.trial.config["number"] for process in processes]
+
+
+def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steered) -> None:
+    trains, requeued = sweep.begin(0.1, 0.2), sweep.begin(0.3)
+    sweep.searcher.requeue(requeued)
+    checkpoints = checkpoint_store.folder_of(sweep.folder, requeued)
+    of = {**sweep.record.trials[requeued].fixed, **sweep.record.trials[requeued].params}
+    checkpoint_store.write(checkpoints, 1, lambda into: (into / "weights.pt").touch(), of)
+    processes: Any = Training(trial_0=1)
+    steerer = Steerer(sweep.steering, sweep.driver, sweep.searcher, processes)
+    sweep.does("stop 0")
+    sweep.does("stop 1")
+    steerer.on_step_end(0, [])
+    assert processes.asked == [], "epochs that the record has are trained again"
+    assert sweep.record.trials[requeued].status == "stopped"
+    assert not sweep.searcher.withdraw(requeued)
+    assert checkpoints.is_dir(), "it leads"
+    processes.epochs[trains] = 2
+    steerer.on_step_end(1, [])
+    assert processes.asked == [trains]

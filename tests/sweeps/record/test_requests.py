@@ -1,0 +1,172 @@
+"""Requests to the process that runs a sweep, and who may make them."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.common.errors import UserError
+from sweeps.record import lock, requests
+from sweeps.record.requests import Answer, Inbox, Request, ask
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Iterator[Inbox]:
+    """Of a sweep that runs in this process."""
+    with lock.held(tmp_path):
+        inbox = Inbox(tmp_path)
+        inbox.open()
+        yield inbox
+
+
+def taken(inbox: Inbox) -> list[tuple[str, ...]]:
+    return [request.words for request in inbox.take()[0]]
+
+
+def waiting(folder: Path) -> list[Path]:
+    return sorted((folder / "control" / "requests").glob("*.json"))
+
+
+def test_a_request_is_taken_once_and_answered(inbox: Inbox, tmp_path: Path) -> None:
+    answers: list[Answer | None] = []
+    asking = threading.Thread(target=lambda: answers.append(ask(tmp_path, ["stop", "3"])))
+    asking.start()
+    while not (found := inbox.take()[0]):
+        continue
+    assert [request.words for request in found] == [("stop", "3")]
+    inbox.answer(found[0], Answer("it stops"))
+    asking.join(10)
+    assert answers == [Answer("it stops")]
+    assert inbox.take() == ([], [])
+    assert [path.name for path in (tmp_path / "control").iterdir()] == ["requests"]
+
+
+def test_only_the_owner_can_read_and_write_what_is_asked(inbox: Inbox, tmp_path: Path) -> None:
+    os.umask(before := os.umask(0))
+    try:
+        os.umask(0)  # the most generous
+        assert ask(tmp_path, ["pause"], wait_s=0) is None
+    finally:
+        os.umask(before)
+    (request,) = waiting(tmp_path)
+    assert request.stat().st_mode & 0o777 == 0o600
+    folders = (tmp_path / "control", tmp_path / "control" / "requests")
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
+
+
+def test_what_was_taken_up_by_a_process_that_was_killed_is_taken_up_again(
+    inbox: Inbox, tmp_path: Path
+) -> None:
+    ask(tmp_path, ["pause"], wait_s=0)
+    first = inbox.take()[0]
+    ask(tmp_path, ["go"], wait_s=0)
+    again = Inbox(tmp_path)
+    again.open()
+    assert taken(again) == [("pause",), ("go",)]
+    again.answer(first[0], Answer(""))
+    assert taken(again) == [("go",)]
+
+
+def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seconds: float) -> None:
+        assert len(waiting(tmp_path)) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="Withdrawn: nothing has changed"):
+        ask(tmp_path, ["pause"])
+    assert inbox.take() == ([], [])
+
+    def taken_up(seconds: float) -> None:
+        assert taken(inbox) == [("pause",)]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests.time, "sleep", taken_up)
+    with pytest.raises(KeyboardInterrupt, match="has taken the command up already"):
+        ask(tmp_path, ["pause"])
+
+
+def test_it_is_refused_where_no_process_runs_the_sweep(tmp_path: Path) -> None:
+    with lock.held(tmp_path):
+        Inbox(tmp_path).open()
+    with pytest.raises(requests.NotRunning):
+        ask(tmp_path, ["pause"])
+    assert waiting(tmp_path) == []
+
+
+def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) -> None:
+    assert inbox.close()
+    with pytest.raises(requests.NotTaken):
+        ask(tmp_path, ["pause"], wait_s=0)
+
+
+def test_a_folder_is_closed_only_when_it_is_empty(inbox: Inbox, tmp_path: Path) -> None:
+    ask(tmp_path, ["pause"], wait_s=0)
+    assert not inbox.close()
+    inbox.answer(inbox.take()[0][0], Answer("no", is_refused=True))
+    assert inbox.close()
+
+
+@pytest.mark.parametrize("place", ["control", "control/requests"])
+def test_a_folder_that_others_can_use_is_refused(place: str, inbox: Inbox, tmp_path: Path) -> None:
+    (tmp_path / place).chmod(0o720)
+    fault = rf"others can use it \(mode 720\), so no command is taken: chmod 700 .*{place}"
+    with pytest.raises(UserError, match=fault):
+        ask(tmp_path, ["pause"])
+    assert "mode 720" in inbox.fault()
+
+
+def test_a_copied_folder_is_made_the_owner_s_alone(tmp_path: Path) -> None:
+    (tmp_path / "control").mkdir(mode=0o755)
+    inbox = Inbox(tmp_path)
+    inbox.open()
+    assert inbox.fault() == ""
+
+
+def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "requests").mkdir(parents=True, mode=0o700)
+    (tmp_path / "control").symlink_to(tmp_path / "elsewhere")
+    inbox = Inbox(tmp_path)
+    inbox.open()
+    assert "must be a folder" in inbox.fault()
+
+
+def test_a_file_that_others_can_write_or_that_is_no_request_is_ignored(inbox: Inbox, tmp_path: Path) -> None:
+    folder = tmp_path / "control" / "requests"
+    files = {name: folder / f"{name}.json" for name in ("1-open", "2-torn", "3-link", "4-good")}
+    for file in files.values():
+        file.write_text(json.dumps({"words": ["pause"]}))
+        file.chmod(0o600)
+    files["1-open"].chmod(0o602)
+    files["2-torn"].write_text('{"wor')
+    files["3-link"].unlink()
+    files["3-link"].symlink_to(files["4-good"])
+    found, faults = inbox.take()
+    assert found == [Request("4-good", ("pause",))]
+    assert len(faults) == 3
+    assert "others can use it (mode 602)" in faults[0]
+    assert [path.name for path in (tmp_path / "control").glob("*.json")] == ["4-good.json"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's file is made by root")
+def test_what_another_user_has_made_is_refused(inbox: Inbox, tmp_path: Path) -> None:
+    folder = tmp_path / "control" / "requests"
+    request = folder / "1.json"
+    request.write_text('{"words": ["pause"]}')
+    request.chmod(0o600)
+    os.chown(request, 1234, 1234)
+    assert inbox.take()[0] == []
+    os.chown(folder, 1234, 1234)
+    assert "belongs to user 1234" in inbox.fault()
+    with pytest.raises(UserError, match="belongs to user 1234"):
+        ask(tmp_path, ["pause"])
+    os.chown(tmp_path, 1234, 1234)
+    with pytest.raises(UserError, match="belongs to user 1234; only its owner can steer the sweep"):
+        ask(tmp_path, ["pause"])

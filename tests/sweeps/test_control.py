@@ -1,0 +1,73 @@
+"""The command that steers a sweep: what it accepts, and what it says where no sweep answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps import control
+from sweeps.control import Asked, parse
+from sweeps.record import lock
+from sweeps.record.requests import Inbox
+from tests.support.searched import peak, searched
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("results/a stop 7", Asked("results/a", ("stop", "7"), None)),
+        (
+            "results/a --address head:6379 try lr=0.1 n=2",
+            Asked("results/a", ("try", "lr=0.1", "n=2"), "head:6379"),
+        ),
+        ("results/a pause --address=auto", Asked("results/a", ("pause",), "auto")),
+    ],
+)
+def test_a_folder_a_command_and_an_address_are_read(typed: str, asked: Asked) -> None:
+    assert parse(typed.split()) == asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "fault"),
+    [
+        ("", "give the folder of a sweep and a command, as in "),
+        ("stop 7", "stop: give the folder first, as in "),
+        ("results/a", "give a command. Choices: stop, try, set, pause, go, finish"),
+        ("results/a stpo 7", "stpo: no such command. Did you mean 'stop'?"),
+        ("results/a pause --adress x", "--adress: no such flag. Did you mean '--address'?"),
+        ("results/nothing pause", "nothing: no such folder"),
+    ],
+)
+def test_a_mistake_is_named(typed: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert control.main(typed.split()) == 2
+    said = capsys.readouterr().err
+    assert fault in said
+    assert "Traceback" not in said
+
+
+def test_a_sweep_that_has_ended_says_how_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    searched(tmp_path, "ended", peak(0.03), num_trials=2)
+    assert control.main([str(tmp_path / "ended"), "pause"]) == 2
+    said = capsys.readouterr().err
+    assert "the sweep is finished. For more trials: " in said
+    assert said.rstrip().endswith("--num-trials 4")
+
+
+def test_a_command_that_is_kept_is_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks into the inbox of this process."""
+    folder = searched(tmp_path, "busy", peak(0.03), num_trials=2).record.folder
+    monkeypatch.setattr("sweeps.record.requests.ask.__defaults__", (0.0,))
+    with lock.held(folder):
+        inbox = Inbox(folder)
+        inbox.open()
+        assert control.main([str(folder), "stop", "1"]) == 0
+        assert capsys.readouterr().out.startswith("The sweep is busy. It keeps the command")
+        assert [request.words for request in inbox.take()[0]] == [("stop", "1")]
+        assert inbox.close()
+        assert control.main([str(folder), "stop", "1"]) == 2
+        assert "the sweep takes no command now" in capsys.readouterr().err
