@@ -9,7 +9,7 @@ from sweeps.analysis import dashboard
 from sweeps.cluster import environment, session
 from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import data_delivery, notify, preflight, summary, tuner, winner
+from sweeps.execution import data_delivery, notify, storage_check, summary, tuner, winner
 from sweeps.execution.driver import Driver
 from sweeps.loggers._follower import following
 from sweeps.plan import build, describe, folder, resume
@@ -25,7 +25,7 @@ def run(config: SweepConfig) -> int:
     if config.dry_run and config.resume is None:
         return 0
     with folder.opened(plan) as record:
-        preflight.on_this_pc(plan)
+        storage_check.on_this_pc(plan)
         if config.resume is not None:
             state = resume.check(plan, record)
             print(state.text, flush=True)
@@ -46,7 +46,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     ):
         print(cluster.describe(), flush=True)
         if config.address is not None:
-            preflight.on_every_pc(plan, cluster.nodes())
+            storage_check.on_every_pc(plan, cluster.nodes())
         with data_delivery.prepared(plan, cluster):
             environment.note(plan.folder, cluster, in_cluster=config.address is not None)
             resume.begin_run(plan, record)

@@ -48,6 +48,10 @@ class SweepConfig(Settings):
     fit: FitConfig = setting(FitConfig(), group="Training")
     """The training of each trial. Its fields outside OF_FIT follow from the resources of a trial."""
 
+    preflight: bool = True
+    """Train two steps of the largest trials before the first trial, to find what can't train, and what a
+    trial takes."""
+
     searcher: str = setting("gp", group="Search")
     """Searcher that proposes hyperparameters: a name in sweeps/searchers/, or a dotted path."""
     num_trials: int | None = setting(None, least=1, most=1_000_000)
@@ -205,5 +209,5 @@ def to_yaml(config: SweepConfig) -> str:
 
 def flag(name: str) -> str:
     """The flag of a setting, in the form that changes its default."""
-    others = {"ray_dashboard": "--no-ray-dashboard", "tries": "--try"}
+    others = {"ray_dashboard": "--no-ray-dashboard", "preflight": "--no-preflight", "tries": "--try"}
     return others.get(name) or settings.flag(name)

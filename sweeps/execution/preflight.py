@@ -1,101 +1,128 @@
-"""Before a sweep starts: check that every PC can write checkpoints, and read those of other PCs."""
+"""Before the first trial: does the largest trial train, and what does it take?
+
+It runs in the processes that then train the first trials, one for each kind of GPU: Python, PyTorch and the
+data are loaded for them as well. Its findings are in the record: a resumed sweep does not repeat it.
+"""
 
 from __future__ import annotations
 
-import platform
-import uuid
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from sweeps.cluster import broadcast
-from sweeps.cluster.nodes import Node
-from sweeps.common.errors import UserError
-from sweeps.common.formatting import count
-from sweeps.plan.plan import Plan
-from sweeps.storage.protocol import Storage, StorageError, new_name
+import ray
+from ray.tune.experiment import Trial
 
-TIMEOUT_S = 120
-"""For the answer of a PC."""
+from sweeps.common.formatting import GB, count, duration, short, size
+from sweeps.execution.driver import Driver, DriverCallback
+from sweeps.execution.processes import Processes
+from sweeps.space import largest
+from sweeps.space.flat import refusal
+from sweeps.space.point import Point
+from sweeps.trial.finding import Finding
 
-
-def on_this_pc(plan: Plan) -> None:
-    """Make the sweep's folder in its storage, and check it from here, before anything starts.
-
-    Raises:
-        UserError: it can't be written or read, or has the checkpoints of another sweep of that name.
-    """
-    storage = plan.storage
-    try:
-        storage.make()
-        fault = _fault(storage, "", "")
-        taken = [] if fault or plan.config.resume is not None else storage.numbers()
-    except OSError as error:
-        fault, taken = str(error), []
-    if fault:
-        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {fault}")
-    if taken:
-        raise UserError(
-            f"--name {plan.config.name}: {storage.where} has checkpoints of {count(len(taken), 'trial')} "
-            "already, of another sweep of that name; give another name, or remove them"
-        )
+KEY = "preflight"
+"""Of the record: what was found."""
 
 
-def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
-    """Check it from each PC that trains, at the same time.
-
-    Raises:
-        UserError: the PCs that can't use it, and why.
-    """
-    storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
-    try:
-        storage.write_note(name, text)
-    except OSError as error:
-        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
-    answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), TIMEOUT_S)
-    faults = {
-        node.name: fault
-        for node, each in answers.items()
-        if each.is_there and (fault := each.fault or each.value)
-    }
-    try:
-        storage.remove_note(name)
-    except OSError as error:
-        faults.setdefault(platform.node(), str(error))
-    if faults:
-        lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(faults.items()))
-        raise UserError(
-            f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(answers)} can't use this storage:\n{lines}"
-        )
-
-
-def _fault(storage: Storage, theirs: str, text: str) -> str:
-    """What is wrong with a storage, seen from the PC that this runs on; "" where nothing is.
+class Preflight(DriverCallback):
+    """Has the first processes of a run train the first steps of the largest points, and tells what they find.
 
     Args:
-        storage: of the sweep.
-        theirs: name of a small file that another PC wrote, or "".
-        text: its content.
+        driver: of the sweep.
+        processes: of its trials.
     """
-    mine, written = new_name(), uuid.uuid4().hex
-    try:
-        if theirs and storage.read_note(theirs) != text:
-            return f"{storage.where}: that path is a different folder on that PC: share one folder"
-        storage.write_note(mine, written)
-        read = storage.read_note(mine)
-        storage.remove_note(mine)
-    except FileNotFoundError:
-        return (
-            f"a file that the first PC wrote to {storage.where} is not there: all PCs must see that folder; "
-            "share it, or give --storage sftp://host/path or s3://bucket/prefix"
+
+    def __init__(self, driver: Driver, processes: Processes) -> None:
+        self._driver, self._processes = driver, processes
+        self._is_over = not driver.config.preflight or KEY in driver.record.about
+        spaces = {model.name: model.space for model in driver.plan.models}
+
+        def is_refused(point: Point) -> bool:
+            return bool(refusal(spaces[point.trainable].params_class, {**point.fixed, **point.params}))
+
+        points = [] if self._is_over else largest.points(driver.plan.space, driver.config.seed, is_refused)
+        self._configs = [_config(point, driver.config.seed) for point in points]
+        self._asked: dict[Any, Any] = {}
+        """A Ray reference to findings, and the process that has them."""
+        self._told: set[Any] = set()
+        self._found: list[Finding] = []
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Ask a process before its first trial: Tune asks it for an epoch after this."""
+        process = self._processes.of(trial)
+        is_one_enough = self._processes.mailbox is None and self._asked
+        if self._is_over or is_one_enough or process is None or process.handle in self._asked.values():
+            return
+        self._asked[process.handle.preflight.remote(self._configs, self._processes.mailbox)] = process.handle
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Tell what was found since the last turn. It is over once a trial has an epoch: that shows more."""
+        if self._is_over:
+            return
+        open_ = [findings for findings in self._asked if findings not in self._told]
+        for findings in ray.wait(open_, num_returns=len(open_), timeout=0)[0] if open_ else []:
+            self._told.add(findings)
+            with contextlib.suppress(ray.exceptions.RayError):  # a lost process is told with its trial
+                self._tell(ray.get(findings))
+        self._is_over = any(trial.epochs for trial in self._driver.record.trials) and not open_
+
+    def _tell(self, found: Sequence[Finding]) -> None:
+        """Print what was found, note it, and end the sweep where no point trains."""
+        if not found or self._driver.end.outcome != "finished":
+            return
+        if all(each.is_broken for each in found):
+            last = found[-1].failure
+            if not last["is_user_error"]:
+                self._driver.say(str(last["traceback"]).rstrip())
+            self._driver.end.stop("error", f"preflight: {last['reason']}")
+            return
+        self._found += found
+        self._driver.record.note(KEY, [asdict(each) for each in self._found])
+        for line in lines(self._driver, found):
+            self._driver.say(line)
+
+
+def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
+    """What was found on one kind of device, and what it says of the sweep."""
+    for each in found:
+        yield f"Preflight   {_in_words(each, several=len(driver.config.trainables) > 1)}"
+    slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
+    epochs, slots = driver.plan.expected_epochs, driver.slots(driver.gpus_per_trial)
+    if slowest is not None:
+        most = duration(epochs * slowest / slots)
+        yield (
+            f"            About {most} at most for the {count(epochs, 'epoch')} of the sweep, "
+            f"{count(slots, 'trial')} at a time"
         )
-    except StorageError as error:
-        return str(error)
-    except OSError as error:
-        return f"{storage.where}: {error.strerror or error}"
-    if read == written:
-        return ""
-    return f"{storage.where}: a file that was written there has other content when read back"
+    if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
+        yield f"            A checkpoint takes up to {size(largest_bytes)}"
 
 
-def _setting(plan: Plan) -> str:
-    given = plan.config.storage
-    return f"--results-dir {plan.config.results_dir}" if given is None else f"--storage {given}"
+def _in_words(finding: Finding, several: bool) -> str:
+    named = [finding.trainable] if several else []
+    telling = {name: value for name, value in finding.params.items() if not isinstance(value, float)}
+    shown = telling or finding.params
+    point = ", ".join([*named, *(f"{name}={short(value)}" for name, value in shown.items())])
+    where = f"{finding.device} of {size(finding.device_gb * GB)}" if finding.device else "the CPU"
+    if finding.is_out_of_memory:
+        return (
+            f"{point}: the batch does not fit in the memory of {where}. Such a trial goes on with smaller "
+            "micro-batches"
+        )
+    if finding.is_broken:
+        return f"{point}: such a trial will fail: {finding.failure['reason']}"
+    epoch = "" if finding.epoch_s is None else f", about {duration(finding.epoch_s)} an epoch"
+    return f"{point}: {size(finding.memory_gb * GB)} on {where}{epoch}"
+
+
+def _config(point: Point, seed: int) -> dict[str, Any]:
+    """Of a point, as `SweepTrial` takes it; its number is that of no trial."""
+    return {
+        "number": -1,
+        "trainable": point.trainable,
+        "params": dict(point.params),
+        "fixed": dict(point.fixed),
+        "seed": seed,
+    }

@@ -76,11 +76,12 @@ class Processes(DriverCallback):
     def __init__(self, in_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._of: dict[Any, Process] = {}
-        self._mailbox: Any = None
+        self.mailbox: Any = None
+        """Of a cluster: a `stop_signal.Mailbox`."""
         if in_cluster:
             beside = broadcast.on(broadcast.here())
             actor = ray.remote(stop_signal.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
-            self._mailbox = actor.remote()
+            self.mailbox = actor.remote()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note which process trains a trial."""
@@ -88,7 +89,7 @@ class Processes(DriverCallback):
         handle: Any = trial.temporary_state.ray_actor
         if (process := self._of.get(handle)) is None:
             name = uuid.uuid4().hex
-            introduction = handle.introduce.remote(self._mailbox, name)
+            introduction = handle.introduce.remote(self.mailbox, name)
             process = self._of[handle] = Process(handle, introduction, trial, name)
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
 
@@ -128,4 +129,4 @@ class Processes(DriverCallback):
             if process.node == here:
                 stop_signal.send(process.pid)
             else:
-                self._mailbox.ask.remote(process.name)
+                self.mailbox.ask.remote(process.name)

@@ -24,6 +24,7 @@ from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.leaving import Leaving
 from sweeps.execution.migration import Mover
+from sweeps.execution.preflight import Preflight
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.recorder import Recorder
@@ -109,7 +110,8 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
-    tuner = _tuner(driver, phase, [processes, recorder, *of_cluster, steerer], sharing)
+    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer]
+    tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:
             with contextlib.closing(recorder):

@@ -36,9 +36,13 @@ class Job:
     """Trainable and values of its PREPARE_PARAMS to the source of the prepared data."""
 
     def fit_of(self, config: Mapping[str, Any]) -> FitConfig:
-        """The settings of one trial, by its config of `SweepTrial`."""
+        """The settings of one trial, by its config of `SweepTrial`; in a preflight that has a few `steps`."""
         rows = config.get("micro_batch") or self.fit.micro_batch
-        return dataclasses.replace(self.fit, seed=config["seed"], micro_batch=rows)
+        found = dataclasses.replace(self.fit, seed=config["seed"], micro_batch=rows)
+        if steps := config.get("steps"):
+            steps = min(steps, found.steps_per_epoch or steps)
+            return dataclasses.replace(found, max_epochs=1, steps_per_epoch=steps)
+        return found
 
     def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
         """The folder of the prepared data on this PC, or None for a trainable without any; a copy is reported

@@ -7,12 +7,15 @@ slower on another one): it is left at the end of each epoch, and entered again b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import platform
+import tempfile
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 import greenlet
@@ -22,19 +25,25 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
+from sweeps.common.formatting import GB
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
-from sweeps.training import checkpoint_store
+from sweeps.training import checkpoint_store, first_steps
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
+from sweeps.training.first_steps import FirstSteps
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
+from sweeps.trial.finding import Finding
 from sweeps.trial.job import SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
+
+NO_TRIAL = -1
+"""The number of a point that is none."""
 
 
 class TrialRunner:
@@ -106,6 +115,44 @@ class TrialRunner:
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
             self._notices.append(f"{failure['reason']} ({again})")
 
+    def preflight(self, config: dict[str, Any]) -> Finding:
+        """Train the first steps of a point that is no trial; its config is that of `SweepTrial`."""
+        self.begin({**config, "number": NO_TRIAL, "steps": first_steps.STEPS})
+        began, failure, facts = time.perf_counter(), {}, {}
+        try:
+            facts = self._first_steps()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # as in a step
+            failure = self._group.why(failed(error), error)
+        self._abandon_run()
+        whole = torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0
+        return Finding(
+            trainable=config["trainable"], params=config["params"], pc=platform.node(), failure=failure,
+            device=_gpu_name(), device_gb=whole, seconds=time.perf_counter() - began, **facts,
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        """What processes of the same speed and memory have in common: the kind of GPU, else the PC."""
+        return _gpu_name() or platform.node()
+
+    def _first_steps(self) -> dict[str, Any]:
+        """What they show, as `Finding` has it."""
+        fit, steps, costs = self._made(None), FirstSteps(), {"memory_gb": 0.0}
+
+        def on_epoch(found: Epoch | Position) -> bool:
+            costs.update(found.costs if isinstance(found, Epoch) else {})
+            return True
+
+        self._group.train(fit, on_epoch, steps)
+        size_bytes = 0
+        with contextlib.suppress(OSError, PCUnfit), tempfile.TemporaryDirectory() as folder:
+            self._group.save(fit, Path(folder))
+            size_bytes = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+        memory_gb = costs.get("gpu_memory_gb", costs["memory_gb"])
+        return {"memory_gb": memory_gb, "epoch_s": steps.epoch_s, "checkpoint_bytes": size_bytes}
+
     def save(self) -> None:
         """Write what a resume needs into the storage."""
         assert self._fit is not None, "Tune saves after a step"
@@ -149,17 +196,25 @@ class TrialRunner:
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
-        trainable = self._config["trainable"]
-        module = self._modules.module(trainable)
-        params = module.Params(**self._params)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         if faults:
             epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
+        fit = self._made(checkpoint)
+        step = greenlet.getcurrent().parent
+        known = fit.last_epoch
+        if known is None or (step.switch(known) and not fit.has_ended):
+            self._group.train(fit, lambda found: bool(step.switch(found)))
+
+    def _made(self, checkpoint: Path | None) -> Fit:
+        """The training of the trial, on all its workers, which goes on from a checkpoint."""
+        trainable = self._config["trainable"]
+        module = self._modules.module(trainable)
+        params = module.Params(**self._params)
         data = self._job.data_of(trainable, module, params, self._notices.append)
         environment = self._group.meet(self._config, checkpoint)
-        self._fit = fit = Fit(
+        self._fit = Fit(
             module,
             params,
             self._job.fit_of(self._config),
@@ -170,10 +225,7 @@ class TrialRunner:
         )
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
-        step = greenlet.getcurrent().parent
-        known = fit.last_epoch
-        if known is None or (step.switch(known) and not fit.has_ended):
-            self._group.train(fit, lambda found: bool(step.switch(found)))
+        return self._fit
 
     def _result(self, epoch: Epoch | Position | None) -> dict[str, Any]:
         if isinstance(epoch, Position):
@@ -232,5 +284,9 @@ class TrialRunner:
 
 def _gpu() -> str:
     """Name and index of this process's GPU; "" without one."""
-    ids = ray.get_gpu_ids()
-    return f"{torch.cuda.get_device_name(0)} #{','.join(map(str, ids))}" if ids else ""
+    return f"{_gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
+
+
+def _gpu_name() -> str:
+    """Name of this process's GPU; "" without one."""
+    return torch.cuda.get_device_name(0) if ray.get_gpu_ids() else ""

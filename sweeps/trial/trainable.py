@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from ray import tune
 from sweeps.common import gc_freeze
 from sweeps.trial import output, post_mortem, stop_signal
 from sweeps.trial.failures import unfit
+from sweeps.trial.finding import Finding
 from sweeps.trial.job import Job
 
 if TYPE_CHECKING:
@@ -81,6 +83,27 @@ class SweepTrial(tune.Trainable):
             runner.begin(self._next_config)
             self._next_config = None
         return self._runner.step()
+
+    def preflight(self, configs: Sequence[dict[str, Any]], mailbox: Any = None) -> list[Finding]:
+        """Train the first steps of points before the trial, and of its own point where one of them is broken.
+
+        Args:
+            configs: of the points, as those of trials.
+            mailbox: where one process of each kind of GPU claims to do it; None: this one does.
+
+        Returns:
+            What was found; [] where another process does it, or PyTorch can't be loaded.
+        """
+        try:
+            runner = self._runner
+        except (ImportError, OSError):  # the step tells it
+            return []
+        if mailbox is not None and not ray.get(mailbox.claim.remote(f"preflight on {runner.kind}")):
+            return []
+        found = [runner.preflight(config) for config in configs]
+        if self._next_config is not None and any(each.is_broken for each in found):
+            found.append(runner.preflight(self._next_config))
+        return found
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a checkpoint into the storage. Tune's own folder stays empty."""

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import ray
 
 from sweeps.cluster import broadcast
@@ -78,8 +79,8 @@ class WorkerGroup:
         """
         return [] if self._members is None else self._members.results()
 
-    def train(self, fit: Fit, on_epoch: OnEpoch) -> None:
-        """Run a fit on all workers, as `Fit.run` has it.
+    def train(self, fit: Fit, on_epoch: OnEpoch, *callbacks: pl.Callback) -> None:
+        """Run a fit on all workers, as `Fit.run` has it; the callbacks are those of this worker.
 
         Raises:
             WorkerFailed: another worker failed.
@@ -87,7 +88,7 @@ class WorkerGroup:
         """
         members = self._members
         if members is None or self._environment is None:
-            fit.run(on_epoch)
+            fit.run(on_epoch, *callbacks)
             return
 
         def each(found: Epoch | Position) -> bool:
@@ -98,7 +99,7 @@ class WorkerGroup:
 
         members.call("train", True)
         self._environment.join(ray.util.get_node_ip_address())
-        fit.run(each)
+        fit.run(each, *callbacks)
         members.results()
 
     def save(self, fit: Fit, folder: Path) -> None:

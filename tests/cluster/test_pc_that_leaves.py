@@ -14,7 +14,7 @@ from sweeps.cluster import gpus, nodes
 from sweeps.cluster.gpus import GpuCheck
 from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import preflight
+from sweeps.execution import storage_check
 from sweeps.plan.build import make_plan
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
@@ -43,5 +43,5 @@ def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> Non
 def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
     plan = make_plan(SweepConfig.of(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
     plan.storage.make()
-    preflight.on_every_pc(plan, there)
+    storage_check.on_every_pc(plan, there)
     assert not list(plan.folder.iterdir())

@@ -16,7 +16,14 @@ from tests.conftest import Command
 def test_a_trial_trains_with_the_hyperparameters_that_it_has(sweep: Command, tmp_path: Path) -> None:
     folder = tmp_path / "s"
     done = sweep(
-        *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.branches", "--no-ray-dashboard"),
+        *(
+            "--trainable",
+            "tests.faulty.toy",
+            "--search-space",
+            "tests.faulty.branches",
+            "--no-ray-dashboard",
+            "--no-preflight",
+        ),
         *("--num-trials", "14", "--max-epochs", "3", "--grace-epochs", "1", "--seed", "1"),
         *("--name", folder.name, "--results-dir", str(folder.parent)),
     )

@@ -20,7 +20,16 @@ from sweeps.record.trials import TrialRow
 from tests.conftest import ROOT, Command, told
 from tests.faulty import toy
 
-TOY = ("--trainable", "tests.faulty.toy", "--no-ray-dashboard", "--searcher", "grid", "--scheduler", "none")
+TOY = (
+    "--trainable",
+    "tests.faulty.toy",
+    "--no-ray-dashboard",
+    "--no-preflight",
+    "--searcher",
+    "grid",
+    "--scheduler",
+    "none",
+)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +209,7 @@ def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
 ) -> None:
     asked = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.all_raise")
     asked += ("--searcher", "random", "--scheduler", "none", "--num-trials", "6", "--max-epochs", "3")
-    done = sweep(*asked, "--no-ray-dashboard", "--max-concurrent", "1", *_into(tmp_path))
+    done = sweep(*asked, "--no-ray-dashboard", "--no-preflight", "--max-concurrent", "1", *_into(tmp_path))
     assert done.returncode == 1
     said = (
         "The sweep stopped: the first 3 trials all failed: RuntimeError: the toy broke. Add --keep-going to"
@@ -211,7 +220,7 @@ def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
         in done.stdout
     )
     assert "logs/trial_0000.log" in done.stdout
-    done = sweep("--resume", str(tmp_path / "sweep"), "--keep-going", "--no-ray-dashboard")
+    done = sweep("--resume", str(tmp_path / "sweep"), "--keep-going", "--no-ray-dashboard", "--no-preflight")
     assert done.returncode == 1
     assert "No trial succeeded: 6 ended." in done.stdout
 
@@ -233,7 +242,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.015"),
-        *("--no-ray-dashboard", *_into(tmp_path)),
+        *("--no-ray-dashboard", "--no-preflight", *_into(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The sweep reached --time-budget-hours; " in done.stdout
@@ -256,7 +265,7 @@ def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
         [
             *(tmp_path / "venv" / "bin" / "python", "-m", "sweeps.run", "--trainable", "digits_mlp"),
             *("--searcher", "random", "--scheduler", "none", "--num-trials", "2", "--max-epochs", "2"),
-            *("--max-concurrent", "1", "--no-ray-dashboard", *_into(tmp_path)),
+            *("--max-concurrent", "1", "--no-ray-dashboard", "--no-preflight", *_into(tmp_path)),
         ],
         cwd=ROOT,
         env=environment,
@@ -281,7 +290,15 @@ def test_ctrl_c_leaves_a_whole_record(
 ) -> None:
     arguments = [
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-        *("--params", "epoch_s=0.2", "--num-trials", "5000", "--no-ray-dashboard", *_into(tmp_path)),
+        *(
+            "--params",
+            "epoch_s=0.2",
+            "--num-trials",
+            "5000",
+            "--no-ray-dashboard",
+            "--no-preflight",
+            *_into(tmp_path),
+        ),
     ]
     process = subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *arguments],

@@ -17,7 +17,16 @@ from tests.support.killing import check_whole
 MB = 10**6
 TOY = (
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-    *("--params", "epoch_s=0.5", "--num-trials", "6", "--max-epochs", "9", "--no-ray-dashboard"),
+    *(
+        "--params",
+        "epoch_s=0.5",
+        "--num-trials",
+        "6",
+        "--max-epochs",
+        "9",
+        "--no-ray-dashboard",
+        "--no-preflight",
+    ),
 )
 
 

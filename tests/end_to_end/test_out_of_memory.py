@@ -22,6 +22,7 @@ HUNGRY = (
     "--trainable",
     "tests.faulty.hungry",
     "--no-ray-dashboard",
+    "--no-preflight",
     "--searcher",
     "grid",
     "--scheduler",

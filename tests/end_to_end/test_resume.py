@@ -25,6 +25,7 @@ TOY = (
     "--trainable",
     "tests.faulty.toy",
     "--no-ray-dashboard",
+    "--no-preflight",
     "--max-epochs",
     "9",
     "--params",
@@ -58,7 +59,16 @@ BOHB = (
     *("--scheduler", "bohb", "--searcher", "bohb"),
 )
 ENDS = (*TOY, "--search-space", "tests.faulty.ends", "--searcher", "grid", "--scheduler", "none")
-DIGITS = ("--trainable", "digits_mlp", "--max-epochs", "9", "--no-ray-dashboard", "--max-concurrent", "1")
+DIGITS = (
+    "--trainable",
+    "digits_mlp",
+    "--max-epochs",
+    "9",
+    "--no-ray-dashboard",
+    "--no-preflight",
+    "--max-concurrent",
+    "1",
+)
 OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 """Columns that tell of a process or a clock."""
 

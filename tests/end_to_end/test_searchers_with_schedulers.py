@@ -33,7 +33,16 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     space = "tests.faulty.slopes_grid" if searcher == "grid" else "tests.faulty.slopes"
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", space, "--max-epochs", "27"),
-        *("--searcher", searcher, "--scheduler", scheduler, "--num-trials", "10", "--no-ray-dashboard"),
+        *(
+            "--searcher",
+            searcher,
+            "--scheduler",
+            scheduler,
+            "--num-trials",
+            "10",
+            "--no-ray-dashboard",
+            "--no-preflight",
+        ),
         *("--name", "s", "--results-dir", str(tmp_path)),
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +67,16 @@ def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
     arguments = (
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--scheduler", "hyperband", "--num-trials", "3", "--max-epochs", "9", "--max-concurrent", "2"),
-        *("--params", "epoch_s=1.5", "--no-ray-dashboard", "--name", "s", "--results-dir", str(tmp_path)),
+        *(
+            "--params",
+            "epoch_s=1.5",
+            "--no-ray-dashboard",
+            "--no-preflight",
+            "--name",
+            "s",
+            "--results-dir",
+            str(tmp_path),
+        ),
     )
     sweep = subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
@@ -92,6 +110,7 @@ def test_a_process_that_dies_while_it_saves_a_trial_that_pauses_loses_nothing(
             "--params",
             "fault=killed_in_save",
             "--no-ray-dashboard",
+            "--no-preflight",
             "--name",
             "s",
             "--results-dir",

@@ -19,7 +19,7 @@ from tests.support.killing import Murderer
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
 TOYS = (
     *("--trainable", TOY, STEPS, "--search-space", "tests.faulty.branches", "tests.faulty.speeds"),
-    *("--max-epochs", "9", "--grace-epochs", "1", "--no-ray-dashboard"),
+    *("--max-epochs", "9", "--grace-epochs", "1", "--no-ray-dashboard", "--no-preflight"),
 )
 OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
 
@@ -75,6 +75,7 @@ def test_one_warm_process_trains_two_real_models(sweep: Command, tmp_path: Path)
             "--max-concurrent",
             "1",
             "--no-ray-dashboard",
+            "--no-preflight",
             "--name",
             folder.name,
             "--results-dir",

@@ -33,7 +33,7 @@ class Runs:
         if name:
             arguments = (*arguments, "--results-dir", str(self.folder), "--name", name)
         return subprocess.Popen(
-            [sys.executable, "-m", "sweeps.run", *arguments, "--no-ray-dashboard"],
+            [sys.executable, "-m", "sweeps.run", *arguments, "--no-ray-dashboard", "--no-preflight"],
             cwd=ROOT,
             env=self._environment | {"STEP_S": str(step_s)},
             text=True,

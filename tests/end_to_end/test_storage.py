@@ -24,7 +24,14 @@ from tests.support.killing import check_whole
 from tests.support.servers import SSHServer, s3_server, sshd
 
 TOY = (
-    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--no-ray-dashboard"),
+    *(
+        "--trainable",
+        "tests.faulty.toy",
+        "--search-space",
+        "tests.faulty.slopes",
+        "--no-ray-dashboard",
+        "--no-preflight",
+    ),
     *("--max-epochs", "9", "--checkpoint-epochs", "1", "--min-free-gb", "0"),
 )
 

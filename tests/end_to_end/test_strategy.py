@@ -12,7 +12,16 @@ from tests.conftest import Command
 
 ZERO = (
     *("--trainable", "digits_mlp", "--strategy", "deepspeed_stage_2", "--precision", "bf16-mixed"),
-    *("--num-trials", "6", "--max-epochs", "9", "--max-concurrent", "1", "--no-ray-dashboard"),
+    *(
+        "--num-trials",
+        "6",
+        "--max-epochs",
+        "9",
+        "--max-concurrent",
+        "1",
+        "--no-ray-dashboard",
+        "--no-preflight",
+    ),
 )
 PAIRS = {"asha": "tpe", "bohb": "bohb"}
 

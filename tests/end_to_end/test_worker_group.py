@@ -16,7 +16,7 @@ EPOCHS = 4
 TOLERANCE = 1e-5
 """Of a loss: two halves of a batch are summed in another order than the whole."""
 METRICS = ("train_loss", "val_loss", "val_acc")
-TWO = ("--workers-per-trial", "2", "--no-ray-dashboard", "--name", "s")
+TWO = ("--workers-per-trial", "2", "--no-ray-dashboard", "--no-preflight", "--name", "s")
 PAIR = ("--trainable", "tests.faulty.pair", *TWO)
 FAULTS = (
     *("--search-space", "tests.faulty.pair_faults", "--searcher", "grid", "--scheduler", "none"),

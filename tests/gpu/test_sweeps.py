@@ -24,7 +24,7 @@ from tests.gpu.fits import NEEDS_GPU
 from tests.support.killing import check_nothing_is_lost
 
 pytestmark = [*NEEDS_GPU]
-DIGITS = ("--trainable", "digits_mlp", "--no-ray-dashboard", "--seed", "1")
+DIGITS = ("--trainable", "digits_mlp", "--no-ray-dashboard", "--no-preflight", "--seed", "1")
 EQUAL = ("--params", "hidden=262144", "batch_size=64")
 """Hyperparameters by which trials are of the same size: 19 M weights."""
 TRIALS = 20
@@ -213,7 +213,16 @@ def test_ctrl_c_frees_the_card_and_the_resume_repeats_at_most_a_step(
 
 def test_gpu_util_and_data_wait_are_columns_of_a_sweep(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
-        *("--trainable", "fashion_cnn", "--params", "rows=0", "--no-ray-dashboard", "--num-trials", "2"),
+        *(
+            "--trainable",
+            "fashion_cnn",
+            "--params",
+            "rows=0",
+            "--no-ray-dashboard",
+            "--no-preflight",
+            "--num-trials",
+            "2",
+        ),
         *("--max-epochs", "2", *named(tmp_path / "s")),
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,7 @@ from tests.support.lab import PC, Lab, wait_until
 
 TOY = (
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
-    *("--max-epochs", "9", "--min-free-gb", "0"),
+    *("--max-epochs", "9", "--min-free-gb", "0", "--no-preflight"),
 )
 A_PLACE_FREE = ("--max-concurrent", "2")
 """On three PCs: a trial that is to go on elsewhere waits for no other one."""

@@ -34,7 +34,16 @@ from tests.support.confirmed import ASKED, add, rerun, searched
 
 LUCKY = (
     *("--trainable", "tests.faulty.lucky", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
-    *("--num-trials", "4", "--max-epochs", "3", "--scheduler", "none", "--no-ray-dashboard"),
+    *(
+        "--num-trials",
+        "4",
+        "--max-epochs",
+        "3",
+        "--scheduler",
+        "none",
+        "--no-ray-dashboard",
+        "--no-preflight",
+    ),
 )
 
 

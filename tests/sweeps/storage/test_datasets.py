@@ -164,7 +164,16 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
 def test_a_sweep_prepares_each_way_once_before_its_trials(clips: Clips) -> None:
     arguments = (
         *("--trainable", clips.model, "--search-space", f"{clips.package}.space", "--searcher", "grid"),
-        *("--max-epochs", "2", "--scheduler", "none", "--no-ray-dashboard", "--name", "first"),
+        *(
+            "--max-epochs",
+            "2",
+            "--scheduler",
+            "none",
+            "--no-ray-dashboard",
+            "--no-preflight",
+            "--name",
+            "first",
+        ),
     )
     clips.code("space.py", "from ray import tune\n\nSPACE = {'pixels': tune.choice([2, 3])}\n")
     clips.add("t", split="test")

@@ -1,0 +1,89 @@
+"""The points of a space that take the most memory and time, as far as the space tells.
+
+A whole number is mostly a size (rows of a batch, width, layers) and has its largest value. A float mostly is
+not, and takes the middle of its range. Of choices that are no numbers, kinds of layers say, each has a point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
+
+MOST_POINTS = 4
+DRAWS = 200
+"""Random points that are looked through where the largest values together are no point."""
+
+
+class _Largest(TrialProxy):
+    """Answers with the largest whole numbers, and with certain choices.
+
+    Args:
+        chosen: name of a hyperparameter without an order to the index of its choice; others take the first.
+    """
+
+    def __init__(self, chosen: Mapping[str, int]) -> None:
+        self._chosen = chosen
+        self.sizes: dict[str, int] = {}
+        """Choices that each hyperparameter without an order has."""
+
+    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+        if method == "suggest_categorical":
+            return self._choice(name, arguments[0])
+        low, high = arguments[:2]
+        step = options.get("step") or 0
+        if method == "suggest_float":
+            middle = math.sqrt(low * high) if options.get("log") else (low + high) / 2
+            return low + step * round((middle - low) / step) if step else middle
+        return high - (high - low) % (step or 1)
+
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        if all(isinstance(each, int) and not isinstance(each, bool) for each in choices):
+            return max(choices)
+        self.sizes[name] = len(choices)
+        return choices[self._chosen.get(name, 0)]
+
+
+def points(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> list[Point]:
+    """A few points that cost most, each of other choices; [] where no point can be found.
+
+    Args:
+        space: of the sweep.
+        seed: of the random points that are looked through where the largest values together are no point.
+        is_refused: whether the trainable's Params refuse a point.
+    """
+    found = {point.key: point for point in _corners(space) if not is_refused(point)}
+    if not found:
+        drawn = (point for point in _drawn(space, seed) if not is_refused(point))
+        found = {point.key: point for point in [max(drawn, key=_size, default=None)] if point is not None}
+    return list(found.values())[:MOST_POINTS]
+
+
+def _corners(space: Space) -> Iterator[Point]:
+    """The largest values, with each choice once."""
+    to_try: deque[dict[str, int]] = deque([{}])
+    seen: set[str] = set()
+    while to_try and len(seen) < DRAWS:
+        asked = _Largest(chosen := to_try.popleft())
+        with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # they exclude one another
+            yield space.suggest(asked)
+        for name in asked.sizes.keys() - seen:
+            to_try += [{**chosen, name: index} for index in range(1, asked.sizes[name])]
+        seen |= asked.sizes.keys()
+
+
+def _drawn(space: Space, seed: int) -> Iterator[Point]:
+    """Random points."""
+    for number in range(DRAWS):
+        with contextlib.suppress(InvalidPoint):
+            yield space.draw((seed, number))
+
+
+def _size(point: Point) -> float:
+    """By which points are compared: large where all their whole numbers are."""
+    numbers = (value for value in point.params.values() if isinstance(value, int) and value > 0)
+    return math.prod(math.log1p(number) for number in numbers)

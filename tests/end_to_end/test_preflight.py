@@ -1,0 +1,99 @@
+"""What can't train is found before the first epoch, and what a trial takes is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sweeps.record.record import Record
+from tests.conftest import Command
+
+EARLY = (
+    *("--trainable", "tests.faulty.early", "--no-ray-dashboard", "--max-concurrent", "1"),
+    *("--num-trials", "3", "--max-epochs", "2", "--scheduler", "none", "--searcher", "random"),
+)
+
+
+def named(folder: Path) -> tuple[str, ...]:
+    return ("--name", folder.name, "--results-dir", str(folder.parent))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("mute", "preflight: metric 'score' was not logged in epoch 1; logged: other"),
+        ("build", "preflight: RuntimeError: the toy can't be built"),
+        ("step", "preflight: RuntimeError: the toy can't take a step"),
+    ],
+)
+def test_what_no_trial_can_do_ends_the_sweep_before_an_epoch(
+    fault: str, reason: str, sweep: Command, tmp_path: Path
+) -> None:
+    done = sweep(*EARLY, "--params", f"fault={fault}", *named(tmp_path / "s"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert reason in done.stderr
+    assert ("Traceback" in done.stdout) == (fault != "mute"), "of the user's code, not of a mistake in a flag"
+    assert not any(trial.epochs for trial in Record.read(tmp_path / "s").trials)
+
+
+@pytest.fixture(scope="module")
+def only_large(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("preflight") / "s"
+    done = sweep(*EARLY, "--params", "fault=step", "only_large=true", "--seed", "3", *named(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, folder
+
+
+def test_what_only_the_largest_trials_can_t_do_is_told(only_large: tuple[str, Path]) -> None:
+    output, folder = only_large
+    assert "size=4: such a trial will fail: RuntimeError: the toy can't take a step" in output
+    assert "Traceback" not in output
+    for trial in Record.read(folder).trials:
+        assert trial.status == ("failed" if trial.params["size"] == 4 else "finished")
+
+
+def test_a_resume_does_not_repeat_it(only_large: tuple[str, Path], sweep: Command) -> None:
+    _, folder = only_large
+    done = sweep("--resume", str(folder), "--num-trials", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Preflight" not in done.stdout
+
+
+def test_a_process_that_dies_in_it_costs_no_trial(sweep: Command, tmp_path: Path) -> None:
+    """The first trial is small: it begins again in another process, which has no preflight."""
+    words = ("--params", "fault=dies", "only_large=true", "--ranges", "size=1..3", "--seed", "3")
+    done = sweep(*EARLY, *words, *named(tmp_path / "s"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {trial.status for trial in Record.read(tmp_path / "s").trials} == {"finished"}
+
+
+def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_path: Path) -> None:
+    words = ("--trainable", "digits_mlp", "--num-trials", "2", "--max-epochs", "2", "--no-ray-dashboard")
+    outputs = {}
+    for flag in ("--preflight", "--no-preflight"):
+        done = sweep(*words, flag, "--max-concurrent", "1", *named(tmp_path / flag.strip("-")))
+        assert done.returncode == 0, done.stdout + done.stderr
+        outputs[flag] = done.stdout
+    assert "Preflight   " in outputs["--preflight"]
+    assert "on the CPU, about" in outputs["--preflight"]
+    assert "A checkpoint takes up to" in outputs["--preflight"]
+    assert "Preflight" not in outputs["--no-preflight"]
+    with_it, without = (Record.read(tmp_path / name).trials for name in ("preflight", "no-preflight"))
+    for ours, theirs in zip(with_it, without, strict=True):
+        assert ours.params == theirs.params
+        assert [row.metrics for row in ours.epochs.values()] == [
+            row.metrics for row in theirs.epochs.values()
+        ]
+
+
+def test_a_batch_that_does_not_fit_is_told(sweep: Command, tmp_path: Path, attempts: Path) -> None:
+    os.makedirs(attempts, exist_ok=True)  # noqa: PTH103
+    done = sweep(
+        *("--trainable", "tests.faulty.hungry", "--search-space", "tests.faulty.one_hungry"),
+        *("--params", "case=half", "--no-ray-dashboard", "--max-concurrent", "1", "--max-epochs", "1"),
+        *("--scheduler", "none", "--searcher", "grid", *named(tmp_path / "s")),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the batch does not fit in the memory of the CPU" in done.stdout

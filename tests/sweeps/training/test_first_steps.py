@@ -1,0 +1,76 @@
+"""An epoch's time by its first steps: of all batches, though few are trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from sweeps.training.config import FitConfig
+from sweeps.training.first_steps import STEPS, FirstSteps
+from sweeps.training.fit_loop import Fit
+
+BATCHES, STEP_S = 40, 0.02
+
+
+class Slow(pl.LightningModule):
+    """A step sleeps; the first one sleeps ten times as long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.steps = 0
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        time.sleep(STEP_S if self.steps else 10 * STEP_S)
+        self.steps += 1
+        return self.weight.sum()
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        self.log("score", 1.0)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+class Endless(IterableDataset[torch.Tensor]):
+    """Does not say how long it is."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while True:
+            yield torch.ones(1)
+
+
+def trained(data: Any) -> tuple[Slow, FirstSteps]:
+    model, steps = Slow(), FirstSteps()
+    trainable: Any = SimpleNamespace(build_model=lambda params: model, build_data=lambda params: data)
+    config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
+    Fit(trainable, None, config).run(lambda found: True, steps)
+    return model, steps
+
+
+def test_all_batches_count_though_only_the_first_are_trained() -> None:
+    rows = TensorDataset(torch.ones(BATCHES, 1))
+    model, steps = trained(pl.LightningDataModule.from_datasets(rows, rows, batch_size=1))
+    assert model.steps == STEPS
+    assert steps.epoch_s is not None
+    assert steps.epoch_s >= BATCHES * STEP_S, "a step can't be shorter than it sleeps"
+    assert steps.epoch_s < BATCHES * 10 * STEP_S, "the first one, which sleeps longer, is not taken"
+
+
+def test_data_without_a_length_has_no_time() -> None:
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self) -> Any:
+            return DataLoader(Endless(), batch_size=1)
+
+        def val_dataloader(self) -> Any:
+            return DataLoader(Endless(), batch_size=1)
+
+    _, steps = trained(Data())
+    assert steps.epoch_s is None
+    assert FirstSteps().epoch_s is None
