@@ -60,6 +60,8 @@ class SweepTrial(tune.Trainable):
         self._job: Job = shared["job"]
         self._output_file = ""
         self._next_config: dict[str, Any] | None = config
+        self._can_train = True
+        """False once a preflight has shown that no point trains: the sweep is about to end."""
 
     @cached_property
     def _runner(self) -> TrialRunner:
@@ -75,6 +77,8 @@ class SweepTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
+        if not self._can_train:
+            return {"done": True, "left": ""}
         if self._next_config is not None:
             try:
                 runner = self._runner
@@ -103,6 +107,7 @@ class SweepTrial(tune.Trainable):
         found = [runner.preflight(config) for config in configs]
         if self._next_config is not None and any(each.is_broken for each in found):
             found.append(runner.preflight(self._next_config))
+            self._can_train = not all(each.is_broken for each in found)
         return found
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
