@@ -17,6 +17,7 @@ from ray.tune.experiment import Trial
 from sweeps.common.formatting import GB, count, duration, short, size
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Processes
+from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.flat import refusal
 from sweeps.space.point import Point
@@ -36,7 +37,7 @@ class Preflight(DriverCallback):
 
     def __init__(self, driver: Driver, processes: Processes) -> None:
         self._driver, self._processes = driver, processes
-        self._is_over = not driver.config.preflight or KEY in driver.record.about
+        self._is_over = not driver.config.preflight or KEY in driver.record.about or self._has_epochs()
         spaces = {model.name: model.space for model in driver.plan.models}
 
         def is_refused(point: Point) -> bool:
@@ -66,7 +67,10 @@ class Preflight(DriverCallback):
             self._told.add(findings)
             with contextlib.suppress(ray.exceptions.RayError):  # a lost process is told with its trial
                 self._tell(ray.get(findings))
-        self._is_over = any(trial.epochs for trial in self._driver.record.trials) and not open_
+        self._is_over = not open_ and self._has_epochs()
+
+    def _has_epochs(self) -> bool:
+        return any(trial.epochs for trial in self._driver.record.trials)
 
     def _tell(self, found: Sequence[Finding]) -> None:
         """Print what was found, note it, and end the sweep where no point trains."""
@@ -97,7 +101,7 @@ def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
             f"{count(slots, 'trial')} at a time"
         )
     if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
-        yield f"            A checkpoint takes up to {size(largest_bytes)}"
+        yield f"            Disk: {disk.describe(driver.plan, largest_bytes)}"
 
 
 def _in_words(finding: Finding, several: bool) -> str:

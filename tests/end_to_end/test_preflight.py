@@ -81,7 +81,7 @@ def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_p
         outputs[flag] = done.stdout
     assert "Preflight   " in outputs["--preflight"]
     assert "on the CPU, about" in outputs["--preflight"]
-    assert "A checkpoint takes up to" in outputs["--preflight"]
+    assert "Disk: at most" in outputs["--preflight"]
     assert "Preflight" not in outputs["--no-preflight"]
     with_it, without = (Record.read(tmp_path / name).trials for name in ("preflight", "no-preflight"))
     for ours, theirs in zip(with_it, without, strict=True):

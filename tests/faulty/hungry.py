@@ -47,8 +47,8 @@ class Hungry(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         if torch.cuda.is_available():
-            whole = torch.cuda.get_device_properties(0).total_memory
-            torch.cuda.set_per_process_memory_fraction(LIMIT_MB * MB / whole)
+            whole, held = torch.cuda.get_device_properties(0).total_memory, torch.cuda.memory_reserved()
+            torch.cuda.set_per_process_memory_fraction((held + LIMIT_MB * MB) / whole)
         _take(2 * LIMIT_MB if self.params.case == "model" else 0, self.device)
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:

@@ -25,7 +25,7 @@ from tests.support.killing import check_nothing_is_lost
 
 pytestmark = [*NEEDS_GPU]
 DIGITS = ("--trainable", "digits_mlp", "--no-ray-dashboard", "--no-preflight", "--seed", "1")
-EQUAL = ("--params", "hidden=262144", "batch_size=64")
+EQUAL = ("--search-space", "tests.faulty.rates", "--params", "hidden=262144", "batch_size=64")
 """Hyperparameters by which trials are of the same size: 19 M weights."""
 TRIALS = 20
 SETTLED = 1.01
