@@ -95,7 +95,7 @@ def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
     slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
     epochs, slots = driver.plan.expected_epochs, driver.slots(driver.gpus_per_trial)
     if slowest is not None:
-        most = duration(epochs * slowest / slots)
+        most = _seconds(epochs * slowest / slots)
         yield (
             f"            About {most} at most for the {count(epochs, 'epoch')} of the sweep, "
             f"{count(slots, 'trial')} at a time"
@@ -117,8 +117,13 @@ def _in_words(finding: Finding, several: bool) -> str:
         )
     if finding.is_broken:
         return f"{point}: such a trial will fail: {finding.failure['reason']}"
-    epoch = "" if finding.epoch_s is None else f", about {duration(finding.epoch_s)} an epoch"
+    epoch = "" if finding.epoch_s is None else f", about {_seconds(finding.epoch_s)} an epoch"
     return f"{point}: {size(finding.memory_gb * GB)} on {where}{epoch}"
+
+
+def _seconds(seconds: float) -> str:
+    """A duration, also a short one."""
+    return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s"
 
 
 def _config(point: Point, seed: int) -> dict[str, Any]:
