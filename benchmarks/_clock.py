@@ -56,6 +56,8 @@ class Clock:
         self._running: list[tuple[float, int, Trial]] = []
         self._events = 0
         self._has_more = True
+        self.now = 0.0
+        """Seconds since the search began."""
 
     def get_trials(self) -> list[Trial]:
         return self._trials
@@ -71,13 +73,12 @@ class Clock:
 
     def run(self) -> Iterator[Epoch]:
         """Every epoch as it comes in."""
-        now = 0.0
         while True:
-            self._fill(now)
+            self._fill(self.now)
             if not self._running:
                 return
-            now, _, trial = heapq.heappop(self._running)
-            yield self._result(trial, now)
+            self.now, _, trial = heapq.heappop(self._running)
+            yield self._result(trial, self.now)
 
     def _fill(self, now: float) -> None:
         """Ask the searcher, then the scheduler, until all slots are taken or nothing more happens."""

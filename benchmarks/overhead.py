@@ -154,13 +154,14 @@ def as_many_epochs(trials: int) -> int:
     """The number of trials with which halving takes the epochs that asha takes for `trials`."""
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.schedulers import asha, halving
+    from sweeps.search.cohorts import expected_epochs
 
     rungs = {"max_epochs": MAX_EPOCHS, "grace_epochs": GRACE_EPOCHS, "reduction_factor": REDUCTION_FACTOR}
-    wanted = asha.expected_epochs(SweepConfig.of(**rungs, num_trials=trials))
+    wanted = expected_epochs(asha, SweepConfig.of(**rungs, num_trials=trials))
     return next(
         n
         for n in itertools.count(1)
-        if halving.expected_epochs(SweepConfig.of(**rungs, num_trials=n)) >= wanted
+        if expected_epochs(halving, SweepConfig.of(**rungs, num_trials=n)) >= wanted
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -76,3 +77,30 @@ def duration(seconds: float) -> str:
 def moment(seconds: float) -> str:
     """`since 14:05 on 2026-01-31`, of seconds since 1970."""
     return time.strftime("since %H:%M on %Y-%m-%d", time.localtime(seconds))
+
+
+def rough(seconds: float) -> str:
+    """A duration that is not known exactly: `40 s`, `12 min`, `3.5 h`, `2.1 d`."""
+    amount, unit = _rough(seconds, _unit(seconds))
+    return f"{amount} {unit}"
+
+
+def rough_range(low_s: float, high_s: float) -> str:
+    """`9 to 16 min`, `50 s to 2 min`."""
+    (low, low_unit), (high, unit) = _rough(low_s, _unit(low_s)), _rough(high_s, _unit(high_s))
+    return f"{low} to {high} {unit}" if unit == low_unit else f"{low} {low_unit} to {high} {unit}"
+
+
+_DURATIONS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf))
+"""Each with its seconds, and up to how many of it are told."""
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    return next((unit, length) for unit, length, most in _DURATIONS if seconds < most * length)
+
+
+def _rough(seconds: float, unit: tuple[str, int]) -> tuple[str, str]:
+    """Two digits of an amount, and its unit."""
+    name, length = unit
+    amount = seconds / length
+    return (f"{amount:.1f}" if name in ("h", "d") and amount < 9.95 else f"{amount:.0f}"), name

@@ -1,13 +1,13 @@
 """The screen while a sweep runs: Tune's CLIReporter, with the trials of the record.
 
-On a terminal a table that is redrawn in place; in a file or a pipe, two lines every 15 s.
+On a terminal a table that is redrawn in place; in a file or a pipe, a line for each trial that ends, and two
+lines every minute.
 """
 
 from __future__ import annotations
 
 import contextlib
-import statistics
-from collections import Counter
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,11 +18,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.formatting import count, duration, short
-from sweeps.config.sweep_config import SweepConfig
+from sweeps.common.formatting import count, short
+from sweeps.execution import status_lines
+from sweeps.execution.countdown import Countdown
 from sweeps.execution.driver import Driver
-from sweeps.record.record import Record
-from sweeps.record.trials import BAD, TrialRow, Waits
+from sweeps.record.trials import TrialRow
 
 _COLOURS = {
     "finished": "green",
@@ -35,6 +35,8 @@ _COLOURS = {
 _DIGITS = (4, 3, 2)
 """Significant digits of numbers: the most with which the table fits on the screen."""
 _ROWS_OF_A_FILE = 40
+STATUS_EVERY_S = 60.0
+"""In a file or a pipe."""
 _MOST_COLUMNS = 10_000
 Column = tuple[str, Callable[[TrialRow], str | Text]]
 """Title, and the cell of a trial."""
@@ -43,12 +45,20 @@ Column = tuple[str, Callable[[TrialRow], str | Text]]
 class SweepReporter(CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        slots: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._driver, self._record, self._disk = driver, driver.record, driver.disk
         self._waits = driver.plan.waits(driver.record)
+        self._countdown = Countdown(driver, slots)
+        self._clock, self._status_next = clock, 0.0
+        self._told = {trial.number for trial in self._record.trials if trial.status != "unfinished"}
         self.console = driver.console
         self._live: Live | None = None
-        super().__init__(max_report_frequency=1 if self.console.is_terminal else 15)
+        super().__init__(max_report_frequency=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tuner pickles its reporter; a terminal can't be pickled."""
@@ -66,10 +76,10 @@ class SweepReporter(CLIReporter):
             self._live = None
 
     def _show(self, done: bool) -> None:
-        status = Text(f"{self._summary()}; {self._disk.in_words}")
         if not self.console.is_terminal:
-            self.console.print(Group(status, self._table(whole=True)) if done else status, soft_wrap=True)
+            self._log(done)
             return
+        status = self._status(done)
         if self._live is None:
             self._live = Live(console=self.console, auto_refresh=False)
             self._live.start()
@@ -77,9 +87,33 @@ class SweepReporter(CLIReporter):
         if done:
             self.close()
 
-    def _summary(self) -> str:
-        plan = self._driver.plan
-        return summary(self._record, plan.config, plan.expected_epochs, self._waits)
+    def _log(self, done: bool) -> None:
+        """The trials that have ended since the last time; the status every minute."""
+        left = "" if done else f"; {self._countdown.in_words()}"
+        new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
+        for trial in sorted(new, key=lambda trial: trial.end or 0.0):
+            self._told.add(trial.number)
+            line = f"{status_lines.ended(self._record, trial)}; {self._how_far()}{left}"
+            self.console.print(Text(line), soft_wrap=True)
+        if done or self._clock() >= self._status_next:
+            self._status_next = self._clock() + STATUS_EVERY_S
+            status = self._status(done)
+            self.console.print(Group(status, self._table(whole=True)) if done else status, soft_wrap=True)
+
+    def _status(self, done: bool) -> Text:
+        left = "" if done else self._countdown.in_words()
+        return Text(f"{self._summary(left)}; {self._disk.in_words}")
+
+    def _summary(self, left: str) -> str:
+        return status_lines.summary(self._record, self._driver.config, left, self._waits)
+
+    def _how_far(self) -> str:
+        """Of the trials that `ended` lines tell of."""
+        return f"{sum(trial.status != 'unfinished' for trial in self._trials)}/{self._planned} ended"
+
+    @property
+    def _planned(self) -> int:
+        return status_lines.planned(self._record, self._driver.config)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -129,7 +163,7 @@ class SweepReporter(CLIReporter):
             return f"{value:.{digits}g}" if isinstance(value, float) else short(value)
 
         def status(trial: TrialRow) -> Text:
-            word = trial.status if whole else _progress(trial, self._waits)
+            word = trial.status if whole else status_lines.progress(trial, self._waits)
             return Text(word, style=_COLOURS.get(word, ""))
 
         def param(name: str) -> Column:
@@ -163,8 +197,12 @@ class SweepReporter(CLIReporter):
 class RerunReporter(SweepReporter):
     """The same while the best trials are trained again with new seeds."""
 
-    def _summary(self) -> str:
-        return summary_of_reruns(self._record, self._driver.config)
+    def _summary(self, left: str) -> str:
+        return status_lines.summary_of_reruns(self._record, self._driver.config, left)
+
+    @property
+    def _planned(self) -> int:
+        return len(self._trials) + len(self._record.reruns_to_come())
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -173,67 +211,3 @@ class RerunReporter(SweepReporter):
     def _first_columns(self) -> list[Column]:
         rerun: Column = ("rerun of", lambda trial: str(trial.confirms))
         return [*super()._first_columns(), rerun, ("seed", lambda trial: str(trial.seed))]
-
-
-def _progress(trial: TrialRow, waits: Waits | None) -> str:
-    """The status of a trial while its sweep runs."""
-    if trial.status != "unfinished":
-        return trial.status
-    return "waiting" if waits is not None and waits(trial) else "training"
-
-
-def summary(record: Record, config: SweepConfig, expected_epochs: float, waits: Waits | None = None) -> str:
-    """Two lines on the whole sweep; the time left follows from `expected_epochs`, those of the plan."""
-    trials, elapsed_s, objective = record.searched, record.elapsed_s, record.objective
-    counts, planned = Counter(_progress(trial, waits) for trial in trials), record.planned_trials
-    num_trials = planned[-1] if planned else config.num_trials
-    live = counts["training"] + counts["waiting"]
-    ended = len(trials) - live
-    epochs = sum(len(trial.epochs) for trial in trials)
-    saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
-    time_left = ""
-    if ended and epochs and num_trials and live:
-        # The trials that end first have trained least, so by them alone the forecast would be too short.
-        ended_epochs = sum(len(trial.epochs) for trial in trials if trial.status != "unfinished")
-        expected = max(expected_epochs, ended_epochs / ended * num_trials)
-        time_left = f", about {duration(max(0.0, expected - epochs) * elapsed_s / epochs)} left"
-
-    def states(*words: str) -> str:
-        return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
-
-    ways = f" ({states(*_COLOURS)})" if ended else ""
-    running = f"; {states('training', 'waiting')}" if live else ""
-    sound = (trial for trial in trials if trial.status not in BAD)
-    best = objective.best(sound, lambda trial: trial.best_score(objective))
-    found = "none yet"
-    if best is not None:
-        score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
-        found = f"{score} (trial {best.number}, epoch {epoch})"
-    return (
-        f"trials {ended}/{num_trials} ended{ways}{running}; best {objective.metric} {found}\n"
-        f"epochs {epochs:,} trained, {saved:,} saved by pruning; {duration(elapsed_s)} elapsed{time_left}"
-    )
-
-
-def summary_of_reruns(record: Record, config: SweepConfig) -> str:
-    """Two lines on the reruns of the best trials."""
-    reruns = {number: record.reruns.of(number) for number in record.reruns.numbers}
-    begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
-    live = [rerun for rerun in begun if rerun.status == "unfinished"]
-    ended, to_come = len(begun) - len(live), len(record.reruns_to_come())
-    means = []
-    for number, of_trial in reruns.items():
-        scores = [rerun.best_score(record.objective) for rerun in of_trial if rerun.status == "finished"]
-        if finite := [score for score in scores if score is not None]:
-            means.append(f"trial {number} {short(statistics.fmean(finite))} ({count(len(finite), 'rerun')})")
-    epochs = sum(len(rerun.epochs) for rerun in begun)
-    seconds = sum(row.seconds for rerun in begun for row in rerun.epochs.values())
-    time_left = ""
-    if live and epochs:
-        to_train = (len(live) + to_come) * config.max_epochs - sum(len(rerun.epochs) for rerun in live)
-        time_left = f", about {duration(to_train * seconds / epochs / len(live))} left"
-    return (
-        f"reruns {ended}/{len(begun) + to_come} ended; "
-        f"mean {config.objective.metric}: {', '.join(means) or 'none yet'}\n"
-        f"epochs {epochs:,} trained; {duration(record.elapsed_s)} elapsed{time_left}"
-    )

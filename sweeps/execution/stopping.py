@@ -46,6 +46,11 @@ class End(Stopper):
         """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained."""
         self.outcome, self.error = outcome, error
 
+    def left_s(self) -> float | None:
+        """Seconds until --time-budget-hours ends the sweep; None without a limit."""
+        hours = self.time_budget_hours
+        return None if hours is None else max(0.0, hours * 3600 - self._elapsed_s())
+
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 

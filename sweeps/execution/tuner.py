@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +67,11 @@ def fit(driver: Driver) -> None:
         driver.say(f"The tables can't be written: {error}")
 
 
+def _slots(searcher: RecordSearcher) -> Callable[[], int]:
+    """The trials that may train now."""
+    return lambda: searcher.slots
+
+
 def _has_search(record: Record) -> bool:
     """Whether trials are to come or unfinished."""
     ended = sum(trial.status != "unfinished" for trial in record.searched)
@@ -81,7 +86,7 @@ def _search(driver: Driver, steering: Steering) -> bool:
     if not searcher.has_work():
         driver.say("Every point of the search space was tried before: no trial is left to train.")
         return False
-    _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver)), steering)
+    _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
     return driver.end.outcome == "paused" or was_raised
 
@@ -93,7 +98,7 @@ def _confirm(driver: Driver, steering: Steering) -> None:
     while steering.wait_for_go() and driver.record.is_to_be_confirmed:
         driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
         searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
-        _run(driver, Phase(searcher, none, RerunReporter(driver)), steering)
+        _run(driver, Phase(searcher, none, RerunReporter(driver, _slots(searcher))), steering)
         if driver.end.outcome != "paused":
             break
 

@@ -14,6 +14,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, TrialRow, Waits
+from sweeps.search import cohorts
 from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
 from sweeps.storage.protocol import Storage
@@ -63,9 +64,7 @@ class Plan:
     @cached_property
     def expected_epochs(self) -> int:
         """Epochs of all trials together, as estimated by the scheduler."""
-        if hasattr(self.scheduler, "expected_epochs"):
-            return int(self.scheduler.expected_epochs(self.config))
-        return (self.config.num_trials or 0) * self.config.max_epochs
+        return cohorts.expected_epochs(self.scheduler, self.config)
 
     def most_waiting(self, running: int) -> int:
         """Trials that wait at rungs at a time, at most, while so many train."""

@@ -9,6 +9,6 @@ A scheduler that pauses trials also defines `waits_at(config, record, number, ep
 trial is paused at this epoch and leaves its slot to others.
 
 Two are optional: `most_waiting(config, running) -> int`, how many are paused at a time, at most, while so
-many train (the plan tells the disk space by it), and `expected_epochs(config) -> int`, the epochs that all
-trials train together (the plan and the remaining time use it).
+many train (the plan tells the disk space by it), and `cohorts(config, planned_trials) -> list[Cohort]`, how
+many trials train how far (`search/cohorts.py`; the plan and the time left use it).
 """

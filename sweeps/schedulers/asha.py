@@ -11,13 +11,14 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.search.cohorts import Cohort
 from sweeps.search.fifo_scheduler import FifoScheduler
 from sweeps.search.rungs import is_promoted, rungs
 
@@ -55,25 +56,30 @@ def _continues(config: SweepConfig, record: Record, number: int, epoch: int, sco
     return is_promoted(score, before, config.reduction_factor, record.objective)
 
 
-def expected_epochs(config: SweepConfig) -> int:
-    """Epochs that successive halving trains, by simulation with scores in random order."""
-    generator = random.Random(0)
-    num_trials, judged = config.num_trials or 0, rungs(config)
-    simulated = min(num_trials, 10_000)
+def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
+    """All trials, and how many may be expected to continue at each rung."""
+    ends, trials = (*rungs(config), config.max_epochs), planned_trials[-1]
+    return [Cohort(0, ends, tuple(_reach(config, trials)), "by chance")]
+
+
+def _reach(config: SweepConfig, trials: int) -> list[float]:
+    """Trials that train to each rung and to the end, by simulation with scores in random order."""
+    generator, judged = random.Random(0), rungs(config)
+    simulated = min(trials, 10_000)
     repeats = max(1, min(20, 2_000 // max(1, simulated)))
-    total = 0
+    reach = [0] * (len(judged) + 1)
     for _ in range(repeats):
-        seen: dict[int, list[float]] = {epoch: [] for epoch in judged}
+        seen: list[list[float]] = [[] for _ in judged]
         for _ in range(simulated):
-            score, reached = generator.random(), config.max_epochs
-            for epoch in judged:
-                cutoff = _quantile(seen[epoch], 1 - 1 / config.reduction_factor)
-                bisect.insort(seen[epoch], score)
+            score = generator.random()
+            reach[0] += 1
+            for rung, there in enumerate(seen, start=1):
+                cutoff = _quantile(there, 1 - 1 / config.reduction_factor)
+                bisect.insort(there, score)
                 if score < cutoff:
-                    reached = epoch
                     break
-            total += reached
-    return round(total / repeats / max(1, simulated) * num_trials)
+                reach[rung] += 1
+    return [count / repeats / max(1, simulated) * trials for count in reach]
 
 
 def _quantile(in_order: list[float], share: float) -> float:

@@ -5,9 +5,9 @@ configurations to evaluate with which budget, but replaces the random selection 
 """
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.schedulers.hyperband import build, ends_at, expected_epochs, in_words, most_waiting, waits_at
+from sweeps.schedulers.hyperband import build, cohorts, ends_at, in_words, most_waiting, waits_at
 
-__all__ = ["build", "describe", "ends_at", "expected_epochs", "most_waiting", "waits_at"]
+__all__ = ["build", "cohorts", "describe", "ends_at", "most_waiting", "waits_at"]
 
 
 def describe(config: SweepConfig) -> str:

@@ -5,17 +5,18 @@ Li et al., 2020, https://arxiv.org/abs/1810.05934, as published; `search/promoti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import promotions
+from sweeps.search.cohorts import Cohort
 from sweeps.search.pausing_scheduler import PausingScheduler
-from sweeps.search.promotions import Promotions, expected_epochs, trials_at_rungs
+from sweeps.search.promotions import Promotions, trials_at_rungs
 from sweeps.search.rungs import rungs
-
-__all__ = ["build", "describe", "ends_at", "expected_epochs", "most_waiting", "waits_at"]
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -51,6 +52,12 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
 def most_waiting(config: SweepConfig, running: int) -> int:
     """Trials that are paused at a time, at most, however many train."""
     return promotions.most_waiting(config)
+
+
+def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
+    """All trials, of which exactly so many continue at each rung."""
+    ends, trials = (*rungs(config), config.max_epochs), planned_trials[-1]
+    return [Cohort(0, ends, tuple(trials_at_rungs(config, trials)), "in turn", 1 / config.reduction_factor)]
 
 
 class Halving(PausingScheduler):

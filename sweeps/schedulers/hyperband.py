@@ -10,12 +10,15 @@ again, and end trials at epochs that are not rungs, ray#30838).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import brackets
+from sweeps.search.cohorts import Cohort
 from sweeps.search.pausing_scheduler import PausingScheduler
 
 
@@ -50,7 +53,20 @@ def waits_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bo
     return number in record.scores_at(epoch) and brackets.decision(config, record, number, epoch) == "PAUSE"
 
 
-expected_epochs, most_waiting = brackets.expected_epochs, brackets.most_waiting
+most_waiting = brackets.most_waiting
+
+
+def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
+    """The brackets, of which exactly so many trials continue at each rung."""
+    return [
+        Cohort(
+            bracket.first,
+            (*bracket.rungs, config.max_epochs),
+            tuple(bracket.kept(config.reduction_factor)),
+            "together",
+        )
+        for bracket in brackets.all_brackets(config, planned_trials)
+    ]
 
 
 class Hyperband(PausingScheduler):

@@ -138,28 +138,16 @@ def most_waiting(config: SweepConfig, running: int) -> int:
     New trials come first, so of each bracket those that its first rung promotes may wait; and all of one that
     is not decided there: it is filled now, or waits for a trial that trains.
     """
-    waiting = [bracket.kept(config.reduction_factor)[:2] for bracket in _all(config) if bracket.rungs]
+    of_sweep = all_brackets(config, [config.num_trials or 0])
+    waiting = [bracket.kept(config.reduction_factor)[:2] for bracket in of_sweep if bracket.rungs]
     undecided = sorted((whole - promoted for whole, promoted in waiting), reverse=True)[: running + 1]
     return sum(promoted for _, promoted in waiting) + sum(undecided)
 
 
-def expected_epochs(config: SweepConfig) -> int:
-    """Epochs that all brackets train when no trial fails."""
-    total = 0
-    for bracket in _all(config):
-        before = 0
-        for epoch, trials in zip(
-            (*bracket.rungs, config.max_epochs), bracket.kept(config.reduction_factor), strict=True
-        ):
-            total += trials * (epoch - before)
-            before = epoch
-    return total
-
-
-def _all(config: SweepConfig) -> Iterator[Bracket]:
-    """The brackets of a sweep that is never resumed with more trials."""
+def all_brackets(config: SweepConfig, planned_trials: Sequence[int]) -> Iterator[Bracket]:
+    """The brackets of all planned trials, in order; `planned_trials` as in `bracket_of`."""
     nth = 0
-    while nth < (planned := config.num_trials or 0):
-        bracket = bracket_of(config, [planned], nth)
+    while nth < planned_trials[-1]:
+        bracket = bracket_of(config, planned_trials, nth)
         yield bracket
         nth = bracket.first + bracket.size

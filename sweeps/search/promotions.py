@@ -178,11 +178,3 @@ def most_waiting(config: SweepConfig) -> int:
     """Trials that are paused at a time, at most: at each rung those that may still have their turn."""
     _, *promotions = trials_at_rungs(config, config.num_trials or 1)
     return sum(min(MOST_WAITING, count) for count in promotions)
-
-
-def expected_epochs(config: SweepConfig) -> int:
-    """Epochs that all trials train when none fails."""
-    ends = [*rungs(config), config.max_epochs]
-    steps = [end - before for before, end in zip([0, *ends], ends, strict=False)]
-    counts = trials_at_rungs(config, config.num_trials or 0)
-    return sum(count * step for count, step in zip(counts, steps, strict=True)) if config.num_trials else 0

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common.formatting import bytes_of, command, count, duration, short, shown_path, size
+from sweeps.common.formatting import (
+    bytes_of,
+    command,
+    count,
+    duration,
+    rough,
+    rough_range,
+    short,
+    shown_path,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +101,16 @@ def test_a_path_below_the_current_folder_is_relative(tmp_path: Path, monkeypatch
 def test_a_command_can_be_typed_with_words_that_have_spaces() -> None:
     words = shlex.split(command("run", "--resume", "results/best of May"))
     assert words[-3:] == ["run", "--resume", "results/best of May"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(40.4, "40 s"), (130, "2 min"), (3000, "50 min"), (9000, "2.5 h"), (40_000, "11 h"), (400_000, "4.6 d")],
+)
+def test_a_rough_duration_has_two_digits(seconds: float, text: str) -> None:
+    assert rough(seconds) == text
+
+
+def test_a_range_names_a_unit_once() -> None:
+    assert rough_range(540, 960) == "9 to 16 min"
+    assert rough_range(50, 120) == "50 s to 2 min"

@@ -1,12 +1,11 @@
-"""The two lines of status, from a record that is as a sweep would have left it."""
+"""The screen and the log, from a record that is as a sweep would have left it."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.console import SweepReporter, summary
+from sweeps.execution.console import STATUS_EVERY_S, RerunReporter, SweepReporter
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
@@ -14,49 +13,9 @@ from tests.support.drivers import driver_of, said
 CONFIG = SweepConfig.of(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
 
-def record_of(folder: Path, epochs: dict[int, int]) -> Record:
-    """Trial number to epochs that it has trained."""
-    record = Record.create(folder, "s", "max", {"metric": "val_acc", "fixed": {}, "elapsed_s": 60.0})
-    for number, last in epochs.items():
-        propose(record, {})
-        for epoch in range(1, last + 1):
-            record.report(number, epoch, number + epoch / 10, {}, 1.0)
-    return record
-
-
-def test_it_counts_trials_by_what_they_do(tmp_path: Path) -> None:
-    record = record_of(tmp_path, {0: 9, 1: 3, 2: 2, 3: 3, 4: 1, 5: 0})
-    record.end(0, "finished")
-    record.end(1, "pruned")
-    record.end(2, "failed", "ValueError: no")
-    trials, epochs = summary(record, CONFIG, 40, lambda trial: len(trial.epochs) == 3).splitlines()
-    assert "trials 3/10 ended (1 finished, 1 pruned, 1 failed); 2 training, 1 waiting; " in trials
-    assert "best val_acc 4.1 (trial 4, epoch 1)" in trials, "of those that train, too"
-    assert epochs.startswith("epochs 18 trained, 6 saved by pruning")
-
-
-def test_those_that_do_not_fit_are_counted_by_themselves_and_never_lead(tmp_path: Path) -> None:
-    record = record_of(tmp_path, {0: 3, 1: 3})
-    record.end(1, "infeasible", "out of memory")
-    trials = summary(record, CONFIG, 40).splitlines()[0]
-    assert "trials 1/10 ended (1 infeasible); 1 training; best val_acc 0.3 (trial 0, epoch 3)" in trials
-
-
-def test_without_a_scheduler_that_pauses_none_waits(tmp_path: Path) -> None:
-    assert "trials 0/10 ended; 2 training; best" in summary(record_of(tmp_path, {0: 3, 1: 3}), CONFIG, 40)
-
-
-def test_the_time_left_goes_by_the_plan_while_only_the_poorest_have_ended(tmp_path: Path) -> None:
-    record = record_of(tmp_path, {0: 3, 1: 3, 2: 4})
-    record.end(0, "pruned")
-    record.note("elapsed_s", 60.0)
-    again = Record.read(tmp_path)
-    assert "about 3 min 0 s left" in summary(again, CONFIG, 40), "10 epochs took a minute, 30 are to come"
-    assert "about 2 min 0 s left" in summary(again, CONFIG, 20), "by the trial that ended: 10 of 3 epochs"
-
-
-def test_nothing_is_promised_before_a_trial_has_ended(tmp_path: Path) -> None:
-    assert not re.search("left", summary(record_of(tmp_path, {0: 3}), CONFIG, 40))
+def one() -> int:
+    """A slot."""
+    return 1
 
 
 def table(folder: Path, width: int, **params: float) -> list[str]:
@@ -66,7 +25,7 @@ def table(folder: Path, width: int, **params: float) -> list[str]:
     record.report(0, 1, 0.123456, {}, 1.0)
     record.end(0, "finished")
     driver = driver_of(folder, record, CONFIG, width=width)
-    SweepReporter(driver).report([], True)
+    SweepReporter(driver, one).report([], True)
     return said(driver)[2:]
 
 
@@ -93,3 +52,56 @@ def test_a_hyperparameter_may_be_called_as_a_column_is(tmp_path: Path) -> None:
     titles, cells = (line.split() for line in table(tmp_path, 80, epoch=7.5, best=2.5))
     assert titles[-5:] == ["epoch", "val_acc", "best", "epoch", "best"]
     assert cells[-5:] == ["1", "0.1235", "0.1235", "7.5", "2.5"]
+
+
+def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(tmp_path: Path) -> None:
+    record, now = Record.create(tmp_path, "s", "max", {"metric": "val_acc"}), [1000.0]
+    driver = driver_of(tmp_path, record, CONFIG)
+    for number in range(3):
+        propose(record, {})
+        record.report(number, 1, number / 10, {}, 1.0)
+    record.end(0, "pruned")
+    reporter = SweepReporter(driver, one, clock=lambda: now[0])
+    reporter.report([], False)
+    assert [line.split(";")[0] for line in said(driver)] == [
+        "trials 1/10 ended (1 pruned)", "epochs 3 trained, 8 saved by pruning"
+    ], "what had ended before this run is no news"  # fmt: skip
+    record.end(2, "failed", "ValueError: no", "logs/trial_0002.log")
+    record.end(1, "finished")
+    reporter.report([], False)
+    failed, finished = said(driver)[2:]
+    assert failed.startswith(
+        "Trial 2 failed after 1 epoch: ValueError: no; see logs/trial_0002.log; 3/10 ended;"
+    )
+    assert finished.startswith("Trial 1 finished after 1 epoch, val_acc 0.1; 3/10 ended; about ")
+    assert finished.endswith(")"), "with the time left as a range"
+    reporter.report([], False)
+    assert len(said(driver)) == 4, "nothing is new"
+    now[0] += STATUS_EVERY_S
+    reporter.report([], False)
+    assert said(driver)[4].startswith("trials 3/10 ended")
+
+
+def test_at_the_end_there_is_no_time_left(tmp_path: Path) -> None:
+    assert " left" not in "".join(table(tmp_path, 120, lr=0.1))
+    driver = driver_of(tmp_path, Record.read(tmp_path), CONFIG)
+    SweepReporter(driver, one).report([], True)
+    assert said(driver)[1].split("; ")[1] == "0 s elapsed"
+
+
+def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> None:
+    confirm = {"top": 1, "seeds": 2}
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "confirm": confirm})
+    trial = propose(record, {})
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.end(0, "finished")
+    driver = driver_of(tmp_path, record, CONFIG)
+    reporter = RerunReporter(driver, one)
+    _, seed = record.reruns_to_come()[0]
+    record.begin(trial.point, trial.optuna, seed, confirms=0)
+    record.report(1, 1, 0.4, {}, 1.0)
+    record.end(1, "finished")
+    reporter.report([], False)
+    assert said(driver)[0].startswith(
+        "Trial 1 (rerun of trial 0) finished after 1 epoch, val_acc 0.4; 1/2 ended; "
+    )

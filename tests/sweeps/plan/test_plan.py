@@ -12,6 +12,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, hyperband, none
+from sweeps.search.cohorts import expected_epochs
 from sweeps.searchers import random
 from tests.conftest import propose
 from tests.sweeps.schedulers.play import new_record
@@ -28,7 +29,7 @@ def test_without_pruning_every_trial_takes_all_epochs(tmp_path: Path) -> None:
 
 def test_with_pruning_it_is_what_the_scheduler_expects(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, asha, num_trials=30, max_epochs=27)
-    assert plan.expected_epochs == asha.expected_epochs(plan.config) < 30 * 27
+    assert plan.expected_epochs == expected_epochs(asha, plan.config) < 30 * 27
 
 
 @pytest.mark.parametrize("scheduler", [none, asha])

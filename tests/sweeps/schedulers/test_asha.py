@@ -13,6 +13,7 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import asha
+from sweeps.search.cohorts import expected_epochs
 from sweeps.search.rungs import rungs
 from tests.sweeps.schedulers.play import FakeTrial, Mode, decide, record_of
 
@@ -123,10 +124,10 @@ def test_asha_ends_no_trial_at_an_epoch_that_it_has_not_reported(tmp_path: Path)
 
 
 def test_without_rungs_no_epoch_is_saved() -> None:
-    assert asha.expected_epochs(SweepConfig.of(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
+    assert expected_epochs(asha, SweepConfig.of(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
 
 
 def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
     config = SweepConfig.of(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
     synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
-    assert asha.expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
+    assert expected_epochs(asha, config) == pytest.approx(synchronous, rel=0.1)

@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import halving
+from sweeps.search.cohorts import expected_epochs
 from sweeps.search.promotions import Promotions
 from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, arrive, decisions, new_record, resumed
 
@@ -31,7 +32,7 @@ def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: 
     assert set(reached.values()) <= {3, 9, 27}
     assert max(reached.values()) == 27
     assert len(reached) == trials
-    assert sum(reached.values()) == halving.expected_epochs(config)
+    assert sum(reached.values()) == expected_epochs(halving, config)
     assert played.max_running == min(slots, trials)
     assert played.record is not None
     assert not played.record.live
@@ -55,7 +56,7 @@ def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode,
         if record.trials and not record.live and len(record.trials) == 24:
             break
         record = Record.read(tmp_path)
-    assert sum(max(row.epochs) for row in record.trials) == halving.expected_epochs(config)
+    assert sum(max(row.epochs) for row in record.trials) == expected_epochs(halving, config)
 
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(19), 1)])
@@ -114,7 +115,7 @@ def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
     assert {number: after[number] for number in before} == before
     assert len(after) == 30
     assert not record.live
-    assert sum(after.values()) <= halving.expected_epochs(more)
+    assert sum(after.values()) <= expected_epochs(halving, more)
 
 
 def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import hyperband
 from sweeps.search import brackets
+from sweeps.search.cohorts import expected_epochs
 from tests.conftest import propose
 from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record, resumed
 
@@ -49,7 +50,7 @@ def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_take
     config = SweepConfig.of(num_trials=trials)
     reached = play(tmp_path, config, slots=slots).run()
     assert set(reached.values()) <= {3, 9, 27}
-    assert sum(reached.values()) == hyperband.expected_epochs(config)
+    assert sum(reached.values()) == expected_epochs(hyperband, config)
     assert len(reached) == trials
 
 

@@ -1,0 +1,98 @@
+"""The time left in words, and how seldom it is computed anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.analysis import time_left
+from sweeps.analysis.time_left import TimeLeft
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution import countdown
+from sweeps.execution.countdown import Countdown
+from sweeps.execution.driver import Driver
+from sweeps.execution.stopping import End
+from sweeps.record.record import Record
+from tests.conftest import propose
+from tests.support.drivers import driver_of
+
+CONFIG = SweepConfig.of(num_trials=4, max_epochs=9, metric="val_acc", mode="max")
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    propose(record, {})
+    return driver_of(tmp_path, record, CONFIG)
+
+
+def of(found: TimeLeft, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this be the time left."""
+    monkeypatch.setattr(time_left, "time_left", lambda *given: found)
+
+
+def test_before_the_first_epoch_it_says_when_it_will_be_known(driver: Driver) -> None:
+    assert Countdown(driver, lambda: 1).in_words() == "time left: known after the first epoch"
+
+
+def test_after_an_epoch_it_is_a_guess_and_a_range(driver: Driver) -> None:
+    driver.record.report(0, 1, 0.5, {}, 60.0)
+    words = Countdown(driver, lambda: 1).in_words()
+    assert words.startswith("about ")
+    assert " min left (" in words or " h left (" in words
+
+
+def test_more_slots_take_less_time(driver: Driver) -> None:
+    driver.record.report(0, 1, 0.5, {}, 60.0)
+    alone, four = Countdown(driver, lambda: 1)(), Countdown(driver, lambda: 4)()
+    assert alone is not None
+    assert four is not None
+    assert four.best_s < alone.best_s / 2
+
+
+def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, costs_s, computed = [0.0], 0.2, []
+
+    def compute(*given: object) -> TimeLeft:
+        computed.append(now[0])
+        now[0] += costs_s
+        return TimeLeft(100.0, 90.0, 110.0)
+
+    monkeypatch.setattr(time_left, "time_left", compute)
+    left = Countdown(driver, lambda: 1, clock=lambda: now[0])
+    while now[0] < 100:
+        found = left()
+        now[0] += 1.0
+    assert len(computed) * costs_s <= 100 * countdown.COST_SHARE + costs_s
+    assert found is not None
+    assert 80 < found.best_s < 100, "it counts down meanwhile"
+
+
+def test_the_end_of_the_time_budget_bounds_it(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def words(budget_s: float) -> str:
+        limited = dataclasses.replace(driver, end=End(budget_s / 3600))
+        return Countdown(limited, lambda: 1).in_words()
+
+    of(TimeLeft(1200.0, 900.0, 1500.0), monkeypatch)
+    assert words(3600) == "about 20 min left (15 to 25 min)"
+    assert words(1080) == "about 18 min left (15 to 18 min, when --time-budget-hours ends it)"
+    assert words(600) == "10 min left until --time-budget-hours ends it"
+
+
+def test_a_resumed_sweep_tells_it_before_its_first_epoch(tmp_path: Path) -> None:
+    about = {"metric": "val_acc", "runs": [{"started": time.time() - 1000.0, "num_trials": 4}]}
+    record = Record.create(tmp_path, "s", "max", about)
+    for number in range(2):
+        propose(record, {})
+        for epoch in range(1, 6):
+            record.report(number, epoch, 0.5, {}, 10.0)
+    record.note("runs", [*record.about["runs"], {"started": time.time() + 0.001, "num_trials": 4}])
+    left = Countdown(driver_of(tmp_path, Record.read(tmp_path), CONFIG), lambda: 2)()
+    assert left is not None
+    assert 1.6 * left.best_s > 40 + 90, "4 epochs of two trials, then 9 of two others, 10 s each"
+    assert left.best_s < 1.6 * (40 + 90)
