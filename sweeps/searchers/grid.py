@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator
 
@@ -35,13 +34,18 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     points = list(space.grid())
     order = random.Random(config.seed).sample(range(len(points)), len(points))
 
-    @functools.cache
+    to_come: dict[int, Iterator[Point]] = {}  # no functools.cache: Tune pickles the searcher
+
     def rest(num_trials: int) -> Iterator[Point]:
         tried = {trial.point.key for trial in record.searched}
         asked = range(len(points)) if num_trials >= len(points) else sorted(order[:num_trials])
         return iter([points[position] for position in asked if points[position].key not in tried])
 
     def propose(number: int) -> Iterator[Point]:
-        return rest(next(reversed(record.planned_trials), config.num_trials or len(points)))
+        """The points for so many trials as are planned now; there are more once that number was raised."""
+        planned = next(reversed(record.planned_trials), config.num_trials or len(points))
+        if planned not in to_come:
+            to_come[planned] = rest(planned)
+        return to_come[planned]
 
     return RecordSearcher(record, space, propose, config)

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ray import tune
+from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
 from sweeps.common.errors import UserError
@@ -35,6 +35,14 @@ MODELS = ("tpe", "gp")
 def test_the_same_seed_proposes_the_same_trials(name: str, slots: int, tmp_path: Path) -> None:
     first = Play(name, tmp_path / "a", FINITE, seed=3).run(12, slots)
     assert Play(name, tmp_path / "b", FINITE, seed=3).run(12, slots) == first
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_tune_can_pickle_it_before_and_after_its_first_proposals(name: str, tmp_path: Path) -> None:
+    play = Play(name, tmp_path, FINITE)
+    assert cloudpickle.dumps(play.searcher)
+    play.run(2)
+    assert cloudpickle.dumps(play.searcher)
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
