@@ -18,7 +18,7 @@ class FirstSteps(pl.Callback):
     def __init__(self) -> None:
         self._step_s = self._val_batch_s = self._began = 0.0
         self._batches: int | None = None
-        self._val_batches: int | None = None
+        self._val_batches: int | None = 0  # a model need not be validated
 
     @property
     def epoch_s(self) -> float | None:

@@ -38,6 +38,15 @@ class Slow(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
+class Unvalidated(Slow):
+    """Logs its metric at the end of an epoch."""
+
+    validation_step = pl.LightningModule.validation_step
+
+    def on_train_epoch_end(self) -> None:
+        self.log("score", 1.0)
+
+
 class Endless(IterableDataset[torch.Tensor]):
     """Does not say how long it is."""
 
@@ -61,6 +70,17 @@ def test_all_batches_count_though_only_the_first_are_trained() -> None:
     assert steps.epoch_s is not None
     assert steps.epoch_s >= BATCHES * STEP_S, "a step can't be shorter than it sleeps"
     assert steps.epoch_s < BATCHES * 10 * STEP_S, "the first one, which sleeps longer, is not taken"
+
+
+def test_a_run_without_validation_has_a_time() -> None:
+    rows = TensorDataset(torch.ones(BATCHES, 1))
+    steps = FirstSteps()
+    data = pl.LightningDataModule.from_datasets(rows, batch_size=1)
+    trainable: Any = SimpleNamespace(build_model=lambda params: Unvalidated(), build_data=lambda params: data)
+    config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
+    Fit(trainable, None, config).run(lambda found: True, steps)
+    assert steps.epoch_s is not None
+    assert BATCHES * STEP_S <= steps.epoch_s < BATCHES * 10 * STEP_S
 
 
 def test_data_without_a_length_has_no_time() -> None:
