@@ -45,6 +45,7 @@ FLAGS_OF_OTHERS = {
     ),
     *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
     *("--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
+    *("--part", "--limit-s", "--on-cpu"),
 }
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, the benchmarks."""
 

@@ -47,7 +47,7 @@ class Mark:
 MARKS: dict[Status, Mark] = {
     "finished": Mark(BLUE, "circle", "solid", ""),
     "pruned": Mark(ORANGE, "square-open", "dot", "/"),
-    "stopped": Mark(BLACK, "diamond-open", "longdashdot", "\\"),
+    "stopped": Mark(SKY, "square", "5px,1px", "\\"),
     "failed": Mark(VERMILLION, "x", "dash", "x"),
     "diverged": Mark(PURPLE, "triangle-up", "dashdot", "."),
     "infeasible": Mark(BLACK, "diamond-open", "longdashdot", "|"),

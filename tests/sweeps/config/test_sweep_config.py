@@ -55,6 +55,7 @@ CHANGED = SweepConfig.of(
     min_free_gb=0.25,
     stop_grace=5.0,
     keep_going=True,
+    preflight=False,
     resume="results/again",
     force=True,
     refine=["results/one", "results/two"],
