@@ -130,7 +130,7 @@ class Recorder(DriverCallback):
             cause = broadcast.cause(error)
             return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
         else:
-            reason, text = self._requeue.after_lost_process(trial)
+            reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
         self._end(number, "failed", reason, text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
+from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import count, short
@@ -57,15 +58,16 @@ class Requeue:
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
 
-    def after_lost_process(self, trial: Trial) -> tuple[str, str]:
+    def after_lost_process(self, trial: Trial, error: RayActorError) -> tuple[str, str]:
         """Requeue a trial whose process was lost, and say so.
 
         Returns:
             Why the trial has failed instead, or ""; what its process printed last.
         """
         number = trial.config["number"]
-        row, process = self._driver.record.trials[number], self._processes.last_of(trial)
-        if process is not None and process.was_moved:
+        row = self._driver.record.trials[number]
+        process = self._processes.last_of(trial, error.actor_id)
+        if process is not None and process.was_ended:
             self._searcher.requeue(number)
             return "", ""
         loss = lost_process.loss_of(process)
