@@ -15,6 +15,7 @@ from typing import Any
 from ray import cloudpickle
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
+from ray.util import remove_placement_group
 
 from sweeps.common.formatting import count, short
 from sweeps.execution import lost_process
@@ -22,6 +23,7 @@ from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import Loss
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.search.record_searcher import RecordSearcher
 
 MOST_LOST_PROCESSES = 10
@@ -80,6 +82,36 @@ class Requeue:
         params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return fault, loss.last_words
+
+    def after_failed_start(self, trial: Trial, error: RayActorError) -> bool:
+        """Requeue a trial whose process did not start on a PC of a cluster, and leave out a PC on which none
+        starts; whether it was so."""
+        if self._quarantine is None or self._processes.last_of(trial, error.actor_id) is not None:
+            return False
+        if (start := self._quarantine.starts.failed(error)) is None:
+            return False
+        number = trial.config["number"]
+        if start.is_of_the_pc:
+            why = f"no process of a trial starts on {start.pc}: {start.why}"
+            self.elsewhere(trial, f"{NOTHING_STARTS}: {start.why}", start.node, or_else=why)
+        else:
+            self._driver.say(
+                f"Trial {number}: its process did not start on {start.pc}: {start.why}; it is requeued"
+            )
+            self._searcher.requeue(number)
+        return True
+
+    def overdue_starts(self, trials: Sequence[Trial]) -> None:
+        """Leave out a PC on which the process of a trial should have started long ago: Tune is told that it
+        does not, and the trial is requeued."""
+        pending = next((trial for trial in trials if trial.status == Trial.PENDING), None)
+        if self._quarantine is None or pending is None or (late := self._quarantine.starts.overdue()) is None:
+            return
+        group, start = late
+        if self._quarantine.leave_out(pending, f"{NOTHING_STARTS}: {start.why}", start.node):
+            remove_placement_group(group)
+        else:
+            self._driver.end.stop("lost", f"no process of a trial starts on {start.pc}: {start.why}")
 
     def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
         """Note where a trial has left its run, and requeue it. Where the sweep stops or pauses, it is held.

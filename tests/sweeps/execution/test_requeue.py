@@ -18,7 +18,6 @@ from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
 
-
 LOST = RayActorError()
 """Of a process that Ray does not name."""
 ENDED = RayActorError(actor_id="ab12")
