@@ -126,10 +126,10 @@ class Recorder(DriverCallback):
         number, error = trial.config["number"], error_of(trial)
         if isinstance(error, ActorUnschedulableError):  # its PC was left out before its process started there
             return self._searcher.requeue(number)
+        if self._requeue.after_failed_start(trial, error):
+            return None
         if not isinstance(error, RayActorError):  # of Tune's own, in the driver
             reason, text = reason_of(error), str(error)
-        elif self._requeue.after_failed_start(trial, error):
-            return None
         elif error.actor_init_failed and not self._anything_trained():
             cause = broadcast.cause(error)
             return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")

@@ -7,13 +7,14 @@ against --max-failures.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
 from ray.tune.experiment import Trial
 from ray.util import remove_placement_group
 
@@ -83,10 +84,11 @@ class Requeue:
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return fault, loss.last_words
 
-    def after_failed_start(self, trial: Trial, error: RayActorError) -> bool:
+    def after_failed_start(self, trial: Trial, error: Exception) -> bool:
         """Requeue a trial whose process did not start on a PC of a cluster, and leave out a PC on which none
         starts; whether it was so."""
-        if self._quarantine is None or self._processes.last_of(trial, error.actor_id) is not None:
+        actor = getattr(error, "actor_id", None)
+        if self._quarantine is None or self._processes.last_of(trial, actor) is not None:
             return False
         if (start := self._quarantine.starts.failed(error)) is None:
             return False
@@ -185,9 +187,21 @@ class Requeue:
 
 def error_of(trial: Trial) -> Exception:
     """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
-    where Tune 2.60 has not put it yet."""
-    file = trial.pickled_error_file
-    if file is None or not Path(file).is_file():
+    where Tune 2.60 has not put it yet. It pickles errors of tasks and actors, and keeps others
+    as text."""
+    file, text = trial.pickled_error_file, trial.error_file
+    if file is not None and Path(file).is_file():
+        error: Exception = cloudpickle.loads(Path(file).read_bytes())
+        return error
+    if text is None or not Path(text).is_file():
         return RuntimeError("Tune has not kept its error")
-    error: Exception = cloudpickle.loads(Path(file).read_bytes())
-    return error
+    return of_text(Path(text).read_text())
+
+
+def of_text(text: str) -> Exception:
+    """The last error of a file of Tune's, where `Failure # 1 (occurred at ...)` is above each."""
+    said = re.split(r"^Failure # .*\n", text, flags=re.MULTILINE)[-1].strip()
+    for kind in (ActorUnschedulableError, RuntimeEnvSetupError):
+        if said.startswith(title := str(kind("")).strip()):
+            return kind(said.removeprefix(title).strip())
+    return RuntimeError(said)

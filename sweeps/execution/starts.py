@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RuntimeEnvSetupError
 from ray.util.placement_group import PlacementGroup
 
 from sweeps.cluster import broadcast, placement
@@ -27,6 +27,11 @@ START_S = 120.0
 """For a start. Ray gives a process 60 s to begin, and then tries another."""
 LOOK_EVERY_S = 5.0
 """A look is a request to the head, of a few ms, for each trial that waits."""
+STARTS = (RayActorError, RuntimeEnvSetupError)
+"""Errors that a start may end in."""
+WHERE = re.compile(r"(?:\bip[:=] ?|\[Node )([^\s,)\]]+)")
+"""The PC, which Ray 2.60 has in the text alone: `ip: 10.0.0.1` of a process, `ip=10.0.0.1` of an exception,
+`[Node 10.0.0.1]` where the sweep's code can't be unpacked."""
 NOTHING_STARTS = "no process of a trial starts there"
 
 
@@ -57,35 +62,39 @@ class Starts:
         self._failed: Counter[str] = Counter()
         """By Ray's id of a PC, starts that have failed since one succeeded."""
         self._started: set[str] = set()
-        self._since: dict[PlacementGroup, float] = {}
-        """Since when a group has been on its PCs without a process."""
-        self._looked_at = -LOOK_EVERY_S
+        self._waited: defaultdict[str, float] = defaultdict(float)
+        """By Ray's id of a PC, seconds that groups there were without a process since one started. Tune gives
+        up a group for a process that becomes free elsewhere, and later asks for another."""
+        self._looked_at = self._clock() - LOOK_EVERY_S
 
-    def failed(self, error: RayActorError) -> FailedStart | None:
+    def failed(self, error: Exception) -> FailedStart | None:
         """Count a start that has failed; None where the error does not say on which PC."""
         self._note_started()
-        # Ray 2.60 tells the PC in the text alone: `ip: 10.0.0.1` of a process, `ip=10.0.0.1` of an exception.
-        if (address := re.search(r"\bip[:=] ?([^\s,)]+)", str(error))) is None:
+        has_cause = isinstance(error, RuntimeEnvSetupError) or (
+            isinstance(error, RayActorError) and error.actor_init_failed
+        )
+        if (address := WHERE.search(str(error))) is None or not isinstance(error, STARTS):
             return None
         pc = next((node for node in self._membership.there if node.address == address[1]), None)
         if pc is None:
             return FailedStart("", address[1], "its PC is lost", is_of_the_pc=False)
         self._failed[pc.id] += 1
-        why = broadcast.cause(error) if error.actor_init_failed else broadcast.ENDED_AT_ONCE
+        why = broadcast.cause(error) if has_cause else broadcast.ENDED_AT_ONCE
         return FailedStart(pc.id, pc.name, why, self._failed[pc.id] >= MOST_FAILED)
 
     def overdue(self) -> tuple[PlacementGroup, FailedStart] | None:
         """A group of a trial on a PC where its process should have started long ago."""
         if (now := self._clock()) < self._looked_at + LOOK_EVERY_S:
             return None
-        self._looked_at = now
+        passed, self._looked_at = min(now - self._looked_at, 2 * LOOK_EVERY_S), now
         self._note_started()
         begun = {process.group for process in self._processes.all()}
         waiting = {group: of for group, of in placement.placed().items() if group not in begun}
-        self._since = {group: self._since.get(group, now) for group in waiting}
-        for group, since in self._since.items():
-            pc = next((node for node in self._membership.there if node.id == waiting[group]), None)
-            if pc is not None and now >= since + START_S:
+        for of in set(waiting.values()):
+            self._waited[of] += passed
+        for group, of in waiting.items():
+            pc = next((node for node in self._membership.there if node.id == of), None)
+            if pc is not None and self._waited[of] > START_S:
                 why = f"Ray has tried for {duration(START_S)} (is Python broken there? See raylet.err there)"
                 return group, FailedStart(pc.id, pc.name, why, is_of_the_pc=True)
         return None
@@ -96,3 +105,4 @@ class Starts:
             if process.name not in self._started and process.locate():
                 self._started.add(process.name)
                 self._failed.pop(process.node, None)
+                self._waited.pop(process.node, None)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
 
 from sweeps.cluster import nodes, placement
 from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import Node
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.processes import Process, Processes
+from sweeps.execution.requeue import of_text
 from sweeps.execution.starts import LOOK_EVERY_S, MOST_FAILED, START_S, Starts
 
 ALONE = SweepConfig(cpus_per_trial=1, gpus_per_trial=0)
@@ -81,6 +82,24 @@ def test_a_second_start_in_a_row_that_fails_is_a_fault_of_the_pc(of: type, why: 
     assert not again.is_of_the_pc, "one has started since"
 
 
+def test_a_pc_where_the_code_can_not_be_unpacked_is_named_with_the_reason(here: Node) -> None:
+    said = f"Failed to set up runtime environment.\nIt can't.\n[Node {here.address}] Traceback:\nOSError: full"
+    error = of_text(
+        f"Failure # 1 (occurred at 10:00)\nTuneError: before\nFailure # 2 (occurred at 11:00)\n{said}\n"
+    )
+    assert isinstance(error, RuntimeEnvSetupError)
+    found = Starts(Membership([here], lambda: [here], leaving=dict), Known()).failed(error)
+    assert found == (here.id, here.name, "OSError: full", False)
+
+
+def test_an_error_that_tune_keeps_as_text_is_what_it_was() -> None:
+    removed = of_text(
+        f"Failure # 1 (occurred at 10:00)\n{ActorUnschedulableError('its group was removed')}\n"
+    )
+    assert isinstance(removed, ActorUnschedulableError)
+    assert str(of_text("Failure # 1 (occurred at 10:00)\nno such trainable\n")) == "no such trainable"
+
+
 def test_the_start_on_a_pc_that_is_lost_is_no_fault(here: Node) -> None:
     other = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 1})
     starts = Starts(Membership([other], lambda: [other], leaving=dict), Known())
@@ -96,12 +115,10 @@ def test_a_process_that_has_not_begun_in_time_is_a_fault_of_the_pc_of_its_group(
     starts = Starts(Membership([here], lambda: [here], leaving=dict), processes, clock=lambda: now[0])
     group = placement.of_trial(ALONE, 0).to_placement_group()
     assert group.wait(30)
-    assert starts.overdue() is None, "it has just got its place"
-    now[0] += START_S - 1
-    assert starts.overdue() is None
-    now[0] += LOOK_EVERY_S
-    late = starts.overdue()
-    assert late is not None
+    looks = 0
+    while (late := starts.overdue()) is None:
+        now[0], looks = now[0] + LOOK_EVERY_S, looks + 1
+    assert looks * LOOK_EVERY_S == START_S
     assert (late[0], late[1].node, late[1].is_of_the_pc) == (group, here.id, True)
     processes.of_now = [started_on(here, group)]
     now[0] += LOOK_EVERY_S
