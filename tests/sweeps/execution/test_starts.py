@@ -83,7 +83,8 @@ def test_a_second_start_in_a_row_that_fails_is_a_fault_of_the_pc(of: type, why: 
 
 
 def test_a_pc_where_the_code_can_not_be_unpacked_is_named_with_the_reason(here: Node) -> None:
-    said = f"Failed to set up runtime environment.\nIt can't.\n[Node {here.address}] Traceback:\nOSError: full"
+    title = "Failed to set up runtime environment."
+    said = f"{title}\nIt can't be made.\n[Node {here.address}] Traceback:\nOSError: full"
     error = of_text(
         f"Failure # 1 (occurred at 10:00)\nTuneError: before\nFailure # 2 (occurred at 11:00)\n{said}\n"
     )
