@@ -18,7 +18,6 @@ from ray.util.placement_group import PlacementGroup
 
 from sweeps.cluster import broadcast, placement
 from sweeps.cluster.membership import Membership
-from sweeps.common.formatting import duration
 from sweeps.execution.processes import Processes
 
 MOST_FAILED = 2
@@ -95,7 +94,7 @@ class Starts:
         for group, of in waiting.items():
             pc = next((node for node in self._membership.there if node.id == of), None)
             if pc is not None and self._waited[of] > START_S:
-                why = f"Ray has tried for {duration(START_S)} (is Python broken there? See raylet.err there)"
+                why = f"Ray has tried for {START_S / 60:g} min (is Python broken there?)"
                 return group, FailedStart(pc.id, pc.name, why, is_of_the_pc=True)
         return None
 

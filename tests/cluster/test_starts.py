@@ -38,7 +38,7 @@ def test_it_is_left_out_by_name_and_its_trials_go_on_elsewhere(
     fault: str, sweep_on: Callable[..., Sweep]
 ) -> None:
     trials = 4 if fault == "full disk" else 8  # those 2 min are up while the other PC trains
-    sweep = sweep_on(2, trials=trials, epoch_s=3)
+    sweep = sweep_on(2, trials=trials, epoch_s=2.5)
     sweep.start_on_all("--scheduler", "none", *EACH_EPOCH)
     (unfit,) = sweep.others
     moving = sweep.wait_for_work_on(unfit)
@@ -56,7 +56,7 @@ def test_it_is_left_out_by_name_and_its_trials_go_on_elsewhere(
 
 
 def test_one_that_can_start_nothing_when_the_sweep_begins_is_left_out(sweep_on: Callable[..., Sweep]) -> None:
-    sweep = sweep_on(2, trials=2)
+    sweep = sweep_on(2, trials=2, epoch_s=0.5)
     sweep.set_up(sweep.others)
     (unfit,) = sweep.others
     break_starts(unfit, "full disk")
