@@ -46,7 +46,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path]) -> int:
     ):
         print(cluster.describe(), flush=True)
         if config.address is not None:
-            storage_check.on_every_pc(plan, cluster.nodes())
+            storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
         with data_delivery.prepared(plan, cluster):
             environment.note(plan.folder, cluster, in_cluster=config.address is not None)
             resume.begin_run(plan, record)

@@ -15,6 +15,7 @@ from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
 
 PROGRESS_EVERY_S = 10.0
+ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,7 @@ def answers(tasks: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, An
 
 def cause(error: Exception) -> str:
     """The last line of an error of Ray's, which says what was wrong on the other PC."""
+    if isinstance(error, ray.exceptions.WorkerCrashedError):
+        return ENDED_AT_ONCE
     line = str(error).strip().splitlines()[-1]
     return f"{line} (is it installed on every PC?)" if "ModuleNotFoundError: " in line else line

@@ -73,6 +73,11 @@ class Membership:
         return news
 
     @property
+    def there(self) -> list[Node]:
+        """All PCs that are there."""
+        return list(self._there.values())
+
+    @property
     def nodes(self) -> list[Node]:
         """The PCs that train."""
         return [node for node in self._there.values() if node.id not in self.closed]

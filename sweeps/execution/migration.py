@@ -70,5 +70,5 @@ class Mover(DriverCallback):
 
     def _end(self, process: Process) -> None:
         """Remove its placement group, with which Ray ends it: a process that Tune keeps holds the group."""
-        process.is_gone, process.was_moved = True, process.has_trial
+        process.is_gone = process.was_ended = True
         ray.util.remove_placement_group(process.group)

@@ -41,8 +41,11 @@ class Process:
     """Of all workers of its trials."""
     is_gone: bool = False
     """Whether its PC has left, or it was ended on purpose."""
-    was_moved: bool = False
-    """Whether it was ended on purpose, so that its trial continues on another PC."""
+    was_ended: bool = False
+    """Whether it was ended on purpose, so that its trial, or the next one that Tune keeps it for, continues
+    on another PC."""
+    actor: str = ""
+    """Ray's id of it."""
     group: Any = None
     pid: int = 0
     output_file: str = ""
@@ -54,7 +57,7 @@ class Process:
         if not self.node and ray.wait([self.introduction], timeout=0)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
                 introduced = ray.get(self.introduction)
-                self.node, self.group, self.pid, self.output_file, self.oom_kills = introduced
+                self.node, self.actor, self.group, self.pid, self.output_file, self.oom_kills = introduced
                 held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
                 self.nodes = frozenset({self.node, *held.values()})
         return bool(self.node)
@@ -101,9 +104,16 @@ class Processes(DriverCallback):
         """The process that trains a trial."""
         return self._of.get(trial.temporary_state.ray_actor)
 
-    def last_of(self, trial: Trial) -> Process | None:
-        """The process that trained a trial last, and may be gone."""
-        return next((each for each in reversed(self._of.values()) if each.trial is trial), None)
+    def last_of(self, trial: Trial, actor: str | None = None) -> Process | None:
+        """The process that trained a trial last, or was to train it, and may be gone.
+
+        Args:
+            trial: of Tune.
+            actor: Ray's id of the process. Tune may give a trial a process that it kept, and does not know
+                yet that it is gone.
+        """
+        known = reversed(self._of.values())
+        return next((each for each in known if each.trial is trial or actor == each.actor != ""), None)
 
     def node_of(self, trial: Trial) -> str:
         """Ray's id of the PC that a trial trains on; "" while that is not known."""

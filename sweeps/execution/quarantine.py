@@ -10,6 +10,7 @@ from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Processes
+from sweeps.execution.starts import Starts
 from sweeps.trial.job import SAVED
 
 MOST_UNSAVED = 2
@@ -25,6 +26,7 @@ class Quarantine(DriverCallback):
 
     def __init__(self, driver: Driver, membership: Membership, processes: Processes) -> None:
         self._driver, self._membership, self._processes = driver, membership, processes
+        self.starts = Starts(membership, processes)
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""

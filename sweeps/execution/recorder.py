@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import SHOULD_CHECKPOINT
 
@@ -121,16 +121,20 @@ class Recorder(DriverCallback):
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Requeue a trial whose process was lost, or write that it failed.
 
-        Where a process can't even start the sweep ends: the next one will not start either.
+        Where a process can't even start on a PC by itself the sweep ends: the next one will not start either.
         """
         number, error = trial.config["number"], error_of(trial)
+        if isinstance(error, ActorUnschedulableError):  # its PC was left out before its process started there
+            return self._searcher.requeue(number)
+        if self._requeue.after_failed_start(trial, error):
+            return None
         if not isinstance(error, RayActorError):  # of Tune's own, in the driver
             reason, text = reason_of(error), str(error)
         elif error.actor_init_failed and not self._anything_trained():
             cause = broadcast.cause(error)
             return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
         else:
-            reason, text = self._requeue.after_lost_process(trial)
+            reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
         self._end(number, "failed", reason, text)
@@ -138,6 +142,7 @@ class Recorder(DriverCallback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables where they are due."""
+        self._requeue.overdue_starts(trials)
         self._turn.close()
         if self._writing_tables.is_due():
             with self._writing_tables.taken():

@@ -7,13 +7,16 @@ against --max-failures.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
 from ray.tune.experiment import Trial
+from ray.util import remove_placement_group
 
 from sweeps.common.formatting import count, short
 from sweeps.execution import lost_process
@@ -21,6 +24,7 @@ from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import Loss
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.search.record_searcher import RecordSearcher
 
 MOST_LOST_PROCESSES = 10
@@ -57,15 +61,16 @@ class Requeue:
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
 
-    def after_lost_process(self, trial: Trial) -> tuple[str, str]:
+    def after_lost_process(self, trial: Trial, error: RayActorError) -> tuple[str, str]:
         """Requeue a trial whose process was lost, and say so.
 
         Returns:
             Why the trial has failed instead, or ""; what its process printed last.
         """
         number = trial.config["number"]
-        row, process = self._driver.record.trials[number], self._processes.last_of(trial)
-        if process is not None and process.was_moved:
+        row = self._driver.record.trials[number]
+        process = self._processes.last_of(trial, error.actor_id)
+        if process is not None and process.was_ended:
             self._searcher.requeue(number)
             return "", ""
         loss = lost_process.loss_of(process)
@@ -78,6 +83,37 @@ class Requeue:
         params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return fault, loss.last_words
+
+    def after_failed_start(self, trial: Trial, error: Exception) -> bool:
+        """Requeue a trial whose process did not start on a PC of a cluster, and leave out a PC on which none
+        starts; whether it was so."""
+        actor = getattr(error, "actor_id", None)
+        if self._quarantine is None or self._processes.last_of(trial, actor) is not None:
+            return False
+        if (start := self._quarantine.starts.failed(error)) is None:
+            return False
+        number = trial.config["number"]
+        if start.is_of_the_pc:
+            why = f"no process of a trial starts on {start.pc}: {start.why}"
+            self.elsewhere(trial, f"{NOTHING_STARTS}: {start.why}", start.node, or_else=why)
+        else:
+            self._driver.say(
+                f"Trial {number}: its process did not start on {start.pc}: {start.why}; it is requeued"
+            )
+            self._searcher.requeue(number)
+        return True
+
+    def overdue_starts(self, trials: Sequence[Trial]) -> None:
+        """Leave out a PC on which the process of a trial should have started long ago: Tune is told that it
+        does not, and the trial is requeued."""
+        pending = next((trial for trial in trials if trial.status == Trial.PENDING), None)
+        if self._quarantine is None or pending is None or (late := self._quarantine.starts.overdue()) is None:
+            return
+        group, start = late
+        if self._quarantine.leave_out(pending, f"{NOTHING_STARTS}: {start.why}", start.node):
+            remove_placement_group(group)
+        else:
+            self._driver.end.stop("lost", f"no process of a trial starts on {start.pc}: {start.why}")
 
     def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
         """Note where a trial has left its run, and requeue it. Where the sweep stops or pauses, it is held.
@@ -151,9 +187,21 @@ class Requeue:
 
 def error_of(trial: Trial) -> Exception:
     """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
-    where Tune 2.60 has not put it yet."""
-    file = trial.pickled_error_file
-    if file is None or not Path(file).is_file():
+    where Tune 2.60 has not put it yet. It pickles errors of tasks and actors, and keeps others
+    as text."""
+    file, text = trial.pickled_error_file, trial.error_file
+    if file is not None and Path(file).is_file():
+        error: Exception = cloudpickle.loads(Path(file).read_bytes())
+        return error
+    if text is None or not Path(text).is_file():
         return RuntimeError("Tune has not kept its error")
-    error: Exception = cloudpickle.loads(Path(file).read_bytes())
-    return error
+    return of_text(Path(text).read_text())
+
+
+def of_text(text: str) -> Exception:
+    """The last error of a file of Tune's, where `Failure # 1 (occurred at ...)` is above each."""
+    said = re.split(r"^Failure # .*\n", text, flags=re.MULTILINE)[-1].strip()
+    for kind in (ActorUnschedulableError, RuntimeEnvSetupError):
+        if said.startswith(title := str(kind("")).strip()):
+            return kind(said.removeprefix(title).strip())
+    return RuntimeError(said)

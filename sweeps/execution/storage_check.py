@@ -6,10 +6,12 @@ import platform
 import uuid
 from collections.abc import Sequence
 
-from sweeps.cluster import broadcast
+from sweeps.cluster import broadcast, placement
+from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
+from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.plan.plan import Plan
 from sweeps.storage.protocol import Storage, StorageError, new_name
 
@@ -39,8 +41,8 @@ def on_this_pc(plan: Plan) -> None:
         )
 
 
-def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
-    """Check it from each PC that trains, at the same time.
+def on_every_pc(plan: Plan, there: Sequence[Node], membership: Membership | None = None) -> None:
+    """Check it from each PC that trains, at the same time. One that does not answer is left out.
 
     Raises:
         UserError: the PCs that can't use it, and why.
@@ -55,6 +57,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
         node.name: fault
         for node, each in answers.items()
         if each.is_there and (fault := each.fault or each.value)
+        if not (each.fault and membership and _leave_out(plan, membership, node, each.fault))
     }
     try:
         storage.remove_note(name)
@@ -65,6 +68,17 @@ def on_every_pc(plan: Plan, there: Sequence[Node]) -> None:
         raise UserError(
             f"{_setting(plan)}: {count(len(faults), 'PC')} of {len(answers)} can't use this storage:\n{lines}"
         )
+
+
+def _leave_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
+    """Leave out a PC on which no process starts, where the others have room for a trial."""
+    staying = membership.staying(node.id)
+    if not placement.most(plan.config, staying, placement.gpus_per_trial(plan.config, staying)):
+        return False
+    if (notice := membership.leave_out(node.id, f"{NOTHING_STARTS}: {fault}")) is None:
+        return False
+    print(notice, flush=True)
+    return True
 
 
 def _fault(storage: Storage, theirs: str, text: str) -> str:

@@ -27,6 +27,8 @@ class Introduction(NamedTuple):
 
     node: str
     """Ray's id of its PC."""
+    actor: str
+    """Ray's id of it."""
     group: PlacementGroup | None
     pid: int
     output_file: str
@@ -124,6 +126,7 @@ class SweepTrial(tune.Trainable):
         self._output_file = output.start()
         return Introduction(
             ray.get_runtime_context().get_node_id(),
+            ray.get_runtime_context().get_actor_id() or "",
             ray.util.get_current_placement_group(),
             os.getpid(),
             self._output_file,

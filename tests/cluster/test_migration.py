@@ -107,4 +107,5 @@ def test_a_pc_that_can_write_no_checkpoint_is_left_out_by_name_and_its_trials_mo
     assert notice.startswith(f"{unfit.name} ({unfit.address}) gets no more trials in this run: no check")
     assert notice.endswith(reason)
     assert sweep.said.read_text().count("gets no more trials") == 1
+    assert "lost its process" not in sweep.said.read_text()
     assert record.trials[moving.number].place["pc"] == sweep.head.name

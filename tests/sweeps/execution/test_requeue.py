@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
@@ -16,6 +17,10 @@ from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
+
+LOST = RayActorError()
+"""Of a process that Ray does not name."""
+ENDED = RayActorError(actor_id="ab12")
 
 
 class Elsewhere:
@@ -64,7 +69,7 @@ def trial() -> Any:
 def test_a_trial_whose_process_was_lost_is_handed_out_again(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     assert sweep.next is None, "its slot is taken"
-    assert sweep.requeue.after_lost_process(trial()) == ("", "")
+    assert sweep.requeue.after_lost_process(trial(), LOST) == ("", "")
     assert sweep.next == 0
     assert said(sweep.driver) == [
         "Trial 0 lost its process on its PC: it ended while it started; it is requeued (lr=0.1)"
@@ -74,17 +79,17 @@ def test_a_trial_whose_process_was_lost_is_handed_out_again(tmp_path: Path) -> N
 def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     for _ in range(MOST_INSTANT - 1):
-        assert sweep.requeue.after_lost_process(trial())[0] == ""
-    why, _ = sweep.requeue.after_lost_process(trial())
+        assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
+    why, _ = sweep.requeue.after_lost_process(trial(), LOST)
     assert why == f"its process ended {MOST_INSTANT} times in the same epoch: it ended while it started"
 
 
 def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     for epoch in range(1, MOST_LOST_PROCESSES + 1):
-        assert sweep.requeue.after_lost_process(trial())[0] == ""
+        assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
         sweep.driver.record.report(0, epoch, 0.5, {}, 1.0)
-    why, _ = sweep.requeue.after_lost_process(trial())
+    why, _ = sweep.requeue.after_lost_process(trial(), LOST)
     assert why.startswith(f"its process was lost {MOST_LOST_PROCESSES + 1} times, at last: ")
 
 
@@ -94,10 +99,25 @@ def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) 
     sweep.processes.on_trial_start(0, [], moved)
     process = sweep.processes.of(moved)
     assert process is not None
-    process.is_gone = process.was_moved = True
+    process.is_gone = process.was_ended = True
     for _ in range(MOST_LOST_PROCESSES + 2):
-        assert sweep.requeue.after_lost_process(moved) == ("", "")
+        assert sweep.requeue.after_lost_process(moved, LOST) == ("", "")
     assert said(sweep.driver) == []
+
+
+def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(tmp_path: Path) -> None:
+    """Tune starts no trial there, and its error alone names the process."""
+    sweep, before = Begun(tmp_path), trial()
+    before.temporary_state.ray_actor = Actor()
+    sweep.processes.on_trial_start(0, [], before)
+    process = sweep.processes.of(before)
+    assert process is not None
+    process.is_gone = process.was_ended = True
+    process.actor = ENDED.actor_id
+    for _ in range(MOST_LOST_PROCESSES + 2):
+        assert sweep.requeue.after_lost_process(trial(), ENDED) == ("", "")
+    assert sweep.requeue.after_lost_process(trial(), LOST) == ("", "")
+    assert len(said(sweep.driver)) == 1, "the one of another process"
 
 
 def test_one_that_has_left_is_handed_out_again_when_the_sweep_is_not_held(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""What is known of processes that do not start, from Ray's own errors and placement groups."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
+
+from sweeps.cluster import nodes, placement
+from sweeps.cluster.membership import Membership
+from sweeps.cluster.nodes import Node
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.processes import Process, Processes
+from sweeps.execution.requeue import of_text
+from sweeps.execution.starts import LOOK_EVERY_S, MOST_FAILED, START_S, Starts
+
+ALONE = SweepConfig(cpus_per_trial=1, gpus_per_trial=0)
+
+
+class Known(Processes):
+    """Those that a test tells of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_now: list[Process] = []
+
+    def all(self) -> list[Process]:
+        return self.of_now
+
+
+class Lacking:
+    def __init__(self) -> None:
+        raise ModuleNotFoundError("No module named 'pandas'")
+
+
+class Ending:
+    def __init__(self) -> None:
+        os._exit(3)
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Node]:
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield nodes.living()[0]
+    ray.shutdown()
+
+
+def error_of(of: type) -> RayActorError:
+    """Ray's, of an actor that does not start."""
+    actor: Any = ray.remote(of).options(num_cpus=0)
+    with pytest.raises(RayActorError) as raised:
+        ray.get(actor.remote().__ray_ready__.remote())
+    return raised.value
+
+
+def started_on(node: Node, group: Any = None) -> Process:
+    trial: Any = None
+    return Process(None, None, trial, "its name", node=node.id, group=group)
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (Lacking, "ModuleNotFoundError: No module named 'pandas' (is it installed on every PC?)"),
+        (Ending, "its process ends at once (is the disk full, or the memory?)"),
+    ],
+)
+def test_a_second_start_in_a_row_that_fails_is_a_fault_of_the_pc(of: type, why: str, here: Node) -> None:
+    processes, error = Known(), error_of(of)
+    starts = Starts(Membership([here], lambda: [here], leaving=dict), processes)
+    found = [starts.failed(error) for _ in range(MOST_FAILED)]
+    assert [start and (start.node, start.pc, start.why) for start in found] == [(here.id, here.name, why)] * 2
+    assert [start and start.is_of_the_pc for start in found] == [False, True]
+    processes.of_now = [started_on(here)]
+    again = starts.failed(error)
+    assert again is not None
+    assert not again.is_of_the_pc, "one has started since"
+
+
+def test_a_pc_where_the_code_can_not_be_unpacked_is_named_with_the_reason(here: Node) -> None:
+    title = "Failed to set up runtime environment."
+    said = f"{title}\nIt can't be made.\n[Node {here.address}] Traceback:\nOSError: full"
+    error = of_text(
+        f"Failure # 1 (occurred at 10:00)\nTuneError: before\nFailure # 2 (occurred at 11:00)\n{said}\n"
+    )
+    assert isinstance(error, RuntimeEnvSetupError)
+    found = Starts(Membership([here], lambda: [here], leaving=dict), Known()).failed(error)
+    assert found == (here.id, here.name, "OSError: full", False)
+
+
+def test_an_error_that_tune_keeps_as_text_is_what_it_was() -> None:
+    removed = of_text(
+        f"Failure # 1 (occurred at 10:00)\n{ActorUnschedulableError('its group was removed')}\n"
+    )
+    assert isinstance(removed, ActorUnschedulableError)
+    assert str(of_text("Failure # 1 (occurred at 10:00)\nno such trainable\n")) == "no such trainable"
+
+
+def test_the_start_on_a_pc_that_is_lost_is_no_fault(here: Node) -> None:
+    other = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 1})
+    starts = Starts(Membership([other], lambda: [other], leaving=dict), Known())
+    error = error_of(Ending)
+    assert {starts.failed(error) for _ in range(MOST_FAILED + 1)} == {
+        ("", here.address, "its PC is lost", False)
+    }
+    assert starts.failed(RayActorError()) is None, "it names no PC"
+
+
+def test_a_process_that_has_not_begun_in_time_is_a_fault_of_the_pc_of_its_group(here: Node) -> None:
+    now, processes = [0.0], Known()
+    starts = Starts(Membership([here], lambda: [here], leaving=dict), processes, clock=lambda: now[0])
+    group = placement.of_trial(ALONE, 0).to_placement_group()
+    assert group.wait(30)
+    looks = 0
+    while (late := starts.overdue()) is None:
+        now[0], looks = now[0] + LOOK_EVERY_S, looks + 1
+    assert looks * LOOK_EVERY_S == START_S
+    assert (late[0], late[1].node, late[1].is_of_the_pc) == (group, here.id, True)
+    processes.of_now = [started_on(here, group)]
+    now[0] += LOOK_EVERY_S
+    assert starts.overdue() is None, "its process has begun"
+    ray.util.remove_placement_group(group)
