@@ -187,6 +187,11 @@ class TrialRunner:
                 traceback.print_exc()
         self._abandon_run()
 
+    def close(self) -> None:
+        """End the trial, and with this process all its workers."""
+        self.end()
+        self._group.end()
+
     def _next_epoch(self) -> Epoch | Position | None:
         """The next epoch that was not reported yet (after a retry some are trained again), the position where
         the run was left, or None when the training ended by itself."""
@@ -270,7 +275,7 @@ class TrialRunner:
         self._last_result = {**result, "failures": self._failures, SAVED: self._saved}
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
-        if printed := output.take():
+        if printed := output.take() + self._group.printed():
             self._last_result["output"] = printed
         return self._last_result
 
