@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -97,14 +98,14 @@ def test_the_log_of_a_trial_has_what_all_its_workers_printed(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """The last worker is killed in epoch 3, when its words of that epoch are not in the log yet."""
-    (tmp_path / "printed").mkdir()
     one = ("--search-space", "tests.faulty.pair_rates", "--searcher", "grid", "--scheduler", "none")
     more = ("--params", "fault=killed", "--num-trials", "1", "--max-epochs", "4", "--checkpoint-epochs", "1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(environment, "TMPDIR", str(tmp_path / "printed"))
+    # Ray's sockets are there too, whose paths must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as printed, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(environment, "TMPDIR", printed)
         done = sweep(*PAIR, *one, *more, "--results-dir", str(tmp_path), timeout_s=280)
+        assert not list(Path(printed).glob("sweeps-trial-*.out")), "nothing is left behind"
     assert done.returncode == 0, done.stdout + done.stderr
     lines = (tmp_path / "s" / "logs" / "trial_0000.log").read_text().splitlines()
     for mark in ("epoch {} of 0", "[worker 1] epoch {} of 1"):
         assert [lines.count(mark.format(epoch)) for epoch in (1, 2, 3, 4)] == [1, 1, 2, 1], mark
-    assert not list((tmp_path / "printed").glob("sweeps-trial-*.out")), "nothing is left behind"

@@ -57,7 +57,7 @@ def best(folder: Path) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
     ended(started(tmp_path, *STEPWISE, *there, "whole"))
