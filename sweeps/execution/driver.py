@@ -91,5 +91,6 @@ def job_of(plan: Plan) -> Job:
         fit=fit,
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
+        is_bound_to_share=config.trials_per_gpu == "auto",
         prepared=data_delivery.of_trials(plan),
     )

@@ -1,10 +1,14 @@
 """Measure how many trials share a GPU: `--trials-per-gpu auto`.
 
 The first trials have a GPU each. Once as many as there are GPUs have trained an epoch, the memory that they
-took decides how many trials share one. The first trials that still train then make room: they write a
-checkpoint at the end of their next epoch, and are requeued with a share. A trial that runs out of memory in a
-share is requeued with a GPU of its own, since its hyperparameters may make it larger than any before. The
-measurements are in the record, so a resumed sweep does not repeat them.
+took decides how many trials share one, and each later epoch counts too. The share is the one with which the
+trials so far would take the fewest GPUs: those that fit in it have a share, and each larger one a GPU of its
+own. So a rare large trial, also as the first one, does not take the others their shares.
+
+A trial that has another part of a GPU than it needs leaves its run at the next step, and is requeued. One
+that runs out of memory in a share is requeued with a GPU of its own: its process can't have more than the
+share, so that the others keep theirs. The measurements are in the record, so a resumed sweep does not repeat
+them.
 """
 
 from __future__ import annotations
@@ -14,111 +18,120 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from ray.tune import Callback, PlacementGroupFactory, Stopper
+from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.experiment import Trial
-from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.common.formatting import GB, count, size
-from sweeps.execution.driver import Driver
+from sweeps.execution.driver import Driver, DriverCallback
+from sweeps.execution.processes import Process, Processes
+from sweeps.trial.job import CONTEXT_GB
 
 HEADROOM = 1.2
 """An allocator holds more memory than the tensors of the peak: it rounds up, and keeps what is freed."""
-CONTEXT_GB = 0.5
-"""Taken by CUDA for each process: 0.3 to 0.5 GB, by GPU and driver."""
 ALONE = "ran out of memory where several share a GPU: it began again with one of its own"
 """The notice of a trial that has a GPU of its own from then on. Records hold it, so it must not change."""
 _HERE: weakref.WeakValueDictionary[int, Sharing] = weakref.WeakValueDictionary()
 
 
-class Sharing(Callback, Stopper):
-    """Gives each trial its share of a GPU, and moves trials that have more than they need.
+class Sharing(DriverCallback):
+    """Gives each trial its share of a GPU, and moves trials that have more or less than they need.
 
-    As many trials as the cluster has GPUs are measured; the smallest GPU decides how many fit.
+    As many trials as the cluster has GPUs are measured at least; the smallest GPU decides how many fit.
+
+    Args:
+        driver: of the sweep.
+        processes: of its trials.
     """
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver, record = driver, driver.record
+    def __init__(self, driver: Driver, processes: Processes) -> None:
+        self._driver, self._processes, record = driver, processes, driver.record
         self._card_bytes = driver.cluster.card_bytes
         gpus = sum(pc.gpus for pc in driver.cluster.pcs)
         self._first = min(gpus, driver.config.num_trials or gpus)
         self._resources = functools.cache(driver.resources)
         self._peaks_gb: dict[int, float] = {}
+        """The most memory that each trial took so far."""
         self._given: dict[int, float] = {}
-        self._makes_room: set[int] = set()
         self._alone = {trial.number for trial in record.trials if ALONE in trial.notices}
         for trial in record.trials:
             for epoch in trial.epochs.values():
                 self._measure(trial.number, epoch.costs)
-        self._announced = self.trials_per_gpu
+        self.trials_per_gpu = self._best()
+        """How many trials share a GPU now; 1 while too few were measured."""
         _HERE[id(self)] = self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Tune pickles its callbacks. Unpickled in this process it is the same object."""
+        """Tune pickles it with the resources of a trial. Unpickled in this process it is the same object."""
         return _unpickled, (id(self),)
 
     @property
-    def trials_per_gpu(self) -> int:
-        """How many of the largest trial that was measured fit on a GPU; 1 while too few were measured."""
-        if len(self._peaks_gb) < self._first:
-            return 1
-        declared_gb = self._driver.config.gpu_memory_gb_per_trial or 0.0
-        each_gb = max(HEADROOM * max(self._peaks_gb.values()) + CONTEXT_GB, declared_gb)
-        return max(1, int(self._card_bytes / GB / each_gb))
-
-    @property
     def gpus(self) -> float:
-        """GPUs that a trial takes which begins now."""
+        """GPUs that a trial takes which begins now, unless it is known to need one of its own."""
         return 1 / self.trials_per_gpu
 
     def place(self, config: Mapping[str, Any]) -> PlacementGroupFactory:
         """The resources of a trial that begins now, as `tune.with_resources` asks for them."""
         number = config["number"]
-        self._given[number] = 1.0 if number in self._alone else self.gpus
+        self._given[number] = 1.0 if self._needs_one(number) else self.gpus
         return self._resources(self._given[number])
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether a trial must make room after this epoch, since it has more of a GPU than it needs."""
-        number = result["config"]["number"]
-        has_too_much = self._given.get(number, 0) > self.gpus and number not in self._alone
-        if has_too_much and "epoch" in result and not result.get("done"):
-            self._makes_room.add(number)
-            return True
-        return False
-
-    def stop_all(self) -> bool:
-        return False
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Measure; ask for a checkpoint of a trial that makes room."""
-        number = trial.config["number"]
-        if number in self._makes_room:
-            result[SHOULD_CHECKPOINT] = True
-        self._measure(number, result.get("costs", {}))
-        if (now := self.trials_per_gpu) == self._announced:
+        """Measure, and tell it where another number of trials share a GPU from now on."""
+        self._measure(trial.config["number"], result.get("costs", {}))
+        if (now := self._best()) == self.trials_per_gpu:
             return
-        self._announced = now
-        peak_gb = max(self._peaks_gb.values())
-        took = f"trials took up to {size(peak_gb * GB)} of the {size(self._card_bytes)} of a GPU"
-        self._driver.say(f"{took}: {count(now, 'trial')} on each from now on")
+        self.trials_per_gpu = now
+        fitting_gb = max((peak for peak in self._peaks_gb.values() if self._fit(peak) >= now), default=0.0)
+        others = max(self._peaks_gb.values()) > fitting_gb
+        self._driver.say(
+            f"trials took up to {size(fitting_gb * GB)} of the {size(self._card_bytes)} of a GPU: "
+            f"{count(now, 'trial')} on each from now on{', larger ones alone' if others else ''}"
+        )
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Ask trials with another part of a GPU than they need to leave their runs, and so their places."""
+        if self._driver.end.outcome == "finished":
+            self._processes.ask_to_leave(filter(self._is_to_move, self._processes.training()))
 
     def is_to_requeue(self, trial: Trial) -> bool:
-        """Whether a trial that Tune has ended must be requeued with another share of a GPU."""
-        number, result = trial.config["number"], trial.last_result
-        if number in self._makes_room:
-            self._makes_room.discard(number)
-            return True
-        if not result.get("is_out_of_memory") or self._given[number] == 1:
+        """Whether a trial that Tune has ended must be requeued with a GPU of its own."""
+        number = trial.config["number"]
+        if not trial.last_result.get("is_out_of_memory") or self._given[number] == 1:
             return False
         self._alone.add(number)
         self._driver.say(f"Trial {number}: {ALONE}")
         self._driver.record.notice(number, ALONE)
         return True
 
+    def _is_to_move(self, process: Process) -> bool:
+        """Whether a trial has a GPU of its own and needs none, or the other way round. From one share to
+        another it does not move: the number of trials on a GPU may change often."""
+        number = process.trial.config["number"]
+        return number in self._peaks_gb and (self._given[number] == 1) != (
+            self.trials_per_gpu == 1 or self._needs_one(number)
+        )
+
+    def _needs_one(self, number: int) -> bool:
+        """Whether a trial is too large for a share, as far as it is known."""
+        is_large = number in self._peaks_gb and self._fit(self._peaks_gb[number]) < self.trials_per_gpu
+        return is_large or number in self._alone
+
+    def _fit(self, peak_gb: float) -> int:
+        """How many trials with such a peak fit on a GPU."""
+        declared_gb = self._driver.config.gpu_memory_gb_per_trial or 0.0
+        return max(1, int(self._card_bytes / GB / max(HEADROOM * peak_gb + CONTEXT_GB, declared_gb)))
+
+    def _best(self) -> int:
+        """The number of trials on a GPU with which those that were measured take the fewest GPUs."""
+        if len(self._peaks_gb) < self._first:
+            return 1
+        fit = [self._fit(peak) for peak in self._peaks_gb.values()]
+        return min(sorted({1, *fit}), key=lambda n: sum(1 / n if each >= n else 1 for each in fit))
+
     def _measure(self, number: int, costs: Mapping[str, float]) -> None:
-        """Count the memory of a trial, unless it has a GPU of its own for good."""
-        if (took_gb := costs.get("gpu_memory_gb")) is not None and number not in self._alone:
+        if (took_gb := costs.get("gpu_memory_gb")) is not None:
             self._peaks_gb[number] = max(took_gb, self._peaks_gb.get(number, 0.0))
 
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import ray
-from ray.exceptions import RayError
-
-from sweeps.cluster import broadcast, nodes
+from sweeps.cluster import nodes
 from sweeps.execution.processes import Process
 from sweeps.trial import output, post_mortem
 
@@ -24,8 +21,6 @@ SIGNALS = {
     "Illegal instruction": "signal 4 (SIGILL)",
 }
 """What Python's faulthandler, which Ray turns on, prints of a signal that ends the process."""
-ANSWER_S = 10.0
-"""For the answer of another PC."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +41,8 @@ def loss_of(process: Process | None) -> Loss:
     there = next((node for node in nodes.living() if node.id == process.node), None)
     if there is None:
         return Loss("its PC is lost", is_of_the_pc=True)
-    words, oom_kills = _examined(process)
+    words, oom_kills = post_mortem.examine_on(process.node, process.output_file)
     return Loss(_why(words, oom_kills > process.oom_kills), words)
-
-
-def _examined(process: Process) -> tuple[str, int]:
-    if process.node == broadcast.here():
-        return post_mortem.examine(process.output_file)
-    try:
-        found: tuple[str, int] = ray.get(
-            broadcast.begin_on(process.node, post_mortem.examine, process.output_file), timeout=ANSWER_S
-        )
-    except RayError:
-        return "", 0
-    return found
 
 
 def _why(last_words: str, is_oom: bool) -> str:

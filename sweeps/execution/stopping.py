@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,10 +10,7 @@ from typing import Any
 from ray.tune import Stopper
 from ray.tune.stopper import NoopStopper
 
-AGAIN_S = 1.0
-"""A Ctrl-C within so many seconds of the first one is the same: some launchers pass it on a second time."""
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a system that shuts down, a terminal that is closed."""
+from sweeps.common import stop_signals
 
 
 class End(Stopper):
@@ -73,28 +68,11 @@ class End(Stopper):
 def stops_on_signals(
     end: End, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """End the sweep in order at the first signal, and at once at the second Ctrl-C. A SIGTERM that follows
-    changes nothing: `timeout` and others send it twice."""
-    first_s: float | None = None
+    """End the sweep in order at the first signal, and at once at the second Ctrl-C."""
 
-    def on_signal(number: int, frame: Any) -> None:
-        nonlocal first_s
-        if first_s is not None:
-            if number == signal.SIGINT and clock() >= first_s + AGAIN_S:
-                raise KeyboardInterrupt
-            return
-        first_s = clock()
-        if number == signal.SIGHUP:  # writing to a closed terminal raises
-            for terminal in terminals:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+    def stop() -> None:
         end.stop("interrupted")
         say("Stopping. All results so far are recorded. Press Ctrl-C again to stop at once.")
 
-    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-    handled = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
-    before = {name: signal.signal(name, on_signal) for name in handled}
-    try:
+    with stop_signals.handled(stop, clock):
         yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -11,9 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from ray import tune
-from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper
+from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
-from ray.tune.stopper import CombinedStopper
 
 from sweeps.analysis.tables import write_tables
 from sweeps.common.atomic_io import disk_is_full
@@ -106,8 +105,8 @@ def _confirm(driver: Driver, steering: Steering) -> None:
 def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
-    sharing = Sharing(driver) if driver.config.trials_per_gpu == "auto" else None
     processes, quarantine = Processes(in_cluster=membership is not None), None
+    sharing = Sharing(driver, processes) if driver.config.trials_per_gpu == "auto" else None
     of_cluster: list[Callback] = []
     if membership is not None:
         quarantine = Quarantine(driver, membership, processes)
@@ -132,11 +131,9 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
 def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sharing | None) -> tune.Tuner:
     config = driver.config
     resources: Any = driver.resources(driver.gpus_per_trial)
-    stop: Stopper = driver.end
     if sharing is not None:
         resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
         callbacks = [*callbacks, sharing]
-        stop = CombinedStopper(driver.end, sharing)
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(driver.plan)), resources),
         tune_config=tune.TuneConfig(
@@ -151,7 +148,7 @@ def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sha
             name=str(config.name),
             storage_path="/",
             storage_filesystem=null_filesystem.file_system(),
-            stop=stop,
+            stop=driver.end,
             callbacks=callbacks,
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=0),  # the recorder requeues

@@ -28,6 +28,7 @@ from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
 from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
@@ -60,6 +61,9 @@ class RunFolder:
         self._best: tuple[float, int] = (math.nan, 0)
         self.checkpoint: Path | None = None
         """From which an interrupted run resumes."""
+        self.has_left = False
+        """Whether the run was left, to be resumed."""
+        self._position = ""  # inside an epoch
 
     @property
     def best(self) -> Path:
@@ -120,8 +124,24 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
-    def note(self, epoch: Epoch, training: Fit) -> bool:
-        """Record and print an epoch that has ended; save a checkpoint when one is due."""
+    def note(self, found: Epoch | Position, training: Fit) -> bool:
+        """Record and print an epoch that has ended; save a checkpoint when one is due, and where the run is
+        left. Returns whether it trains on."""
+        if isinstance(found, Position):
+            self.has_left = True
+            if self._save(training.epochs, training):
+                self._position = str(found)
+            return False
+        self._note_epoch(found, training)
+        if found.epoch >= self._config.max_epochs:
+            return True
+        self.has_left = training.agree(training.is_to_leave())
+        if self.has_left or training.agree(self._pace.is_due(found.epoch)):
+            self._save(found.epoch, training)
+        return not self.has_left
+
+    def _note_epoch(self, epoch: Epoch, training: Fit) -> None:
+        """Record and print an epoch."""
         if self._config.objective.is_better(epoch.score, self._best[0]):
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
@@ -132,9 +152,6 @@ class RunFolder:
             raise no_room or DiskIsFull("the first worker's disk has no room for the line of an epoch")
         if no_room:
             raise no_room
-        if epoch.epoch < self._config.max_epochs and training.agree(self._pace.is_due(epoch.epoch)):
-            self._save(epoch.epoch, training)
-        return True
 
     def keep_best(self, training: Fit) -> None:
         """Write the best epoch's whole fp32 weights and their hyperparameters; then remove the checkpoints.
@@ -194,8 +211,8 @@ class RunFolder:
         sys.stdout.flush()
         return None
 
-    def _save(self, epoch: int, training: Fit) -> None:
-        """Save a checkpoint; on a full disk skip it."""
+    def _save(self, epoch: int, training: Fit) -> bool:
+        """Save a checkpoint; on a full disk skip it. Returns whether it was saved."""
         began, is_shared = time.perf_counter(), self._config.workers > 1
 
         def write() -> None:
@@ -213,6 +230,7 @@ class RunFolder:
         if not fits and is_first():
             tqdm.write(f"Notice     no checkpoint of epoch {epoch}: the disk is full")
         self._pace.cost(time.perf_counter() - began)
+        return fits
 
     def _has_room(self, training: Fit) -> bool:
         """Whether a checkpoint will fit, estimated by the last one, or by the weights."""
@@ -251,6 +269,8 @@ class RunFolder:
 
     @property
     def _resumes_after(self) -> str:
+        if self._position:
+            return f"the run resumes at {self._position}"
         for newest in checkpoint_store.all_of(self._checkpoints):
             return f"the run resumes after epoch {checkpoint_store.epoch_of(newest)}"
         return "the run starts again: it has no checkpoint yet (--checkpoint-epochs 1 saves one each epoch)"

@@ -12,8 +12,8 @@ from sweeps.common.formatting import shown_path
 from sweeps.training import batch_size_finder
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit, test
+from sweeps.training.leaving import Leaving
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import SingleRun
 
@@ -56,13 +56,21 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
 def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
     params, config = module.Params(**run.params), run.fit_config(module)
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
-        training = Fit(module, params, config, folder.checkpoint, prepared=prepared)
+        leaving = Leaving()
+        training = Fit(
+            module, params, config, folder.checkpoint, prepared=prepared, is_to_leave=leaving.is_asked
+        )
         folder.begin(training)
         training.run(
-            lambda epoch: isinstance(epoch, Epoch) and folder.note(epoch, training),
+            lambda found: folder.note(found, training),
+            leaving,
             *folder.profilers(training),
             progress_bar=sys.stderr.isatty(),
         )
+        if folder.has_left and launch.is_first():
+            raise KeyboardInterrupt
+        if folder.has_left:
+            return 0  # at another status Lightning kills the first worker, which still prints
         folder.keep_best(training)
         scores = {}
         if run.test and launch.is_first():

@@ -19,6 +19,10 @@ written, as {"reason": str, "is_of_storage": bool}, and for a fault of the stora
 Ray's id of the PC. It is known only after the step, and a trial that is done has no next step to tell it."""
 
 
+CONTEXT_GB = 0.5
+"""Of a GPU's memory, taken by CUDA for each process: 0.3 to 0.5 GB, by GPU and driver."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """What all trials of a sweep have in common."""
@@ -32,6 +36,8 @@ class Job:
     """Retries of a trial that raised."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as keeps their cost under 2 % of the training."""
+    is_bound_to_share: bool = False
+    """Whether a process that has a share of a GPU can have no more of its memory than that share."""
     prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)
     """Trainable and values of its PREPARE_PARAMS to the source of the prepared data."""
 

@@ -8,7 +8,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import greenlet
 import ray
@@ -22,7 +22,7 @@ from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial import checkpoint_copy, stop_signal
+from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import Job
@@ -55,6 +55,15 @@ def _answered(
     return call
 
 
+class Introduction(NamedTuple):
+    """What a member says of itself."""
+
+    node: str
+    """Ray's id of its PC."""
+    rank: int
+    output_file: str
+
+
 class Member:
     """One trial after another, in step with the first worker."""
 
@@ -66,9 +75,20 @@ class Member:
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
 
-    def listen(self) -> None:
-        """Wait for the first worker to leave, also where the system sends a signal to all processes."""
+    def introduce(self) -> Introduction:
+        """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
+        what is printed."""
         stop_signal.listen()
+        self._output_file = output.start()
+        return Introduction(ray.get_runtime_context().get_node_id(), self._rank, self._output_file)
+
+    def printed(self) -> str:
+        """What was printed since the last call."""
+        return output.take()
+
+    def end(self) -> None:
+        """Keep nothing that is printed from now on: the process is about to end."""
+        output.remove(self._output_file)
 
     @_answered
     def begin(
@@ -82,6 +102,7 @@ class Member:
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
+        output.take()  # of the trial before
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -10,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
+from sweeps.trial import output, post_mortem
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
@@ -28,6 +30,8 @@ STUCK_S = 300
 """Seconds until the next collective operation of the first worker. It fails there if the process of another
 worker has ended (with gloo; with NCCL it never fails)."""
 POLL_S = 1.0
+_introductions: list[Any] = []
+"""Of all members that this process has started: Ray references to what `Member.introduce` returns."""
 
 
 class Members:
@@ -38,6 +42,8 @@ class Members:
         self._calls: list[Any] = []
         self._has_killed_one = False
         """Whether a member that failed alone was killed."""
+        self._unread = ""
+        """Printed by members that were killed."""
         self._waits = threading.Event()
         """Set while the first worker waits for the members, and hence is in no collective operation."""
         self.actors = self._started()
@@ -70,6 +76,18 @@ class Members:
             done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
             yield from (failure for failure, _ in map(answer_of, done) if failure is not None)
 
+    def printed(self) -> str:
+        """What the members printed since the last call, each line with the number of its worker."""
+        calls = [actor.printed.remote() for actor in self.actors]
+        known, _ = ray.wait(calls, num_returns=len(calls), timeout=END_S)  # others have just been started
+        texts = [ray.get(ref) if ref in known else "" for ref in calls]
+        before, self._unread = self._unread, ""
+        return before + "".join(output.marked(text, rank) for rank, text in enumerate(texts, start=1))
+
+    def end(self) -> None:
+        """Let the members end, with the process of the first worker."""
+        ray.wait([actor.end.remote() for actor in self.actors], num_returns=len(self.actors), timeout=END_S)
+
     def leave(self) -> None:
         """End the trial of all members. They stay warm for the next one, unless one of them is stuck."""
         self._waits.set()
@@ -80,6 +98,7 @@ class Members:
             return
         for actor in self.actors:
             ray.kill(actor)
+        self._unread += _last_words()
         self._has_killed_one = False
         self.actors = self._started()
 
@@ -96,7 +115,7 @@ class Members:
                 max_restarts=0,
             )
             member: Any = actor.remote(self._job, rank)
-            member.listen.remote()
+            _introductions.append(member.introduce.remote())
             actors.append(member)
         return actors
 
@@ -129,9 +148,22 @@ def answer_of(ref: Any) -> Answer:
     try:
         answer: Answer = ray.get(ref)
     except RayActorError as error:
+        print(_last_words(), end="", file=sys.stderr)
         give_up(f"a worker is lost: {first_line(error)}")
         raise
     return answer
+
+
+def _last_words() -> str:
+    """What members of this process printed that was not taken yet; nothing is kept after that."""
+    found = []
+    for ref in _introductions:
+        with contextlib.suppress(RayError):  # one ended while it started
+            member = ray.get(ref, timeout=0)
+            words, _ = post_mortem.examine_on(member.node, member.output_file)
+            found.append(output.marked(words, member.rank))
+    _introductions.clear()
+    return "".join(found)
 
 
 def value_of(answer: Answer) -> Any:

@@ -39,6 +39,11 @@ def take() -> str:
     return text
 
 
+def marked(text: str, worker: int) -> str:
+    """A text of which each line names the worker that has printed it, numbered from 0."""
+    return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines())
+
+
 def last_words(path: str) -> str:
     """What a process of this PC printed after its last result; the file is removed. "" without one."""
     try:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import ray
+from ray.exceptions import RayError
+
+from sweeps.cluster import broadcast
 from sweeps.trial import output
+
+ANSWER_S = 10.0
+"""For the answer of another PC."""
 
 
 def oom_kills() -> int:
@@ -20,3 +27,14 @@ def oom_kills() -> int:
 def examine(output_file: str) -> tuple[str, int]:
     """What a process printed last, and `oom_kills` now."""
     return output.last_words(output_file), oom_kills()
+
+
+def examine_on(node: str, output_file: str) -> tuple[str, int]:
+    """The same on the PC with this id of Ray's; ("", 0) where it does not answer."""
+    if node == broadcast.here():
+        return examine(output_file)
+    try:
+        found: tuple[str, int] = ray.get(broadcast.begin_on(node, examine, output_file), timeout=ANSWER_S)
+    except RayError:
+        return "", 0
+    return found

@@ -37,7 +37,7 @@ from sweeps.training.profiling import memory
 from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.finding import Finding
-from sweeps.trial.job import SAVED, Job
+from sweeps.trial.job import CONTEXT_GB, SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
@@ -57,6 +57,9 @@ class TrialRunner:
         self._job = job
         self._modules = ModuleCache(job.trainables)
         self._group = WorkerGroup(job)
+        if job.is_bound_to_share:
+            share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
+            memory.keep_to_share(share, int(CONTEXT_GB * GB))
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
 
@@ -184,6 +187,11 @@ class TrialRunner:
                 traceback.print_exc()
         self._abandon_run()
 
+    def close(self) -> None:
+        """End the trial, and with this process all its workers."""
+        self.end()
+        self._group.end()
+
     def _next_epoch(self) -> Epoch | Position | None:
         """The next epoch that was not reported yet (after a retry some are trained again), the position where
         the run was left, or None when the training ended by itself."""
@@ -267,7 +275,7 @@ class TrialRunner:
         self._last_result = {**result, "failures": self._failures, SAVED: self._saved}
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
-        if printed := output.take():
+        if printed := output.take() + self._group.printed():
             self._last_result["output"] = printed
         return self._last_result
 

@@ -136,5 +136,5 @@ class SweepTrial(tune.Trainable):
     def cleanup(self) -> None:
         """End the training."""
         if "_runner" in vars(self):  # no step was taken otherwise
-            self._runner.end()
+            self._runner.close()
         output.remove(self._output_file)

@@ -136,6 +136,15 @@ class WorkerGroup:
         give_up(f"the workers lost their connection: {failure['reason']}")
         raise error
 
+    def printed(self) -> str:
+        """What the other workers printed since the last call, each line with the number of its worker."""
+        return "" if self._members is None else self._members.printed()
+
+    def end(self) -> None:
+        """End the other workers' processes with this one."""
+        if self._members is not None:
+            self._members.end()
+
     def leave(self) -> None:
         """End the trial on all workers."""
         if self._members is not None and self._environment is not None:

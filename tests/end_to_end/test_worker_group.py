@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,21 @@ def test_what_fails_one_worker_fails_the_trial_with_that_reason(by_fault: dict[s
     trial = by_fault["raises"]
     assert (trial.status, list(trial.epochs)) == ("failed", [1, 2])
     assert trial.reason.startswith("RuntimeError: the last worker broke (in another worker, on ")
+
+
+@pytest.mark.slow
+def test_the_log_of_a_trial_has_what_all_its_workers_printed(
+    sweep: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The last worker is killed in epoch 3, when its words of that epoch are not in the log yet."""
+    one = ("--search-space", "tests.faulty.pair_rates", "--searcher", "grid", "--scheduler", "none")
+    more = ("--params", "fault=killed", "--num-trials", "1", "--max-epochs", "4", "--checkpoint-epochs", "1")
+    # Ray's sockets are there too, whose paths must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as printed, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(environment, "TMPDIR", printed)
+        done = sweep(*PAIR, *one, *more, "--results-dir", str(tmp_path), timeout_s=280)
+        assert not list(Path(printed).glob("sweeps-trial-*.out")), "nothing is left behind"
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (tmp_path / "s" / "logs" / "trial_0000.log").read_text().splitlines()
+    for mark in ("epoch {} of 0", "[worker 1] epoch {} of 1"):
+        assert [lines.count(mark.format(epoch)) for epoch in (1, 2, 3, 4)] == [1, 1, 2, 1], mark

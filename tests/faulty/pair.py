@@ -53,6 +53,7 @@ class Pair(Classifier):
         time.sleep(self.params.epoch_s)
         fault, rank = self.params.fault, self.global_rank
         _note(f"{fault}-{rank}", f"{self.current_epoch + 1} {os.getpid()}")
+        print(f"epoch {self.current_epoch + 1} of {rank}", flush=True)
         if self.current_epoch != 2:
             return
         is_first_time = len(begun(_folder(), fault, rank)) == 3

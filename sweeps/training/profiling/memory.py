@@ -54,6 +54,19 @@ def free() -> None:
         torch.cuda.empty_cache()
 
 
+def keep_to_share(share: float, beside_bytes: int) -> None:
+    """Give this process no more of its GPU's memory than a share: where it needs more it runs out of memory
+    itself, and not another process on that GPU.
+
+    Args:
+        share: of the GPU; 1 is the whole.
+        beside_bytes: of the share, that the driver takes for the process.
+    """
+    if share < 1 and torch.cuda.is_available():
+        whole = torch.cuda.mem_get_info()[1]
+        torch.cuda.set_per_process_memory_fraction(max(0.0, share - beside_bytes / whole))
+
+
 def held_bytes() -> int:
     """GPU memory that the tensors of this process take now; 0 without a GPU."""
     return torch.cuda.memory_allocated() if torch.cuda.is_available() else 0

@@ -48,3 +48,8 @@ def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
 
 def test_nothing_is_taken_where_nothing_is_kept() -> None:
     assert output.take() == ""
+
+
+def test_each_line_names_the_worker_that_printed_it() -> None:
+    assert output.marked("one\ntwo", 3) == "[worker 3] one\n[worker 3] two\n"
+    assert output.marked("", 3) == ""

@@ -1,0 +1,43 @@
+"""The signals that stop a command: the first one in order, a second Ctrl-C at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+AGAIN_S = 1.0
+"""A Ctrl-C within so many seconds of the first one is the same: some launchers pass it on a second time."""
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a system that shuts down, a terminal that is closed."""
+
+
+@contextlib.contextmanager
+def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Call `stop` at the first signal, and raise KeyboardInterrupt at the second Ctrl-C. A SIGTERM that
+    follows changes nothing: `timeout` and others send it twice."""
+    first_s: float | None = None
+
+    def on_signal(number: int, frame: Any) -> None:
+        nonlocal first_s
+        if first_s is not None:
+            if number == signal.SIGINT and clock() >= first_s + AGAIN_S:
+                raise KeyboardInterrupt
+            return
+        first_s = clock()
+        if number == signal.SIGHUP:  # writing to a closed terminal raises
+            for terminal in terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+        stop()
+
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    listened = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
+    before = {name: signal.signal(name, on_signal) for name in listened}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,85 @@
+"""A single run that is stopped saves its position, and continues there."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweeps.common.params_file import WEIGHTS_FILE
+from tests.conftest import ROOT
+
+STEPWISE = ("tests.faulty.stepwise", "--max-epochs", "3", "--threads", "1")
+
+
+def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Popen[str]:
+    """A run, in a process group of its own."""
+    more = {"SWEEPS_PREPARED_DIR": str(folder / "prepared"), "TOY_ATTEMPTS": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps.fit", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **more, "STEP_S": str(step_s)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever started pytest
+    )
+
+
+def ended(process: subprocess.Popen[str], status: int = 0) -> str:
+    """What a run prints up to its end."""
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == status, output
+    assert "Traceback" not in output
+    return output
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if is_so():
+            return
+        time.sleep(0.1)
+    pytest.fail("it did not come to that")
+
+
+def best(folder: Path) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(folder / "best" / WEIGHTS_FILE, weights_only=True)
+    return state
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
+    there = ("--results-dir", str(tmp_path), "--name")
+    ended(started(tmp_path, *STEPWISE, *there, "whole"))
+    process = started(tmp_path, *STEPWISE, *there, "stopped", step_s=0.1)
+    wait_until((tmp_path / "stopped" / "epochs.jsonl").exists)
+    time.sleep(0.5)  # some steps of the second epoch, which takes 5 s
+    os.killpg(process.pid, stop)
+    output = ended(process, status=130)
+    assert re.search(r"\nStopped +the run resumes at epoch 2, batch \d+ of 50\n", output), output
+    ended(started(tmp_path, "--resume", str(tmp_path / "stopped")))
+    expected = best(tmp_path / "whole")
+    for name, tensor in best(tmp_path / "stopped").items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:
+    toy = ("tests.faulty.toy", "--epoch-s", "300", "--results-dir", str(tmp_path), "--name", "now")
+    process = started(tmp_path, *toy)
+    wait_until((tmp_path / "begun").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(1.1)
+    os.killpg(process.pid, signal.SIGINT)
+    output = ended(process, status=130)
+    assert "\nStopping. The run is saved at its next step" in output
+    assert re.search(r"\nStopped +the run starts again: it has no checkpoint yet", output)
