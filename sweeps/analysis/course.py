@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from random import Random
 
 from sweeps.analysis.pace import Pace
-from sweeps.analysis.rest_of_sweep import Entrant, Gate, Group, Play, Rules
+from sweeps.analysis.rest_of_sweep import Entrant, Gate, Group, Play, Rules, chance_at_once
 from sweeps.analysis.standing import OpenCohort, Seat, Standing
 
 MOST_PLAYED = 150
 """Trials to come that are played one by one; of more, the first ones count as work that all slots share."""
-SHARE_WEIGHT = 4.0
-"""How many trials it takes until the record tells more than the scheduler about who continues by chance."""
-MOST_EXPECTED = 0.75
-"""Of these shares: the first trials at a rung mostly continue, as few are there to be compared with."""
+FAVOUR = (1.45, 1.75)
+"""By which factor more trials continue at the first and at later rungs, where each is decided at once, than if
+scores came in random order: searchers propose better and better trials."""
+FAVOUR_WEIGHT = 8.0
+"""How many trials that continue it takes until the record tells more about that."""
 HAZARD = (0.1, 2.0)
 """Trials that fail or diverge, and that do not, before any was seen."""
 DRAWS = 20
@@ -66,21 +67,18 @@ class Course:
 
     def _group(self, each: OpenCohort) -> Group:
         cohort, gates = each.cohort, []
-        for reach, goes_on, came, further in zip(
-            cohort.reach, cohort.reach[1:], each.came, each.further, strict=False
-        ):
-            is_chance = cohort.continues == "by chance"
-            share = self._share(goes_on / reach, came, further) if is_chance else cohort.share
-            gates.append(Gate(share, goes_on, came, further))
+        for goes_on, came, further in zip(cohort.reach[1:], each.came, each.further, strict=True):
+            gate = Gate(cohort.share, goes_on, came, further)
+            if cohort.continues == "at once":
+                gate.favour = self._favour(gate, is_first=not gates)
+            gates.append(gate)
         return Group(cohort, each.to_begin, gates)
 
-    def _share(self, expected: float, came: int, further: int) -> float:
-        """The share of the trials to come that continue after a rung by chance: by what the scheduler
-        expects, and by those that came and continued."""
-        if expected >= 1 and further == came:
-            return 1.0
-        prior = SHARE_WEIGHT * min(MOST_EXPECTED, expected)
-        return self._source.betavariate(prior + further, SHARE_WEIGHT - prior + came - further)
+    def _favour(self, gate: Gate, is_first: bool) -> float:
+        """By how many came to a gate and continued."""
+        expected = sum(chance_at_once(before, gate.share) for before in range(1, int(gate.came)))
+        shape = FAVOUR_WEIGHT * FAVOUR[not is_first] + max(0.0, gate.promoted - 1)
+        return self._source.gammavariate(shape, 1 / (FAVOUR_WEIGHT + expected))
 
     def _share_work(self, groups: Sequence[Group]) -> float:
         """Take the first trials out where there are more to come than are played; their seconds."""

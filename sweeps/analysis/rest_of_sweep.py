@@ -15,6 +15,14 @@ RANK_KEPT = 0.25
 """Of the rank of a trial from one rung to the next; the rest is chance."""
 
 
+def chance_at_once(before: float, share: float) -> float:
+    """The chance that a trial continues at once, as so many came before it, if scores come in random order.
+
+    Its score is not below the quantile of those before (`rungs.is_promoted`), which lies between two of them.
+    """
+    return ((before - 1) * share + 1) / (before + 1) if before >= 1 else 1.0
+
+
 @dataclass(frozen=True, order=True)
 class Entrant:
     """A trial of a play."""
@@ -30,13 +38,15 @@ class Gate:
     """A rung, as the trials of a cohort come there."""
 
     share: float
-    """Of those that come, so many continue in turn; by chance: of those that still come."""
+    """Of those that come, so many continue in turn; at once: the best such share of those that came before."""
     promotions: float
-    """How many continue in all, unless by chance."""
+    """How many continue in all, unless at once."""
     came: float
     promoted: float
     waiting: list[Entrant] = field(default_factory=list)
     """A heap, the best one first."""
+    favour: float = 1.0
+    """At once: by which factor more continue than would if the scores came in random order."""
 
     def due(self, is_last: bool) -> int:
         """How many are to be promoted so far; `is_last` where no more can come."""
@@ -125,16 +135,17 @@ class Play:
     def _arrive(self, group: Group, span: int, entrant: Entrant) -> None:
         """At the rung behind a span."""
         gate = group.gates[span]
+        chance = gate.favour * chance_at_once(gate.came, gate.share)
         gate.came += 1
-        if group.cohort.continues != "by chance":
+        if group.cohort.continues != "at once":
             rank = RANK_KEPT * entrant.rank + (1 - RANK_KEPT) * self._source.random()
             heapq.heappush(gate.waiting, Entrant(rank, entrant.epoch_s))
-        elif self._source.random() < gate.share:
+        elif self._source.random() < chance:
             self.train(group, span + 1, entrant, self._seconds(group, span + 1, entrant))
 
     def _promote(self, group: Group) -> None:
         """Those whose turn it is."""
-        if group.cohort.continues == "by chance":
+        if group.cohort.continues == "at once":
             return
         for span, gate in enumerate(group.gates):
             is_last = not group.to_begin and not any(group.under_way[: span + 1])

@@ -59,7 +59,7 @@ def _continues(config: SweepConfig, record: Record, number: int, epoch: int, sco
 def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
     """All trials, and how many may be expected to continue at each rung."""
     ends, trials = (*rungs(config), config.max_epochs), planned_trials[-1]
-    return [Cohort(0, ends, tuple(_reach(config, trials)), "by chance")]
+    return [Cohort(0, ends, tuple(_reach(config, trials)), "at once", 1 / config.reduction_factor)]
 
 
 def _reach(config: SweepConfig, trials: int) -> list[float]:

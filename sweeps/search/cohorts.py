@@ -12,9 +12,10 @@ from typing import Literal
 
 from sweeps.config.sweep_config import SweepConfig
 
-Continues = Literal["in turn", "together", "by chance"]
+Continues = Literal["in turn", "together", "at once"]
 """Who continues after a rung. in turn: so many, each as soon as enough others have come there. together: so
-many, when all have come there. by chance: each is decided at once, so the numbers are expectations."""
+many, when all have come there. at once: each is judged by those that came before it, so the numbers are
+expectations."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Cohort:
     """The epochs of its rungs, and the last epoch."""
     reach: tuple[float, ...]
     """How many trials train to each of these, when none fails."""
-    continues: Continues = "by chance"
+    continues: Continues = "at once"
     share: float = 1.0
-    """In turn: of those that have come to a rung, so many may continue by then."""
+    """In turn: of those that have come to a rung, so many may continue by then. At once: a trial continues whose
+score is in the best such share of those that came before it."""
 
     @property
     def size(self) -> int:
