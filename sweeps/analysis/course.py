@@ -22,6 +22,8 @@ HAZARD = (0.1, 2.0)
 """Trials that fail or diverge, and that do not, before any was seen."""
 DRAWS = 20
 """Of a trial in its first epoch, until one takes as long as it trains already."""
+LAUNCH_SPREAD = 0.3
+"""Standard deviation of the logarithm of the time in which a process starts."""
 LEAST_LEFT = 0.1
 """Of the epoch that a trial trains."""
 
@@ -119,7 +121,8 @@ class Course:
         """A trial in its first epoch, which takes at least as long as it trains already."""
         for _ in range(DRAWS):
             entrant = self._draw()
-            if self._pace.launch_s + self._pace.first_epoch_s + entrant.epoch_s >= seat.since_s:
+            launch_s = self._pace.launch_s * math.exp(self._source.gauss(0, LAUNCH_SPREAD))
+            if launch_s + self._pace.first_epoch_s + entrant.epoch_s >= seat.since_s:
                 return entrant
         return Entrant(entrant.rank, seat.since_s)
 

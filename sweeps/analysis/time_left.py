@@ -24,9 +24,9 @@ HELD = 0.95
 """Share of the plays that a range holds, unless it would be too wide."""
 ERROR = 0.15
 """Standard deviation of the logarithm of what no play knows of: a machine that is used by others, say."""
-WIDEST = ((0.33, 1.5), (0.14, 2.0), (0.04, 3.0), (0.0, 8.0))
-"""From this share of the sweep on, the upper end is at most so many times the lower one. That is to hold at
-50, 25 and 10 %, and the share follows from the best guess, which may be twice too high."""
+WIDEST = ((0.33, 1.5), (0.12, 2.0), (0.0, 3.0))
+"""From this share of the sweep on, the upper end is at most so many times the lower one. That is to hold from
+50 %, from 25 % and before, and the share follows from the best guess, which may be twice too high."""
 LEAST_S = 0.1
 TEST_SHARE = 0.6
 """The score on the test rows takes as much of the time in which a process starts."""
