@@ -8,11 +8,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from statistics import NormalDist
 
 from sweeps.search.cohorts import Cohort
 
-RANK_KEPT = 0.25
-"""Of the rank of a trial from one rung to the next; the rest is chance."""
+RANK_KEPT = 0.6
+"""Correlation of the ranks of a trial at one rung and at the next, as normal scores."""
+_NORMAL = NormalDist()
+
+
+def next_rank(rank: float, source: Random) -> float:
+    """The rank of a trial at the next rung, from 0, the best, to 1."""
+    score = _NORMAL.inv_cdf(min(max(rank, 1e-6), 1 - 1e-6))
+    return _NORMAL.cdf(RANK_KEPT * score + math.sqrt(1 - RANK_KEPT**2) * source.gauss(0, 1))
 
 
 def chance_at_once(before: float, share: float) -> float:
@@ -138,7 +146,7 @@ class Play:
         chance = gate.favour * chance_at_once(gate.came, gate.share)
         gate.came += 1
         if group.cohort.continues != "at once":
-            rank = RANK_KEPT * entrant.rank + (1 - RANK_KEPT) * self._source.random()
+            rank = next_rank(entrant.rank, self._source)
             heapq.heappush(gate.waiting, Entrant(rank, entrant.epoch_s))
         elif self._source.random() < chance:
             self.train(group, span + 1, entrant, self._seconds(group, span + 1, entrant))

@@ -89,6 +89,7 @@ class Standing:
         waits = ahead.waits
         live = [trial for trial in record.live if trial.confirms is None]
         self._paused = {trial.number for trial in live if waits is not None and waits(trial)}
+        self._left = {number for cohort in ahead.cohorts for number in self._left_behind(cohort)}
         self.cohorts = [self._open(cohort) for cohort in ahead.cohorts if self._is_open(cohort)]
         self.seats = self._seated()
         dead = [trial for trial in record.searched if trial.status in BAD]
@@ -122,6 +123,25 @@ class Standing:
     def _members(self, cohort: Cohort) -> Sequence[TrialRow]:
         return self.record.searched[cohort.first : cohort.first + cohort.size]
 
+    def _left_behind(self, cohort: Cohort) -> Sequence[int]:
+        """Trials that no longer wait, but are more than may continue: the end of the worst is recorded later."""
+        found: list[int] = []
+        if cohort.continues == "at once":
+            return found
+        members = self._members(cohort)
+        for rung, goes_on in zip(cohort.ends, cohort.reach[1:], strict=False):
+            there = [
+                trial.number
+                for trial in members
+                if trial.status == "unfinished"
+                and len(trial.epochs) == rung
+                and trial.number not in self._paused
+            ]
+            further = sum(len(trial.epochs) > rung for trial in members)
+            there.sort(key=lambda number: self.ranks.get(number, 0.5))
+            found += there[max(0, round(goes_on) - further) :]
+        return found
+
     def _is_open(self, cohort: Cohort) -> bool:
         members = self._members(cohort)
         return len(members) < cohort.size or any(trial.status == "unfinished" for trial in members)
@@ -136,7 +156,7 @@ class Standing:
 
     def _continued(self, trial: TrialRow, rung: int) -> bool:
         """Whether a trial that came to a rung continues there, or did."""
-        is_live = trial.status == "unfinished" and trial.number not in self._paused
+        is_live = trial.status == "unfinished" and trial.number not in self._paused | self._left
         return len(trial.epochs) > rung or is_live
 
     def _seated(self) -> list[Seat]:
@@ -146,7 +166,9 @@ class Standing:
             Seat(trial, each.cohort, self.since_s(trial), trial.number in self._paused)
             for each in self.cohorts
             for trial in self._members(each.cohort)
-            if trial.status == "unfinished" and len(trial.epochs) < each.cohort.ends[-1]
+            if trial.status == "unfinished"
+            and len(trial.epochs) < each.cohort.ends[-1]
+            and trial.number not in self._left
         ]
         training = sorted(
             (seat for seat in seats if not seat.waits),
