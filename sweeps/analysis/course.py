@@ -14,8 +14,8 @@ from sweeps.analysis.standing import OpenCohort, Seat, Standing
 MOST_PLAYED = 150
 """Trials to come that are played one by one; of more, the first ones count as work that all slots share."""
 FAVOUR = (1.45, 1.75)
-"""By which factor more trials continue at the first and at later rungs, where each is decided at once, than if
-scores came in random order: searchers propose better and better trials."""
+"""By which factor more trials continue at the first and at later rungs, where each is decided at once, than
+if scores came in random order: searchers propose better and better trials."""
 FAVOUR_WEIGHT = 8.0
 """How many trials that continue it takes until the record tells more about that."""
 HAZARD = (0.1, 2.0)
@@ -68,7 +68,8 @@ class Course:
         return Entrant(rank, self._luck * self._pace.draw(self._source, rank))
 
     def _group(self, each: OpenCohort) -> Group:
-        cohort, gates = each.cohort, []
+        cohort = each.cohort
+        gates: list[Gate] = []
         for goes_on, came, further in zip(cohort.reach[1:], each.came, each.further, strict=True):
             gate = Gate(cohort.share, goes_on, came, further)
             if cohort.continues == "at once":

@@ -46,7 +46,7 @@ class Gate:
     """A rung, as the trials of a cohort come there."""
 
     share: float
-    """Of those that come, so many continue in turn; at once: the best such share of those that came before."""
+    """Of those that come, so many continue in turn. At once: see `Cohort.share`."""
     promotions: float
     """How many continue in all, unless at once."""
     came: float

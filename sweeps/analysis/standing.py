@@ -124,7 +124,7 @@ class Standing:
         return self.record.searched[cohort.first : cohort.first + cohort.size]
 
     def _left_behind(self, cohort: Cohort) -> Sequence[int]:
-        """Trials that no longer wait, but are more than may continue: the end of the worst is recorded later."""
+        """Trials that no longer wait but are too many to continue: their end is recorded later."""
         found: list[int] = []
         if cohort.continues == "at once":
             return found

@@ -24,7 +24,7 @@ HELD = 0.95
 """Share of the plays that a range holds, unless it would be too wide."""
 ERROR = 0.15
 """Standard deviation of the logarithm of what no play knows of: a machine that is used by others, say."""
-WIDEST = ((0.33, 1.5), (0.12, 2.0), (0.0, 3.0))
+WIDEST = ((0.33, 1.5), (0.125, 2.0), (0.0, 3.0))
 """From this share of the sweep on, the upper end is at most so many times the lower one. That is to hold from
 50 %, from 25 % and before, and the share follows from the best guess, which may be twice too high."""
 LEAST_S = 0.1

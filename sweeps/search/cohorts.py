@@ -30,8 +30,8 @@ class Cohort:
     """How many trials train to each of these, when none fails."""
     continues: Continues = "at once"
     share: float = 1.0
-    """In turn: of those that have come to a rung, so many may continue by then. At once: a trial continues whose
-score is in the best such share of those that came before it."""
+    """In turn: of those that have come to a rung, so many may continue by then. At once: a trial continues
+    whose score is in the best such share of those that came before it."""
 
     @property
     def size(self) -> int:

@@ -77,7 +77,7 @@ def test_brackets_of_hyperband_are_counted_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("goes_on", "share"), [(20, 1.0), (4, 0.2)])
-def test_by_chance_as_many_continue_as_did_so_far(goes_on: int, share: float, tmp_path: Path) -> None:
+def test_at_once_as_many_continue_as_did_so_far(goes_on: int, share: float, tmp_path: Path) -> None:
     record = record_of(tmp_path, {number: 9 if number < goes_on else 1 for number in range(20)})
     for number in range(20):
         record.end(number, "finished" if number < goes_on else "pruned")
