@@ -52,6 +52,8 @@ class Countdown:
         if budget_s is not None and left.low_s >= budget_s:
             return f"{rough(budget_s)} left until --time-budget-hours ends it"
         ends = ""
+        if left.high_s < 1:
+            return "less than 1 s left"
         if budget_s is not None and left.high_s > budget_s:
             left, ends = left.at_most(budget_s), ", when --time-budget-hours ends it"
         return f"about {rough(left.best_s)} left ({rough_range(left.low_s, left.high_s)}{ends})"

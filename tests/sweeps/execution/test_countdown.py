@@ -45,6 +45,11 @@ def test_after_an_epoch_it_is_a_guess_and_a_range(driver: Driver) -> None:
     assert " min left (" in words or " h left (" in words
 
 
+def test_at_the_very_end_it_is_less_than_a_second(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    of(TimeLeft(0.0, 0.1, 0.4), monkeypatch)
+    assert Countdown(driver, lambda: 1).in_words() == "less than 1 s left"
+
+
 def test_more_slots_take_less_time(driver: Driver) -> None:
     driver.record.report(0, 1, 0.5, {}, 60.0)
     alone, four = Countdown(driver, lambda: 1)(), Countdown(driver, lambda: 4)()
