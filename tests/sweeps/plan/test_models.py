@@ -230,7 +230,7 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     play(plan, record, 4)
     console = Console(width=160, record=True)
     driver = Driver(plan, record, ALONE, End(None), Disk(plan.folder, 0.0, 1), console)
-    SweepReporter(driver).report([], True)
+    SweepReporter(driver, lambda: 1).report([], True)
     text = console.export_text()
     assert "trainable" in text
     assert all(trial.trainable in text for trial in record.trials)
