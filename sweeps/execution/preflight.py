@@ -95,9 +95,9 @@ def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
     slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
     epochs, slots = driver.plan.expected_epochs, driver.slots(driver.gpus_per_trial)
     if slowest is not None:
-        most = _seconds(epochs * slowest / slots)
+        whole = _seconds(epochs * slowest / slots)
         yield (
-            f"            About {most} at most for the {count(epochs, 'epoch')} of the sweep, "
+            f"            At that speed the {count(epochs, 'epoch')} of the sweep take about {whole}, "
             f"{count(slots, 'trial')} at a time"
         )
     if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
