@@ -104,7 +104,7 @@ class Fit:
         torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
-        self._data = build_data(trainable, params, prepared)
+        self._data: Any = build_data(trainable, params, prepared)
         self._split = self._split_batch()
         self._trainer: pl.Trainer | None = None
         trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
@@ -125,7 +125,7 @@ class Fit:
     @property
     def has_test(self) -> bool:
         """Whether the model can be scored on test rows."""
-        return _has_test(self._model, self._data)
+        return has_test(self._model, self._data)
 
     @property
     def has_trained(self) -> bool:
@@ -163,7 +163,7 @@ class Fit:
             callbacks=[EpochEnd(self, on_epoch), *more, *callbacks],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
-            **{**_lean(self.config.devices), "enable_progress_bar": progress_bar},
+            **{**lean(self.config.devices), "enable_progress_bar": progress_bar},
         )
         resume = None
         if self._checkpoint is not None:
@@ -250,7 +250,7 @@ class Fit:
             return None
         whole = gradient_accumulation.of(self._data)
         found = gradient_accumulation.split(whole, workers, rows or whole)
-        self._data.batch_size = found.rows  # type: ignore[attr-defined]
+        self._data.batch_size = found.rows
         return found
 
 
@@ -264,40 +264,14 @@ def check_devices(devices: int, gpus: int) -> None:
         raise CannotTrain(f"devices {devices}: this process can use {count(gpus, 'GPU')}")
 
 
-def test(
-    trainable: Trainable,
-    params: Any,
-    config: FitConfig,
-    weights: Path,
-    *,
-    prepared: Path | None = None,  # noqa: PT028  (no test of pytest's)
-) -> dict[str, float]:
-    """Score trained weights on the test rows; {} when the model has no `test_step`.
-
-    Args:
-        weights: a folder written by `Fit.save`.
-        prepared: as `Fit` has it.
-    """
-    torch.set_num_threads(config.threads or 1)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
-    model, data = trainable.build_model(params), build_data(trainable, params, prepared)
-    if not _has_test(model, data):
-        return {}
-    if config.micro_batch is not None:
-        data.batch_size = config.micro_batch  # type: ignore[attr-defined]
-    model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
-    precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **_lean(devices=1))
-    trainer.test(model, data, verbose=False)
-    return {name: float(value) for name, value in trainer.callback_metrics.items()}
-
-
-def _has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
+def has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
+    """Whether a model can be scored on test rows."""
     has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
     return bool(has_rows and is_overridden("test_step", model, pl.LightningModule))
 
 
-def _lean(devices: int) -> dict[str, Any]:
+def lean(devices: int) -> dict[str, Any]:
+    """Settings of a Trainer that shows and writes nothing, on the GPUs, if there are any."""
     return {
         "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
         "devices": devices,

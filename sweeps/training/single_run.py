@@ -9,10 +9,10 @@ from types import ModuleType
 
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
-from sweeps.training import batch_size_finder
+from sweeps.training import batch_size_finder, held_out
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
-from sweeps.training.fit_loop import Fit, test
+from sweeps.training.fit_loop import Fit
 from sweeps.training.leaving import Leaving
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import SingleRun
@@ -74,5 +74,5 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
         folder.keep_best(training)
         scores = {}
         if run.test and launch.is_first():
-            scores = test(module, params, config, folder.best, prepared=prepared)
+            scores = held_out.score(module, params, config, folder.best, prepared=prepared)
         return folder.say_end(scores, is_prepared=prepared is not None)

@@ -19,7 +19,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     `weights` is the content of `weights.pt`: this PC may not see the folder of the sweep.
     """
     with gc_freeze.uncollected():
-        from sweeps.training import fit_loop  # with PyTorch, which the driver does not load
+        from sweeps.training import held_out  # with PyTorch, which the driver does not load
 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
@@ -27,4 +27,4 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
     fit = dataclasses.replace(job.fit, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
-        return fit_loop.test(module, params, fit, Path(folder), prepared=data)
+        return held_out.score(module, params, fit, Path(folder), prepared=data)

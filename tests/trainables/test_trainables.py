@@ -18,7 +18,6 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
-from sweeps.training import fit_loop
 from sweeps.training.config import FitConfig
 from sweeps.training.data.dataset import has_preparation
 from sweeps.training.epoch_callback import Epoch
@@ -165,7 +164,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert module.METRIC in epochs[0].metrics
-    scores = fit_loop.test(module, params, fit_config(module), tmp_path, prepared=prepared)
+    scores = held_out.score(module, params, fit_config(module), tmp_path, prepared=prepared)
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 

@@ -273,18 +273,6 @@ def test_gradients_are_on_and_the_model_trains_after_each_report() -> None:
     assert modes == [(True, True)] * 3
 
 
-def test_a_trained_model_is_scored_on_the_test_rows(tmp_path: Path) -> None:
-    train(trainable(), config(2), save_at=2, folder=tmp_path)
-    scores = fit_loop.test(trainable(), digits_mlp.Params(), config(), tmp_path)
-    assert list(scores) == ["test_acc"]
-    assert 0.5 < scores["test_acc"] <= 1
-
-
-def test_a_model_without_a_test_step_has_no_test_score(tmp_path: Path) -> None:
-    what = trainable(lambda params: pl.LightningModule())
-    assert fit_loop.test(what, digits_mlp.Params(), config(), tmp_path) == {}
-
-
 @pytest.mark.parametrize(
     ("score", "than", "mode", "expected"),
     [
