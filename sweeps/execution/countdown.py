@@ -9,6 +9,7 @@ from sweeps.analysis import time_left
 from sweeps.analysis.standing import Ahead
 from sweeps.analysis.time_left import TimeLeft
 from sweeps.common.formatting import rough, rough_range
+from sweeps.common.time_share import TimeShare
 from sweeps.execution.driver import Driver
 from sweeps.search import cohorts
 from sweeps.search.cohorts import Cohort
@@ -24,25 +25,31 @@ class Countdown:
         driver: of the sweep.
         slots: trials that may train now.
         clock: seconds, from any moment.
+        estimate: as `time_left.time_left` is.
     """
 
     def __init__(
-        self, driver: Driver, slots: Callable[[], int], clock: Callable[[], float] = time.monotonic
+        self,
+        driver: Driver,
+        slots: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+        estimate: Callable[..., TimeLeft | None] = time_left.time_left,
     ) -> None:
-        self._driver, self._slots, self._clock = driver, slots, clock
+        self._driver, self._slots, self._clock, self._estimate = driver, slots, clock, estimate
+        self._computing = TimeShare(COST_SHARE, least_s=0, clock=clock)
         self._found: TimeLeft | None = None
-        self._found_at, self._next_at = 0.0, 0.0
+        self._found_at = 0.0
         self._waits = driver.plan.waits(driver.record)
         self._planned: Sequence[int] = ()
         self._ahead: Sequence[Cohort] = ()
 
     def __call__(self) -> TimeLeft | None:
         """The time left as of now; None before the first epoch."""
-        began = self._clock()
-        if began >= self._next_at:
-            self._found, self._found_at = self._compute(), began
-            self._next_at = began + (self._clock() - began) / COST_SHARE
-        return None if self._found is None else self._found.later(began - self._found_at)
+        now = self._clock()
+        if self._computing.is_due():
+            with self._computing.taken():
+                self._found, self._found_at = self._compute(), now
+        return None if self._found is None else self._found.later(now - self._found_at)
 
     def in_words(self) -> str:
         """`about 12 min left (9 to 16 min)`, as far as it is known and within --time-budget-hours."""
@@ -62,7 +69,7 @@ class Countdown:
         record, config = self._driver.record, self._driver.config
         is_scored = not set(config.trainables) <= set(record.info.without_test)
         ahead = Ahead(self._cohorts(), self._slots(), self._waits, is_scored)
-        return time_left.time_left(record, ahead, time.time(), record.elapsed_s)
+        return self._estimate(record, ahead, time.time(), record.elapsed_s)
 
     def _cohorts(self) -> Sequence[Cohort]:
         """Those of now: a user may plan more trials or fewer, and a space may have fewer points."""

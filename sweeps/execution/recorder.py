@@ -3,7 +3,8 @@ go on (`execution/requeue.py`), decides which checkpoints stay."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
@@ -45,6 +46,7 @@ class Recorder(DriverCallback):
         processes: of the trials.
         quarantine: of the PCs of a cluster; None on a PC by itself.
         sharing: of the GPUs, where it is measured how many trials share one.
+        clock: seconds, from any moment.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Recorder(DriverCallback):
         processes: Processes,
         quarantine: Quarantine | None = None,
         sharing: Sharing | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver, self._config = driver, driver.config
         self._record, self._storage = driver.record, driver.plan.storage
@@ -63,7 +66,7 @@ class Recorder(DriverCallback):
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue = Requeue(driver, searcher, processes, quarantine)
         self._save_faults: dict[int, dict[str, Any]] = {}
-        self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, first_s=TABLES_EVERY_S)
+        self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:

@@ -23,18 +23,12 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import optuna_form, sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import HeldOutScore, Run, Steered
+from sweeps.record.sweep_info import FORMAT, WITH_RERUNS, WITHOUT_RERUNS, HeldOutScore, Run, Steered
 from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
 # It warns where TPE draws one hyperparameter independently, as intended where ranges depend on each other.
 optuna.logging.set_verbosity(logging.ERROR)
-
-FORMAT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
-"""Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
-named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
-of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
-these on)."""
 
 
 class Record(RankedTrials):

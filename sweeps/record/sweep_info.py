@@ -17,6 +17,13 @@ Identity = Mapping[str, Mapping[str, Any]]
 _PARTS = ("settings", "data", "space", "code", "versions")
 
 
+FORMAT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
+"""Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
+named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
+of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
+these on)."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A start of the sweep: the first one, or a resume."""

@@ -18,6 +18,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
+from sweeps.training import held_out
 from sweeps.training.config import FitConfig
 from sweeps.training.data.dataset import has_preparation
 from sweeps.training.epoch_callback import Epoch

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.analysis import time_left
 from sweeps.analysis.time_left import TimeLeft
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import countdown
@@ -29,11 +28,6 @@ def driver(tmp_path: Path) -> Driver:
     return driver_of(tmp_path, record, CONFIG)
 
 
-def of(found: TimeLeft, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this be the time left."""
-    monkeypatch.setattr(time_left, "time_left", lambda *given: found)
-
-
 def test_before_the_first_epoch_it_says_when_it_will_be_known(driver: Driver) -> None:
     assert Countdown(driver, lambda: 1).in_words() == "time left: known after the first epoch"
 
@@ -45,9 +39,9 @@ def test_after_an_epoch_it_is_a_guess_and_a_range(driver: Driver) -> None:
     assert " min left (" in words or " h left (" in words
 
 
-def test_at_the_very_end_it_is_less_than_a_second(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    of(TimeLeft(0.0, 0.1, 0.4), monkeypatch)
-    assert Countdown(driver, lambda: 1).in_words() == "less than 1 s left"
+def test_at_the_very_end_it_is_less_than_a_second(driver: Driver) -> None:
+    left = Countdown(driver, lambda: 1, estimate=lambda *given: TimeLeft(0.0, 0.1, 0.4))
+    assert left.in_words() == "less than 1 s left"
 
 
 def test_more_slots_take_less_time(driver: Driver) -> None:
@@ -58,9 +52,7 @@ def test_more_slots_take_less_time(driver: Driver) -> None:
     assert four.best_s < alone.best_s / 2
 
 
-def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(driver: Driver) -> None:
     now, costs_s, computed = [0.0], 0.2, []
 
     def compute(*given: object) -> TimeLeft:
@@ -68,8 +60,7 @@ def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(
         now[0] += costs_s
         return TimeLeft(100.0, 90.0, 110.0)
 
-    monkeypatch.setattr(time_left, "time_left", compute)
-    left = Countdown(driver, lambda: 1, clock=lambda: now[0])
+    left = Countdown(driver, lambda: 1, lambda: now[0], compute)
     while now[0] < 100:
         found = left()
         now[0] += 1.0
@@ -78,12 +69,12 @@ def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(
     assert 80 < found.best_s < 100, "it counts down meanwhile"
 
 
-def test_the_end_of_the_time_budget_bounds_it(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_the_time_budget_bounds_it(driver: Driver) -> None:
     def words(budget_s: float) -> str:
         limited = dataclasses.replace(driver, end=End(budget_s / 3600))
-        return Countdown(limited, lambda: 1).in_words()
+        left = Countdown(limited, lambda: 1, estimate=lambda *given: TimeLeft(1200.0, 900.0, 1500.0))
+        return left.in_words()
 
-    of(TimeLeft(1200.0, 900.0, 1500.0), monkeypatch)
     assert words(3600) == "about 20 min left (15 to 25 min)"
     assert words(1080) == "about 18 min left (15 to 18 min, when --time-budget-hours ends it)"
     assert words(600) == "10 min left until --time-budget-hours ends it"

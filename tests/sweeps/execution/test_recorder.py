@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import functools
 import itertools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from sweeps.common.time_share import TimeShare
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import recorder
 from sweeps.execution.processes import Processes
@@ -35,7 +34,11 @@ class Keeping:
     """A recorder, and what Tune tells it."""
 
     def __init__(
-        self, folder: Path, keep_checkpoints: int | str = 1, ends_at: Callable[..., bool] | None = None
+        self,
+        folder: Path,
+        keep_checkpoints: int | str = 1,
+        ends_at: Callable[..., bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
@@ -45,7 +48,7 @@ class Keeping:
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none
-        self.recorder = Recorder(self.driver, self.searcher, scheduler, Processes())
+        self.recorder = Recorder(self.driver, self.searcher, scheduler, Processes(), clock=clock)
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
@@ -197,9 +200,8 @@ def test_tables_are_written_as_rarely_as_their_size_asks_for(
         written.append(now[0])
         now[0] += 0.1 if len(written) == 1 else 2.0  # of more and more trials
 
-    monkeypatch.setattr(recorder, "TimeShare", functools.partial(TimeShare, clock=lambda: now[0]))
-    monkeypatch.setattr(recorder, "write_tables", write)
-    keeping = Keeping(tmp_path)
+    monkeypatch.setattr(recorder, "write_tables", write)  # the seconds that it takes
+    keeping = Keeping(tmp_path, clock=lambda: now[0])
     while now[0] < 1000:
         keeping.recorder.on_step_end(0, [])
         now[0] += 1
