@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import sweep_info
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.record import Record
-from sweeps.record.trials import EpochRow, TrialRow, Waits
+from sweeps.record.trials import EpochRow, Status, TrialRow, Waits
 
 FILE = Path(__file__).parent / "data" / "recorded_sweeps.json.gz"
 BUSY, QUIET_S = "busy", 20.0
@@ -32,7 +32,7 @@ class Trial:
 
     start: float
     end: float | None
-    status: str
+    status: Status
     seed: int
     epochs: Sequence[tuple[float, float, float]]
     """Of each epoch: when it was reported, how many seconds it took, and its score."""
@@ -87,7 +87,7 @@ class Past(RankedTrials):
             self._rank_epoch(row, len(row.epochs))
         for row, trial in zip(self.trials, begun, strict=True):
             if trial.end is not None and trial.end <= moment and trial.status != "unfinished":
-                row.status, row.end = trial.status, trial.end  # type: ignore[assignment]
+                row.status, row.end = trial.status, trial.end
                 self._settle(row)
 
     def waits(self, sweep: Recorded) -> Waits | None:

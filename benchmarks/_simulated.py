@@ -24,6 +24,7 @@ from benchmarks._clock import Clock
 from benchmarks._problems import Curve, FashionCnn, Lcbench, Problem
 from benchmarks._recorded import Recorded
 from benchmarks._recorded import Trial as Row
+from sweeps.record.trials import Status
 
 if TYPE_CHECKING:
     from sweeps.record.record import Record
@@ -201,8 +202,8 @@ def _recorded(asked: Asked, record: Record, searcher: Any, scheduler: Any) -> Re
 
     def end(trial: Any, result: dict[str, Any]) -> None:
         number, is_last = trial.config["number"], result["epoch"] == asked.max_epochs
-        sound = "finished" if is_last else "pruned"
-        record.end(number, sound if math.isfinite(result["score"]) else "diverged")  # type: ignore[arg-type]
+        sound: Status = "finished" if is_last else "pruned"
+        record.end(number, sound if math.isfinite(result["score"]) else "diverged")
         ends[number] = clock.now
 
     clock, before = Clock(searcher, scheduler, problem, asked.slots, report, end), 0.0

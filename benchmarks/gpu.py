@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 part = _one(name, module, asked, Path(own), arguments)
                 results.merge(file, name, part, PARTS)
                 measured.append(name)
-            except Exception:
+            except Exception:  # of any kind: the card is there for minutes, and the other parts go on
                 traceback.print_exc()
                 print(f"{name}: failed, see above", flush=True)
         parts = results.read(file)
@@ -125,7 +125,7 @@ def _imported(name: str) -> ModuleType | None:
 
 @contextlib.contextmanager
 def _printed(what: str) -> Any:
-    """An error is printed, and what follows goes on."""
+    """An error is printed, of whatever kind, and what follows goes on."""
     try:
         yield
     except Exception:

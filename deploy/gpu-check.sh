@@ -35,7 +35,7 @@ fi
 
 {
   date -u +%FT%TZ
-  nvidia-smi 2>&1 | head -20 || true
+  command -v nvidia-smi > /dev/null && nvidia-smi | head -20
   "$python" - <<'END'
 import platform
 from importlib import metadata

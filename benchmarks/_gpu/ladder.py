@@ -30,7 +30,7 @@ def measure(notes: Notes) -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-ladder-") as folder:
         try:
             _climb(notes, trainable, Path(folder))
-        except Exception as error:  # what rungs it has measured until then counts
+        except Exception as error:  # of any kind: what rungs it has measured until then counts
             reason = f"{type(error).__name__}: {error}"
             notes.note({"trainable": trainable, "rung": "all", "failed": reason})
             print(f"  {trainable}: failed: {reason}", flush=True)

@@ -49,7 +49,7 @@ class Notes:
         began = time.monotonic()
         try:
             found = dict(measured())
-        except Exception as error:
+        except Exception as error:  # of a part, a library or the driver of the card: the others are measured
             reason = f"{type(error).__name__}: {error}".strip()
             self.note({**what, "failed": reason, "took_s": round(time.monotonic() - began, 1)})
             print(f"  {name}: failed: {reason}", flush=True)

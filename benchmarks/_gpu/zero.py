@@ -20,11 +20,12 @@ from benchmarks._gpu import processes
 from benchmarks._gpu.line import Line, Run, grouped, median_of, of
 from benchmarks._gpu.notes import Notes
 from benchmarks._measure import Goal
+from sweeps.training.config import Strategy
 
 SIZES: Mapping[str, tuple[int, int]] = {"1 M": (128, 4), "100 M": (1024, 8), "1 B": (2560, 13)}
 """Parameters to width and depth of the transformer."""
 REHEARSED: Mapping[str, tuple[int, int]] = {"tiny": (32, 1)}
-WAYS = {"fp16": "single", "fp16, ZeRO 2": "deepspeed_stage_2"}
+WAYS: Mapping[str, Strategy] = {"fp16": "single", "fp16, ZeRO 2": "deepspeed_stage_2"}
 STEPS = 10
 """That are timed for each repeat, behind those that warm up."""
 WARM_UP_STEPS = 8
@@ -116,7 +117,7 @@ def train(size: str, way: str, steps: int, device: str) -> Run:
         build_data=lambda params: transformer.Tokens(8 if device == "cuda" else 2),
     )  # fmt: skip
     config = FitConfig(
-        max_epochs=1, metric="train_loss", mode="min", strategy=WAYS[way],  # type: ignore[arg-type]
+        max_epochs=1, metric="train_loss", mode="min", strategy=WAYS[way],
         precision="16-mixed" if device == "cuda" else "bf16-mixed",
     )  # fmt: skip
     timed = transformer.Steps(WARM_UP_STEPS, steps)

@@ -44,7 +44,7 @@ def _length(loaders: Any) -> int | None:
     """Batches of a loader or of several; None of one without a length."""
     try:
         return sum(map(len, loaders if isinstance(loaders, list | tuple) else [loaders]))
-    except (TypeError, NotImplementedError):  # a DataLoader has a length only where its data set has one
+    except TypeError:  # a DataLoader has a length only where its data set has one
         return None
 
 

@@ -41,7 +41,7 @@ class MicroBatches(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Limit the batches of an epoch, before Lightning asks for its loaders."""
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]  # Lightning sets it without declaring it
         epoch = rows_of_epoch(data.train_dataloader(), trainer.world_size)
         if epoch is None:
             return

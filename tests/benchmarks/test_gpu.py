@@ -16,7 +16,6 @@ import torch
 from benchmarks import _measure, gpu
 from benchmarks._gpu import (
     PARTS,
-    card,
     data,
     ladder,
     notes,
@@ -384,9 +383,3 @@ def test_the_words_of_the_sweep_are_still_those() -> None:
     from sweeps.execution import gpu_sharing
 
     assert "on each from now on" in Path(gpu_sharing.__file__).read_text()
-
-
-@pytest.mark.parametrize("missing", [True, False])
-def test_why_there_is_no_gpu(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: not missing)
-    assert ("finds no CUDA device" in card.why_none()) == missing

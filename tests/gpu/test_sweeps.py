@@ -8,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as pq
 import pynvml
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.execution.summary import INTERRUPTED
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from tests.conftest import ROOT, Command
@@ -25,6 +25,8 @@ from tests.support.killing import check_nothing_is_lost
 
 pytestmark = [*NEEDS_GPU]
 DIGITS = ("--trainable", "digits_mlp", "--no-ray-dashboard", "--no-preflight", "--seed", "1")
+WHOLE = ("--scheduler", "none", "--searcher", "random")
+"""No trial is pruned."""
 EQUAL = ("--search-space", "tests.faulty.rates", "--params", "hidden=262144", "batch_size=64")
 """Hyperparameters by which trials are of the same size: 19 M weights."""
 TRIALS = 20
@@ -41,7 +43,7 @@ def peaks_gb(record: Record) -> list[float]:
     return [max(epoch.costs["gpu_memory_gb"] for epoch in trial.epochs.values()) for trial in record.trials]
 
 
-def most_at_once(trials: list[TrialRow]) -> int:
+def most_at_once(trials: Sequence[TrialRow]) -> int:
     """Trials that trained at the same time."""
     moments = [trial.start for trial in trials]
     return max(sum(trial.start <= moment < (trial.end or 0) for trial in trials) for moment in moments)
@@ -72,6 +74,14 @@ def epochs_of(folder: Path) -> int:
     return 0
 
 
+def ended(sweep: Command, folder: Path, *arguments: str) -> tuple[str, Record]:
+    """What a sweep says, run or resumed to its end, and its record."""
+    where = () if "--resume" in arguments else named(folder)
+    done = sweep(*arguments, *where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, Record.read(folder)
+
+
 @contextlib.contextmanager
 def running(folder: Path, environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A sweep in the background, which is ended with the test."""
@@ -91,12 +101,8 @@ def test_a_warm_process_gives_all_memory_back_between_trials(
     strategy: str, sweep: Command, tmp_path: Path
 ) -> None:
     trials = TRIALS if strategy == "single" else 6
-    done = sweep(
-        *(*DIGITS, *EQUAL, "--strategy", strategy, "--num-trials", str(trials), "--max-epochs", "2"),
-        *("--scheduler", "none", "--searcher", "random", *named(tmp_path / "s")),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = Record.read(tmp_path / "s")
+    words = (*EQUAL, "--strategy", strategy, "--num-trials", str(trials), "--max-epochs", "2")
+    _, record = ended(sweep, tmp_path / "s", *DIGITS, *WHOLE, *words)
     assert [trial.status for trial in record.trials] == ["finished"] * trials
     assert len({trial.place["pid"] for trial in record.trials}) == 1
     took = peaks_gb(record)
@@ -105,27 +111,19 @@ def test_a_warm_process_gives_all_memory_back_between_trials(
 
 @pytest.mark.parametrize("shared_by", [2, 4])
 def test_trials_share_the_card(shared_by: int, sweep: Command, tmp_path: Path) -> None:
-    done = sweep(
-        *(*DIGITS, "--trials-per-gpu", str(shared_by), "--num-trials", str(2 * shared_by)),
-        *("--max-epochs", "60", "--scheduler", "none", "--searcher", "random", *named(tmp_path / "s")),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    trials = list(Record.read(tmp_path / "s").trials)
-    assert {trial.status for trial in trials} == {"finished"}
-    assert most_at_once(trials) == shared_by
-    assert len({trial.place["pid"] for trial in trials}) == shared_by
+    words = ("--trials-per-gpu", str(shared_by), "--num-trials", str(2 * shared_by), "--max-epochs", "60")
+    _, record = ended(sweep, tmp_path / "s", *DIGITS, *WHOLE, *words)
+    assert {trial.status for trial in record.trials} == {"finished"}
+    assert most_at_once(record.trials) == shared_by
+    assert len({trial.place["pid"] for trial in record.trials}) == shared_by
 
 
 def test_auto_decides_by_what_the_first_trial_took(sweep: Command, tmp_path: Path) -> None:
-    done = sweep(
-        *(*DIGITS, "--trials-per-gpu", "auto", "--gpu-memory-gb-per-trial", "8", "--num-trials", "8"),
-        *("--max-epochs", "60", "--scheduler", "none", "--searcher", "random", *named(tmp_path / "s")),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "of a GPU: " in done.stdout
-    trials = list(Record.read(tmp_path / "s").trials)
-    assert {trial.status for trial in trials} == {"finished"}
-    assert most_at_once(trials) > 1
+    words = ("--trials-per-gpu", "auto", "--gpu-memory-gb-per-trial", "8", "--num-trials", "8")
+    said, record = ended(sweep, tmp_path / "s", *DIGITS, *WHOLE, *words, "--max-epochs", "60")
+    assert "of a GPU: " in said
+    assert {trial.status for trial in record.trials} == {"finished"}
+    assert most_at_once(record.trials) > 1
 
 
 @pytest.mark.parametrize(("searcher", "scheduler"), [("tpe", "asha"), ("bohb", "bohb"), ("gp", "halving")])
@@ -133,99 +131,52 @@ def test_a_sweep_in_fp16_goes_on_after_kill_9(
     searcher: str, scheduler: str, sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "s"
-    words = (
-        *DIGITS,
-        "--searcher",
-        searcher,
-        "--scheduler",
-        scheduler,
-        "--num-trials",
-        "9",
-        "--max-epochs",
-        "9",
-    )
-    with running(folder, environment, *words) as driver:
+    words = ("--searcher", searcher, "--scheduler", scheduler, "--precision", "16-mixed")
+    with running(folder, environment, *DIGITS, *words, "--num-trials", "9", "--max-epochs", "9") as driver:
         wait_until(lambda: epochs_of(folder) >= 8)
         driver.kill()
         driver.wait(30)
     before = check_nothing_is_lost(folder, {})
-    done = sweep("--resume", str(folder))
-    assert done.returncode == 0, done.stdout + done.stderr
+    _, record = ended(sweep, folder, "--resume", str(folder))
     check_nothing_is_lost(folder, before)
-    trials = list(Record.read(folder).trials)
-    assert len(trials) == 9
-    assert {trial.status for trial in trials} <= {"finished", "pruned"}
-    assert "fp16" in done.stdout or "16-mixed" in (folder / "best" / "params.yaml").read_text()
+    assert len(record.trials) == 9
+    assert {trial.status for trial in record.trials} <= {"finished", "pruned"}
 
 
 def test_a_process_that_is_killed_leaves_the_card_free(
     environment: dict[str, str], tmp_path: Path, used_bytes: Callable[[], int]
 ) -> None:
     before, folder = used_bytes(), tmp_path / "s"
-    words = (
-        *DIGITS,
-        "--num-trials",
-        "2",
-        "--max-epochs",
-        "40",
-        "--scheduler",
-        "none",
-        "--searcher",
-        "random",
-    )
+    words = (*DIGITS, *WHOLE, "--num-trials", "2", "--max-epochs", "40")
     with running(folder, environment, *words) as driver:
         wait_until(lambda: epochs_of(folder) >= 3)
         assert used_bytes() > before + 200 * 2**20, "the trial holds CUDA memory"
         os.kill(Record.read(folder).trials[0].place["pid"], signal.SIGKILL)
         assert driver.wait(180) == 0, (tmp_path / "output").read_text()
-    output = (tmp_path / "output").read_text()
-    assert "SIGKILL" in output
+    assert "SIGKILL" in (tmp_path / "output").read_text()
     assert {trial.status for trial in Record.read(folder).trials} == {"finished"}
     wait_until(lambda: used_bytes() < before + 50 * 2**20)
 
 
-def test_ctrl_c_frees_the_card_and_the_resume_repeats_at_most_a_step(
+def test_ctrl_c_leaves_the_card_free_and_a_sweep_that_goes_on(
     environment: dict[str, str], sweep: Command, tmp_path: Path, used_bytes: Callable[[], int]
 ) -> None:
     before, folder = used_bytes(), tmp_path / "s"
-    words = (
-        *DIGITS,
-        "--num-trials",
-        "2",
-        "--max-epochs",
-        "60",
-        "--scheduler",
-        "none",
-        "--searcher",
-        "random",
-    )
+    words = (*DIGITS, *WHOLE, "--num-trials", "2", "--max-epochs", "60")
     with running(folder, environment, *words) as driver:
         wait_until(lambda: epochs_of(folder) >= 3)
         driver.send_signal(signal.SIGINT)
-        driver.wait(90)
-    assert not [child for child in psutil.Process().children(recursive=True) if child.pid == driver.pid]
+        assert driver.wait(90) == INTERRUPTED
     wait_until(lambda: used_bytes() < before + 50 * 2**20)
     seen = check_nothing_is_lost(folder, {})
-    done = sweep("--resume", str(folder))
-    assert done.returncode == 0, done.stdout + done.stderr
+    _, record = ended(sweep, folder, "--resume", str(folder))
     check_nothing_is_lost(folder, seen)
+    assert {trial.status for trial in record.trials} == {"finished"}
 
 
 def test_gpu_util_and_data_wait_are_columns_of_a_sweep(sweep: Command, tmp_path: Path) -> None:
-    done = sweep(
-        *(
-            "--trainable",
-            "fashion_cnn",
-            "--params",
-            "rows=0",
-            "--no-ray-dashboard",
-            "--no-preflight",
-            "--num-trials",
-            "2",
-        ),
-        *("--max-epochs", "2", *named(tmp_path / "s")),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("--trainable", "fashion_cnn", "--params", "rows=0", "--num-trials", "2", "--max-epochs", "2")
+    ended(sweep, tmp_path / "s", *words, "--no-ray-dashboard", "--no-preflight")
     table = pq.read_table(tmp_path / "s" / "epochs.parquet").to_pydict()
     assert len(table["id"]) >= 2
     assert all(0 <= value <= 100 for value in table["data_wait_pct"])
