@@ -11,7 +11,7 @@ from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
-from sweeps.execution.processes import Processes
+from sweeps.execution.processes import Process, Processes
 from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
@@ -60,6 +60,15 @@ class Begun:
         """The number of the trial that is handed out next; None for none."""
         return (self.searcher.suggest("next") or {}).get("number")
 
+    def end_process_of(self, moved: Any) -> Process:
+        """A process of a trial that was ended to move the trial."""
+        moved.temporary_state.ray_actor = Actor()
+        self.processes.on_trial_start(0, [], moved)
+        process = self.processes.of(moved)
+        assert process is not None
+        process.is_gone = process.was_ended = True
+        return process
+
 
 def trial() -> Any:
     """The trial as Tune has it."""
@@ -95,11 +104,7 @@ def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> 
 
 def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) -> None:
     sweep, moved = Begun(tmp_path), trial()
-    moved.temporary_state.ray_actor = Actor()
-    sweep.processes.on_trial_start(0, [], moved)
-    process = sweep.processes.of(moved)
-    assert process is not None
-    process.is_gone = process.was_ended = True
+    sweep.end_process_of(moved)
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(moved, LOST) == ("", "")
     assert said(sweep.driver) == []
@@ -108,11 +113,7 @@ def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) 
 def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(tmp_path: Path) -> None:
     """Tune starts no trial there, and its error alone names the process."""
     sweep, before = Begun(tmp_path), trial()
-    before.temporary_state.ray_actor = Actor()
-    sweep.processes.on_trial_start(0, [], before)
-    process = sweep.processes.of(before)
-    assert process is not None
-    process.is_gone = process.was_ended = True
+    process = sweep.end_process_of(before)
     process.actor = ENDED.actor_id
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(trial(), ENDED) == ("", "")

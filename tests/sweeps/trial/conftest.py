@@ -1,8 +1,9 @@
-"""The PC of the first worker, whose folder no other one sees."""
+"""A Ray session, signal handlers that are put back, and a PC of the first worker that no other one sees."""
 
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,28 @@ import pytest
 import ray
 
 from sweeps.cluster import broadcast
+from sweeps.trial import stop_signal
 from tests.conftest import ROOT
 from tests.sweeps.trial.first_pc import FirstPC
+
+
+@pytest.fixture(scope="module")
+def ray_session() -> Iterator[None]:
+    """A trial asks Ray for its address and GPUs."""
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def handlers_as_before() -> Iterator[None]:
+    """The signal handlers of this process, and whether it is to leave its run, are the same afterwards."""
+    before = {each: signal.getsignal(each) for each in (stop_signal.SIGNAL, signal.SIGTERM)}
+    stop_signal.forget()
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+    stop_signal.forget()
 
 
 @pytest.fixture

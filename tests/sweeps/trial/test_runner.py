@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
@@ -19,22 +16,7 @@ from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_session() -> Iterator[None]:
-    """A trial asks Ray for its GPUs."""
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def _handlers_as_before() -> Iterator[None]:
-    before = {each: signal.getsignal(each) for each in (stop_signal.SIGNAL, signal.SIGTERM)}
-    yield
-    for each, handler in before.items():
-        signal.signal(each, handler)
-    stop_signal.forget()
+pytestmark = pytest.mark.usefixtures("ray_session", "handlers_as_before")
 
 
 class Data:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 import ray
@@ -15,22 +14,7 @@ import ray
 from sweeps.trial import stop_signal
 from sweeps.trial.stop_signal import Mailbox
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_session() -> Iterator[None]:
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def _handlers_as_before() -> Iterator[None]:
-    before = {each: signal.getsignal(each) for each in (stop_signal.SIGNAL, signal.SIGTERM)}
-    stop_signal.forget()
-    yield
-    for each, handler in before.items():
-        signal.signal(each, handler)
-    stop_signal.forget()
+pytestmark = pytest.mark.usefixtures("ray_session", "handlers_as_before")
 
 
 @pytest.mark.parametrize("sent", [stop_signal.SIGNAL, signal.SIGTERM])

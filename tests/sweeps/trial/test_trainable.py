@@ -34,12 +34,7 @@ FIRST = {"lr": 0.05, "momentum": 0.9, "hidden": 16}
 SECOND = {"lr": 0.3, "momentum": 0.2, "hidden": 32}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Trainable asks Ray for its address and GPUs."""
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("ray_session")
 
 
 READ_ONLY = Path("/proc")
