@@ -74,6 +74,7 @@ def test_a_sweep_that_has_not_ended_is_no_recorded_one(tmp_path: Path) -> None:
 
 
 def test_a_simulated_sweep_trains_all_its_trials_one_after_another_in_its_slots() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
     asked = next(
         each for each in _simulated.asked("fit", "short", 40) if each.scheduler == "halving" and each.confirm
     )

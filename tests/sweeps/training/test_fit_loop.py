@@ -28,10 +28,16 @@ from trainables._shared.classifier import Classifier
 
 
 @pytest.fixture(autouse=True)
-def _threads_as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
+def _process_as_before() -> Iterator[None]:
+    """Take back what training sets in the process: threads, and with ddp a process group and its variables."""
+    threads, variables = torch.get_num_threads(), dict(os.environ)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(threads)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 class Threads(pl.Callback):
@@ -47,10 +53,7 @@ class Threads(pl.Callback):
 @pytest.mark.skipif(os.cpu_count() == 1, reason="a PC of one core has no second thread to take")
 @pytest.mark.parametrize("strategy", ["single", "ddp"])
 def test_a_run_keeps_to_its_threads(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "OMP_NUM_THREADS", "1"
-    )  # known to monkeypatch, so that it takes back what Lightning sets
-    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max", strategy=strategy)
     Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True, threads := Threads())
     assert threads.seen == [1, 1]
