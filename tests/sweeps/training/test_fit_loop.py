@@ -29,7 +29,7 @@ from trainables._shared.classifier import Classifier
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Take back what training sets in the process: threads, and with ddp a process group and its variables."""
+    """Take back what training sets in the process: threads, and by ddp a process group and its variables."""
     threads, variables = torch.get_num_threads(), dict(os.environ)
     yield
     torch.set_num_threads(threads)
