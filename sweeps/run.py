@@ -6,6 +6,7 @@ user's mistake; 130, Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage.protocol import StorageError
+from sweeps.trial import fork_server
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +51,11 @@ def _run(config: SweepConfig) -> int:
         ray_auth.settle(config.address)
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
-    with gc_freeze.uncollected():
-        from sweeps import sweep
-    return sweep.run(config)
+    trains_here = config.address is None and not config.dry_run
+    with fork_server.started() if trains_here else contextlib.nullcontext() as python:
+        with gc_freeze.uncollected():
+            from sweeps import sweep
+        return sweep.run(config, python)
 
 
 if __name__ == "__main__":

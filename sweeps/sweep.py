@@ -17,8 +17,8 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 
 
-def run(config: SweepConfig) -> int:
-    """Plan a sweep, run it and report on it; the exit status."""
+def run(config: SweepConfig, python: str | None = None) -> int:
+    """Plan a sweep, run it and report on it; the exit status. `python` starts the processes of a Ray here."""
     plan = build.make_plan(config)
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
     print(describe.describe(plan), flush=True)
@@ -31,17 +31,17 @@ def run(config: SweepConfig) -> int:
             print(state.text, flush=True)
             if state.is_finished or config.dry_run:
                 return 0
-        return _run_trials(plan, record, code)
+        return _run_trials(plan, record, code, python)
 
 
-def _run_trials(plan: Plan, record: Record, code: Sequence[Path]) -> int:
+def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan.folder, config.dashboard),
-        session.connect(config, code) as cluster,
+        session.connect(config, code, python) as cluster,
         following(config.logger_names, plan.folder, record),
     ):
         print(cluster.describe(), flush=True)

@@ -24,6 +24,8 @@ ENVIRONMENT = {
     # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Tune gives its processes an environment of their own, so that none that was started before is taken.
+    "RAY_prestart_worker_first_driver": "0",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     # Ray's paragraph about a process that was lost: the sweep says in a line which trial, where and why. All

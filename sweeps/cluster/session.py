@@ -68,12 +68,13 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]:
+def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None = None) -> Iterator[Cluster]:
     """A Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
 
     Args:
         config: of the sweep.
         code: packages and single files to send to the PCs of the cluster.
+        python: program by which a Ray on this PC starts its processes, if that is not this Python.
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
@@ -81,7 +82,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = ()) -> Iterator[Cluster]
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     local: dict[str, Any] = {}
     if config.address is None:
-        local = {"num_cpus": this_pc().cpus, "dashboard": config.ray_dashboard}
+        local = {"num_cpus": this_pc().cpus, "dashboard": config.ray_dashboard, "python": python}
     context = ray_connection.init(ray, config.address, code, ENVIRONMENT, **local)
     try:
         yield _joined(config, code, context.dashboard_url or None)

@@ -59,6 +59,7 @@ def init(
     *,
     num_cpus: int | None = None,
     dashboard: bool | None = None,
+    python: str | None = None,
 ) -> Any:
     """Start a Ray on this PC, or join the cluster at an address; returns Ray's context.
 
@@ -69,6 +70,7 @@ def init(
         variables: of the environment, to pass on to them in addition to the folder of the raw data.
         num_cpus: of a Ray on this PC.
         dashboard: whether a Ray on this PC has one.
+        python: command that starts the workers of a Ray on this PC, if that is not this Python.
 
     Raises:
         UserError: no cluster answers at the address, or it does not take the code.
@@ -78,8 +80,8 @@ def init(
             return ray.init(
                 # Always given: without an address Ray joins the cluster that was last started on this PC.
                 address=address or "local",
-                # The workers of a local Ray inherit this environment: no runtime_env, no slow start.
-                runtime_env=_runtime_env(code, empty, variables) if address else None,
+                # The workers of a local Ray inherit this environment.
+                runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
                 num_cpus=num_cpus,
                 include_dashboard=dashboard,
                 log_to_driver=False,
@@ -90,6 +92,10 @@ def init(
         if address is None:
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
+
+
+def _started_by(python: str | None) -> dict[str, Any] | None:
+    return None if python is None else {"py_executable": python, "config": {"eager_install": False}}
 
 
 def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:

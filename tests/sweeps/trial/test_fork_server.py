@@ -1,0 +1,150 @@
+"""Processes that are forked in place of Python, with a stand-in for Ray's program of a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sweeps.trial import fork_server, worker_launcher
+
+WORKER = """
+import json, os, random, sys
+import numpy as np
+
+is_fork = "torch" in sys.modules
+about = {
+    "words": sys.argv[1:], "folder": os.getcwd(), "asked": os.environ.get("ASKED"),
+    "blas": os.environ.get("OPENBLAS_NUM_THREADS"), "is_fork": is_fork, "has_ray": "ray.tune" in sys.modules,
+    "threads": len(os.listdir("/proc/self/task")), "pid": os.getpid(), "parent": os.getppid(),
+    "random": random.random(), "numpy": np.random.random(),
+    "oom": int(open("/proc/self/oom_score_adj").read()),
+}
+print(json.dumps(about), flush=True)
+exec(sys.argv[1])
+"""
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def command() -> Iterator[list[str]]:
+    """What Ray would run in place of Python, with one fork server for all tests."""
+    with fork_server.started() as python:
+        assert python is not None
+        yield shlex.split(python)
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("workers") / worker_launcher.WORKER
+    file.write_text(WORKER)
+    return str(file)
+
+
+def servers() -> set[psutil.Process]:
+    """The fork servers of this process."""
+    return {child for child in psutil.Process().children() if "sweeps.trial.fork_server" in child.cmdline()}
+
+
+def start(
+    command: list[str], worker: str, does: str, **more: Any
+) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """A launcher, and what its worker tells of itself."""
+    process = subprocess.Popen([*command, worker, does], stdout=subprocess.PIPE, text=True, **more)
+    assert process.stdout is not None
+    about: dict[str, Any] = json.loads(process.stdout.readline())
+    return process, about
+
+
+def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
+    command: list[str], worker: str, tmp_path: Path
+) -> None:
+    process, about = start(command, worker, "pass", cwd=tmp_path, env={**os.environ, "ASKED": "yes"})
+    assert process.wait() == 0
+    assert about["is_fork"]
+    assert about["has_ray"]
+    assert (about["words"], about["folder"], about["asked"]) == (["pass"], str(tmp_path), "yes")
+    assert about["blas"] == os.environ.get("OPENBLAS_NUM_THREADS")
+    assert about["threads"] == 1
+    assert about["oom"] == 1000
+    assert psutil.Process(about["parent"]).cmdline()[2:4] == ["-m", "sweeps.trial.fork_server"]
+
+
+def test_two_forks_draw_other_numbers(command: list[str], worker: str) -> None:
+    one, other = (start(command, worker, "pass")[1] for _ in range(2))
+    assert one["random"] != other["random"]
+    assert one["numpy"] != other["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("does", "status"),
+    [
+        ("sys.exit(3)", 3),
+        ("os._exit(4)", 4),
+        ("os.kill(os.getpid(), 9)", -9),
+        ("1 / 0", 1),
+        ("os.abort()", -6),
+    ],
+)
+def test_a_launcher_ends_as_its_worker_does_and_takes_down_nobody_else(
+    command: list[str], worker: str, does: str, status: int
+) -> None:
+    other, about = start(command, worker, "sys.stdin.readline()", stdin=subprocess.PIPE)
+    process, _ = start(command, worker, does, stderr=subprocess.DEVNULL)
+    assert process.wait() == status
+    assert psutil.pid_exists(about["pid"])
+    other.communicate("go on\n")
+    assert other.returncode == 0
+
+
+def test_a_worker_ends_with_its_launcher(command: list[str], worker: str) -> None:
+    process, about = start(command, worker, "import time; time.sleep(600)")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(about["pid"]).wait(PATIENCE_S)
+
+
+def test_another_program_is_started_as_usual(command: list[str]) -> None:
+    done = subprocess.run(
+        [*command, "-c", "import sys; print('torch' in sys.modules)"], capture_output=True, text=True
+    )
+    assert done.stdout == "False\n"
+
+
+def test_without_a_fork_server_a_worker_is_started_as_usual(worker: str) -> None:
+    before = servers()
+    with fork_server.started() as python:
+        assert python is not None
+        (server,) = servers() - before
+        server.kill()
+        server.wait()
+        process, about = start(shlex.split(python), worker, "pass")
+        assert process.wait() == 0
+        assert not about["is_fork"]
+
+
+def test_a_fork_server_ends_with_what_started_it() -> None:
+    before = servers()
+    with fork_server.started():
+        (server,) = servers() - before
+    assert not server.is_running()
+
+
+def test_a_fork_server_with_threads_forks_nobody(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of a library that reads its environment in another way than is known here."""
+    monkeypatch.setattr(fork_server, "ONE_THREAD", {"JE_ARROW_MALLOC_CONF": "background_thread:true"})
+    with fork_server.started() as python:
+        assert python is not None
+        process, about = start(shlex.split(python), worker, "pass")
+        assert process.wait() == 0
+        assert not about["is_fork"]
