@@ -7,6 +7,7 @@ Exit status: 0, the sweep has answered what will happen, or keeps the command un
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def _control(asked: Asked) -> int:
         from sweeps.cluster import submit
 
         return submit.control(asked.address, asked.folder, asked.words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
     folder = Path(asked.folder).expanduser()
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
