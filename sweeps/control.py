@@ -21,6 +21,8 @@ from sweeps.config import steering
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import requests
 
+KEPT = "It keeps the command, and will take it up; its screen says what it did."
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -91,14 +93,14 @@ def _control(asked: Asked) -> int:
         raise UserError(_why_not_running(folder)) from None
     except requests.NotTaken:
         raise UserError(
-            f"{shown_path(folder)}: the sweep takes no command now: it is starting, or its trials have all "
-            "ended. Try again"
+            f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "
+            "says why it can't be steered"
         ) from None
     except KeyboardInterrupt as interrupt:
         print(f"\n{interrupt}", file=sys.stderr)
         return 130
     if answer is None:
-        print("The sweep is busy. It keeps the command, and will take it up; its screen says what it did.")
+        print(f"The sweep is starting or busy. {KEPT}")
         return 0
     if answer.is_refused:
         raise UserError(answer.text)

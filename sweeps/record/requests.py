@@ -112,7 +112,7 @@ class Inbox:
 
 
 class NotTaken(Exception):
-    """A running sweep takes no request: it is starting, or its trials have all ended."""
+    """A running sweep takes no request: its trials have all ended, or it has no folder for requests."""
 
 
 class NotRunning(Exception):
