@@ -7,6 +7,7 @@ Exit status: 0, the sweep has answered what will happen, or keeps the command un
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from sweeps.common.formatting import command, shown_path
 from sweeps.config import steering
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import requests
+
+KEPT = "It keeps the command, and will take it up; its screen says what it did."
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def _control(asked: Asked) -> int:
         from sweeps.cluster import submit
 
         return submit.control(asked.address, asked.folder, asked.words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
     folder = Path(asked.folder).expanduser()
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
@@ -89,14 +93,14 @@ def _control(asked: Asked) -> int:
         raise UserError(_why_not_running(folder)) from None
     except requests.NotTaken:
         raise UserError(
-            f"{shown_path(folder)}: the sweep takes no command now: it is starting, or its trials have all "
-            "ended. Try again"
+            f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "
+            "says why it can't be steered"
         ) from None
     except KeyboardInterrupt as interrupt:
         print(f"\n{interrupt}", file=sys.stderr)
         return 130
     if answer is None:
-        print("The sweep is busy. It keeps the command, and will take it up; its screen says what it did.")
+        print(f"The sweep is starting or busy. {KEPT}")
         return 0
     if answer.is_refused:
         raise UserError(answer.text)

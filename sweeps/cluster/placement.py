@@ -51,7 +51,7 @@ def placed() -> dict[PlacementGroup, str]:
     return {
         group: str(table["bundles_to_node_id"][0])
         for group, table in tables.items()
-        if table["state"] == "CREATED"
+        if table.get("state") == "CREATED"  # Ray has forgotten a group that was removed
     }
 
 

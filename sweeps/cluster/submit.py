@@ -26,6 +26,7 @@ from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
+from sweeps.config.steering import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 
@@ -38,6 +39,8 @@ IMPORTS_RAY = f"python -c 'import ray' 2>/dev/null || {{ echo '{OTHER_PYTHON}'; 
 """Ray 2.60 does not pass the path of its Python to a job."""
 NOT_READY = "No available agent"
 """In the answer of a head, 10 s after the request, until the agent of a node has started."""
+NO_JOB = "does not exist"
+"""In the answer to a request about a job that was not submitted yet."""
 MOST_S = 60
 
 
@@ -53,7 +56,7 @@ def submit(config: SweepConfig) -> int:
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     with gc_freeze.uncollected():
         code = source_files.to_send([plugins.find(kind, name) for kind, name in _plug_ins(config)])
-    client = _client(address)
+    client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as folder:
@@ -61,6 +64,7 @@ def submit(config: SweepConfig) -> int:
         with ray_connection.quietly():
             hand_over(
                 client,
+                "--submit",
                 entrypoint=_entrypoint(config),
                 submission_id=job,
                 runtime_env={"working_dir": folder, "excludes": ["__pycache__"]},
@@ -71,7 +75,8 @@ def submit(config: SweepConfig) -> int:
 
 
 def control(address: str, folder: str, words: Sequence[str]) -> int:
-    """Give a command to a sweep that runs on the head, as a Ray job there; the exit status.
+    """Give a command to a sweep that runs on the head, as a Ray job there; the exit status. Ctrl-C stops the
+    job, which withdraws a command that was not taken up yet.
 
     Args:
         address: of the head, as for `submit`.
@@ -81,25 +86,31 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
     Raises:
         UserError: no cluster answers or accepts the token.
     """
-    client, job = _client(address), f"control-{secrets.token_hex(3)}"
-    with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
-        _copy(source_files.to_send([]), Path(code))
-        where, typed = _on_the_head(folder), shlex.join(words)
-        hand_over(
-            client,
-            entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {where} {typed}",
-            submission_id=job,
-            runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
-            metadata={"job_name": f"control {folder}"},
-        )
-    return _answer(client, job)
+    flag = f"--address {address}"
+    client, job = _client(address, flag), f"control-{secrets.token_hex(3)}"
+    try:
+        with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
+            _copy(source_files.to_send([]), Path(code))
+            where, typed = _on_the_head(folder), shlex.join(words)
+            hand_over(
+                client,
+                flag,
+                entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {where} {typed}",
+                submission_id=job,
+                runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
+                metadata={"job_name": f"control {folder}"},
+            )
+        return _answer(client, job)
+    except KeyboardInterrupt:
+        return _withdraw(client, job)
 
 
-def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> None:
+def hand_over(client: JobSubmissionClient, flag: str, again_s: float = 2, **job: Any) -> None:
     """Submit a job. A head that has just started accepts none for some seconds, and is asked again.
 
     Args:
         client: of the head.
+        flag: that was typed, for messages.
         again_s: seconds between two requests.
         job: as `JobSubmissionClient.submit_job` takes it.
 
@@ -113,19 +124,19 @@ def hand_over(client: JobSubmissionClient, again_s: float = 2, **job: Any) -> No
             return
         except (RuntimeError, ValueError, OSError) as error:
             if NOT_READY not in str(error) or time.monotonic() > ends:
-                raise UserError(f"--submit: {first_line(error)}") from None
+                raise UserError(f"{flag}: {first_line(error)}") from None
         print("The head does not accept jobs yet: waiting ...", flush=True)
         time.sleep(again_s)
 
 
-def _client(address: str) -> JobSubmissionClient:
+def _client(address: str, flag: str) -> JobSubmissionClient:
     try:
         return JobSubmissionClient(address)
     except (RuntimeError, ValueError, OSError) as error:
         if "uthentication" in str(error):
             raise UserError(f"--address {address}: {first_line(error)} {ray_auth.COPY}") from None
         raise UserError(
-            f"--submit: Ray's dashboard, which accepts jobs, does not answer ({first_line(error)}). It "
+            f"{flag}: Ray's dashboard, which accepts jobs, does not answer ({first_line(error)}). It "
             "listens on the head alone unless Ray is started there with --dashboard-host. Type the command "
             "on the head, or ssh -L 8265:127.0.0.1:8265 HEAD and give --address http://127.0.0.1:8265"
         ) from None
@@ -215,16 +226,35 @@ def _answer(client: JobSubmissionClient, job: str) -> int:
     try:
         while not (status := client.get_job_status(job)).is_terminal():
             time.sleep(0.2)
-        info, printed = client.get_job_info(job), client.get_job_logs(job)
+        info, text = client.get_job_info(job), _printed(client, job)
     except (RuntimeError, OSError) as error:
         print(f"The cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
         return 1
-    text = re.split(r"Running entrypoint for job .*\n", printed)[-1].strip()
     if info.driver_exit_code is None:
         print(f"The job ended as {status}: {info.message}", file=sys.stderr)
         return 1
     print(text, file=sys.stderr if info.driver_exit_code else sys.stdout)
     return int(info.driver_exit_code)
+
+
+def _withdraw(client: JobSubmissionClient, job: str) -> int:
+    """Stop the job of a command, and say what has become of that; the exit status of Ctrl-C."""
+    try:
+        while not client.get_job_status(job).is_terminal():
+            client.stop_job(job)  # once more for one that is just beginning
+            time.sleep(0.5)
+        said = _printed(client, job) or WITHDRAWN  # it had not begun
+    except (RuntimeError, OSError) as error:
+        said = WITHDRAWN
+        if NO_JOB not in str(error):
+            said = f"The cluster does not answer ({first_line(error)}). The sweep's screen says what it did."
+    print(f"\n{said}", file=sys.stderr)
+    return 130
+
+
+def _printed(client: JobSubmissionClient, job: str) -> str:
+    """What a job has printed, without Ray's own lines."""
+    return re.split(r"Running entrypoint for job .*\n", client.get_job_logs(job))[-1].strip()
 
 
 def _follow(client: JobSubmissionClient, job: str) -> int:

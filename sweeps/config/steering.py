@@ -25,6 +25,8 @@ COMMANDS = {
 NAMES = tuple(words.split()[0] for words in COMMANDS)
 SETTABLE = ("num_trials", "max_concurrent", "time_budget_hours")
 """Settings that may change while a sweep runs, and with a resume."""
+WITHDRAWN = "Withdrawn: nothing has changed."
+"""Of a command that was not taken up before Ctrl-C."""
 
 
 @dataclass(frozen=True)

@@ -33,19 +33,10 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     Raises:
         UserError: the file can't be read, or settings in it are wrong, one a line.
     """
-    try:
-        content = load_yaml(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} {path}: can't be read ({reason})") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{name} {path}: not YAML: {error}") from None
-    if not isinstance(content, Mapping):
-        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
     settings = SweepConfig.settings()
     faults: list[str] = []
     values: dict[str, Any] = {}
-    for key, value in content.items():
+    for key, value in _lines(path, name).items():
         if key not in settings:
             faults.append(f"{path}: {key}: no such key.{nearest(str(key), settings)}")
         elif key in OF_ONE_RUN - {"dry_run"}:  # older versions have written `dry_run`
@@ -65,6 +56,20 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     if faults:
         raise UserError("\n".join(faults))
     return values
+
+
+def _lines(path: str, name: str) -> Mapping[Any, Any]:
+    """The keys and values of a file, as they are there."""
+    try:
+        content = load_yaml(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name} {path}: can't be read ({reason})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{name} {path}: not YAML: {error}") from None
+    if not isinstance(content, Mapping):
+        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
+    return content
 
 
 def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:

@@ -8,18 +8,23 @@ from sweeps.execution.driver import Driver
 
 LEAST = 3
 """Trials that must have failed, or as many as run at a time."""
+UNDECIDED = ("unfinished", "infeasible")
+"""Such a trial says nothing of the others, unless it has trained further than those that failed."""
 
 
 def why_to_stop(driver: Driver) -> str:
-    """The error with which all trials so far have failed; "" where one did not, or too few have ended."""
-    reasons = []
+    """The error with which all trials so far have failed; "" where one has not, or too few have."""
+    reasons, furthest, furthest_of_others = list[str](), 0, 0
     for trial in driver.record.searched if not driver.config.keep_going else ():
         if trial.status == "failed":
             reasons.append(trial.reason)
-        elif trial.status not in ("unfinished", "infeasible"):  # in most sweeps the first one
+            furthest = max(furthest, len(trial.epochs))
+        elif trial.status in UNDECIDED:
+            furthest_of_others = max(furthest_of_others, len(trial.epochs))
+        else:
             return ""
     few = len(reasons) < max(LEAST, driver.slots(driver.gpus_per_trial))
-    if few or len(set(map(_kind, reasons))) > 1:
+    if few or furthest_of_others > furthest or len(set(map(_kind, reasons))) > 1:
         return ""
     return f"the first {len(reasons)} trials all failed: {reasons[-1]}. Add --keep-going to train on"
 

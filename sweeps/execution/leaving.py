@@ -38,6 +38,8 @@ class Leaving:
         if not record.is_held or outcome != self._because:
             grace_s = math.inf if outcome == "paused" else self._driver.config.stop_grace
             self._because, self._ends_at, record.is_held = outcome, self._clock() + grace_s, True
+            if outcome == "lost":
+                self._driver.say(f"Stopping: {self._driver.end.error}")
             if training:
                 at_most = "" if outcome == "paused" else f", for at most {duration(grace_s)}"
                 self._driver.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")

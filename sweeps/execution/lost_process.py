@@ -7,6 +7,7 @@ count of processes that it killed for want of memory, and from whether the PC is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sweeps.cluster import nodes
@@ -34,15 +35,19 @@ class Loss:
     """Whether the PC was lost with it."""
 
 
-def loss_of(process: Process | None) -> Loss:
-    """Why a process was lost."""
+def loss_of(process: Process | None, others: Iterable[Process] = ()) -> Loss:
+    """Why a process was lost. What the kernel has killed by then ends none of the others later."""
     if process is None or not process.locate():
         return Loss("it ended while it started")
     there = next((node for node in nodes.living() if node.id == process.node), None)
     if there is None:
         return Loss("its PC is lost", is_of_the_pc=True)
     words, oom_kills = post_mortem.examine_on(process.node, process.output_file)
-    return Loss(_why(words, oom_kills > process.oom_kills), words)
+    is_oom = oom_kills > process.oom_kills
+    for other in others:
+        if other.locate() and other.node == process.node:
+            other.oom_kills = max(other.oom_kills, oom_kills)
+    return Loss(_why(words, is_oom), words)
 
 
 def _why(last_words: str, is_oom: bool) -> str:
@@ -53,4 +58,4 @@ def _why(last_words: str, is_oom: bool) -> str:
         return f"exit status {status[1]}"
     if is_oom:
         return "killed by the kernel: out of memory"
-    return "signal 9 (SIGKILL)"
+    return "it ended without a trace (most often signal 9, SIGKILL)"

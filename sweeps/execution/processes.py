@@ -50,7 +50,7 @@ class Process:
     pid: int = 0
     output_file: str = ""
     oom_kills: int = 0
-    """Of its PC, when it began."""
+    """Of its PC, when it began, or when a lost process was last examined there."""
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
@@ -58,8 +58,8 @@ class Process:
             with contextlib.suppress(ray.exceptions.RayError):
                 introduced = ray.get(self.introduction)
                 self.node, self.actor, self.group, self.pid, self.output_file, self.oom_kills = introduced
-                held = ray.util.placement_group_table(self.group)["bundles_to_node_id"] if self.group else {}
-                self.nodes = frozenset({self.node, *held.values()})
+                table = ray.util.placement_group_table(self.group) if self.group else {}
+                self.nodes = frozenset({self.node, *table.get("bundles_to_node_id", {}).values()})
         return bool(self.node)
 
     @property

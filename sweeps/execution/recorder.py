@@ -72,7 +72,7 @@ class Recorder(DriverCallback):
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
         Tune's loop (a trial's last epoch, its end, the next start) reaches the disk once, at its end."""
-        self._driver.disk.wait(self._driver.say, self._driver.end.stop_all)
+        self._driver.disk.wait(self._driver.say, lambda: self._driver.end.is_due)
         sharing = self._sharing
         self._searcher.slots = self._driver.slots(sharing.gpus if sharing else self._driver.gpus_per_trial)
         self._turn.enter_context(self._record.together())
@@ -86,7 +86,8 @@ class Recorder(DriverCallback):
             if "place" in result:  # not where the process can't load PyTorch
                 self._record.place(number, result["place"])
             self._logs.append(self._record.trials[number], result.pop("output", ""))
-            self._record.note_failures(number, result.get("failures", 0))
+            if "failures" in result:  # not where the process ends its trial before it has begun
+                self._record.note_failures(number, result["failures"])
             for notice in result.pop("notices", []):
                 self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)
@@ -211,7 +212,7 @@ class Recorder(DriverCallback):
         self._logs.append(self._record.trials[number], traceback)
         self._record.end(number, status, reason, self._logs.path(number))
         if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
-            self._driver.end.stop("lost", why)
+            self._driver.end.stop("lost", why, can_save=True)
 
     def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
         """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept

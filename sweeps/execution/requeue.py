@@ -73,7 +73,7 @@ class Requeue:
         if process is not None and process.was_ended:
             self._searcher.requeue(number)
             return "", ""
-        loss = lost_process.loss_of(process)
+        loss = lost_process.loss_of(process, self._processes.all())
         if fault := self._fault(number, loss):
             then = "it has failed"
         else:
@@ -95,7 +95,7 @@ class Requeue:
         number = trial.config["number"]
         if start.is_of_the_pc:
             why = f"no process of a trial starts on {start.pc}: {start.why}"
-            self.elsewhere(trial, f"{NOTHING_STARTS}: {start.why}", start.node, or_else=why)
+            self.elsewhere(trial, f"{NOTHING_STARTS}: {start.why}", start.node, why, can_save=True)
         else:
             self._driver.say(
                 f"Trial {number}: its process did not start on {start.pc}: {start.why}; it is requeued"
@@ -113,7 +113,8 @@ class Requeue:
         if self._quarantine.leave_out(pending, f"{NOTHING_STARTS}: {start.why}", start.node):
             remove_placement_group(group)
         else:
-            self._driver.end.stop("lost", f"no process of a trial starts on {start.pc}: {start.why}")
+            why = f"no process of a trial starts on {start.pc}: {start.why}"
+            self._driver.end.stop("lost", why, can_save=True)
 
     def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
         """Note where a trial has left its run, and requeue it. Where the sweep stops or pauses, it is held.
@@ -168,7 +169,9 @@ class Requeue:
             return f"its process was lost {times} times, at last: {loss.why}"
         return ""
 
-    def elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
+    def elsewhere(
+        self, trial: Trial, reason: str, node: str, or_else: str, *, can_save: bool = False
+    ) -> None:
         """Leave out the PC on which a trial can't continue, and requeue the trial. Where that is impossible
         the sweep ends, and the trial stays unfinished, for a resume.
 
@@ -177,12 +180,13 @@ class Requeue:
             reason: why the PC is left out.
             node: the Ray node ID of the PC.
             or_else: why the sweep ends.
+            can_save: whether the other trials can save what they have trained by then.
         """
         is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
         if is_left_out:
             self._searcher.requeue(trial.config["number"])
         else:
-            self._driver.end.stop("lost", or_else)
+            self._driver.end.stop("lost", or_else, can_save=can_save)
 
 
 def error_of(trial: Trial) -> Exception:

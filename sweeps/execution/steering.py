@@ -54,10 +54,6 @@ class Steering:
         """Take commands for a block; those that come at its end are refused."""
         steering = cls(driver)
         try:
-            steering._inbox.open()
-        except OSError as error:
-            driver.say(f"This sweep can't be steered: {error}")
-        try:
             yield steering
         finally:
             with contextlib.suppress(OSError):

@@ -32,14 +32,23 @@ class End(Stopper):
         written, or no PC is left on which a trial can continue)."""
         self.error = ""
         """A user's mistake that showed only in training, or why the outcome is lost."""
+        self._can_save = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tune pickles it, but uses no copy."""
         return NoopStopper, ()
 
-    def stop(self, outcome: str, error: str = "") -> None:
-        """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained."""
+    def stop(self, outcome: str, error: str = "", *, can_save: bool = False) -> None:
+        """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained.
+
+        Args:
+            outcome: of the run.
+            error: why, where the outcome is error or lost.
+            can_save: whether trials can save although the outcome is lost. These ones always may: paused,
+                interrupted, out of time.
+        """
         self.outcome, self.error = outcome, error
+        self._can_save = can_save
 
     def left_s(self) -> float | None:
         """Seconds until --time-budget-hours ends the sweep; None without a limit."""
@@ -53,9 +62,19 @@ class End(Stopper):
         """Whether the sweep must end now."""
         if self.is_used_up and self.outcome == "finished":
             self.outcome = "out of time"
-        if self.outcome in ("paused", "interrupted", "out of time"):
+        if self.can_save:
             return not self.let_leave()
         return self.outcome != "finished"
+
+    @property
+    def can_save(self) -> bool:
+        """Whether trials save what they have trained before the sweep ends."""
+        return self._can_save or self.outcome in ("paused", "interrupted", "out of time")
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the sweep is to end or to pause, maybe once its trials have left."""
+        return self.outcome != "finished" or self.is_used_up
 
     @property
     def is_used_up(self) -> bool:

@@ -44,6 +44,7 @@ def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
         is_out_of_time = end.outcome == "out of time"
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
         print(f"The sweep {how}{status.how_far(record)}.")
+    if end.can_save:
         _print(_saved(plan, record))
     _print([("Folder", shown_path(plan.folder))])
 

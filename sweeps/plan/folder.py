@@ -19,6 +19,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import lock
 from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
+from sweeps.record.requests import Inbox
 from sweeps.record.trials import NO_EARLIER
 
 
@@ -38,6 +39,7 @@ def opened(plan: Plan) -> Iterator[Record]:
                 _create(plan)
             stack.enter_context(lock.held(plan.folder))
             record = Record.reopen(plan.folder)
+            stack.enter_context(_inbox_open(plan))
         except (OSError, RecordUnreadable) as error:
             raise UserError(f"{'--resume ' if resumes else ''}{shown_path(plan.folder)}: {error}") from None
         try:
@@ -52,6 +54,21 @@ def opened(plan: Plan) -> Iterator[Record]:
             again = command("run", "--resume", shown_path(plan.folder))
             print(f"\nAll results so far are recorded. Resume: {again}", file=sys.stderr)
             raise
+
+
+@contextlib.contextmanager
+def _inbox_open(plan: Plan) -> Iterator[None]:
+    """Keep the commands to a sweep for as long as it is starting; its trials take them up."""
+    inbox = Inbox(plan.folder)
+    try:
+        inbox.open()
+    except OSError as error:
+        print(f"This sweep can't be steered: {error}", flush=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            inbox.close()
 
 
 def _create(plan: Plan) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
+from sweeps.config.steering import WITHDRAWN
 from sweeps.record import lock
 
 CONTROL_FOLDER, REQUESTS_FOLDER = "control", "requests"
@@ -81,7 +82,11 @@ class Inbox:
         for path in sorted(taken, key=lambda each: each.name):
             try:
                 found.append(Request(path.stem, _words(path)))
-            except (OSError, ValueError) as error:
+            except (
+                OSError,
+                ValueError,
+                RecursionError,
+            ) as error:  # the last: JSON nested too deep
                 faults.append(f"{shown_path(path)}: {error}")
                 path.unlink(missing_ok=True)
         return found, faults
@@ -107,7 +112,7 @@ class Inbox:
 
 
 class NotTaken(Exception):
-    """A running sweep takes no request: it is starting, or its trials have all ended."""
+    """A running sweep takes no request: its trials have all ended, or it has no folder for requests."""
 
 
 class NotRunning(Exception):
@@ -143,7 +148,7 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = WAIT_S) -> Answer | 
         raise NotTaken from None
     except KeyboardInterrupt:
         if _withdraw(sent):
-            raise KeyboardInterrupt("Withdrawn: nothing has changed.") from None
+            raise KeyboardInterrupt(WITHDRAWN) from None
         raise KeyboardInterrupt("The sweep has taken the command up already: see its screen.") from None
 
 
@@ -201,8 +206,11 @@ def _words(path: Path) -> tuple[str, ...]:
             raise ValueError("not a file")
         if fault := _fault(found, "this request", "600"):
             raise ValueError(fault)
-        words = json.loads(file.read(MOST_BYTES))["words"]
-    return tuple(str(word) for word in words)
+        content = json.loads(file.read(MOST_BYTES))
+    words = content.get("words") if isinstance(content, dict) else None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError('not a request: it must hold {"words": ["pause"]}, or other words of a command')
+    return tuple(words)
 
 
 def _write(path: Path, content: Any) -> None:

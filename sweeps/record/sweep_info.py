@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from sweeps.common.objective import Objective
+from sweeps.config import steering
 from sweeps.space.point import Point
 
 Identity = Mapping[str, Mapping[str, Any]]
@@ -43,7 +44,7 @@ class Steered:
     """A command that the user gave to the sweep, and what was answered."""
 
     words: Sequence[str]
-    """As they were typed: `["stop", "3"]`."""
+    """As they were typed: `["stop", "3"]` or `["stop", "trial_0003"]`."""
     answer: str = ""
     time: float = 0.0
     """Seconds since 1970."""
@@ -163,7 +164,7 @@ class SweepInfo:
     @cached_property
     def stopped(self) -> frozenset[int]:
         """Numbers of the trials that the user has stopped."""
-        return frozenset(int(each.words[1]) for each in self.steered if each.command == "stop")
+        return frozenset(steering.parse(each.words).trial for each in self.steered if each.command == "stop")
 
     @cached_property
     def tried(self) -> tuple[Point, ...]:

@@ -181,6 +181,6 @@ def _wait(calls: Sequence[Any], most_s: float | None) -> list[Any]:
     waiting, began = list(calls), time.monotonic()
     while waiting and (most_s is None or time.monotonic() - began < most_s):
         _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
-        if waiting and ray.util.placement_group_table(group)["state"] == "RESCHEDULING":
+        if waiting and ray.util.placement_group_table(group).get("state") == "RESCHEDULING":
             give_up("a PC of its workers is lost")
     return waiting

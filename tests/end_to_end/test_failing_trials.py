@@ -110,7 +110,11 @@ def test_a_lost_process_is_retried_without_counting(
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [("kills", "signal 9 (SIGKILL)"), ("crashes", "signal 11 (SIGSEGV)"), ("leaves", "exit status 3")],
+    [
+        ("kills", "it ended without a trace (most often signal 9, SIGKILL)"),
+        ("crashes", "signal 11 (SIGSEGV)"),
+        ("leaves", "exit status 3"),
+    ],
 )
 def test_a_trial_that_ends_its_process_twice_in_the_same_way_has_failed(
     fault: str, why: str, by_fault: dict[str, TrialRow], attempts: Path, output: str, folder: Path
@@ -223,6 +227,25 @@ def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
     done = sweep("--resume", str(tmp_path / "sweep"), "--keep-going", "--no-ray-dashboard", "--no-preflight")
     assert done.returncode == 1
     assert "No trial succeeded: 6 ended." in done.stdout
+
+
+@pytest.mark.slow
+def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
+    sweep: Command, tmp_path: Path
+) -> None:
+    asked = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.some_raise")
+    asked += ("--searcher", "random", "--scheduler", "none", "--num-trials", "9", "--max-epochs", "9")
+    asked += ("--max-concurrent", "2", "--try", "fault=none", "epoch_s=15", "slope=0.5")
+    for slope in (0.1, 0.2, 0.3):
+        asked += ("--try", "fault=raises", "epoch_s=0", f"slope={slope}")
+    done = sweep(*asked, "--no-ray-dashboard", "--no-preflight", *_into(tmp_path))
+    assert done.returncode == 1, done.stdout + done.stderr
+    stopping = "Stopping: the first 3 trials all failed: RuntimeError: the toy broke"
+    assert stopping in done.stdout
+    assert "Saving what 1 trial trained" in done.stdout
+    assert "The sweep stopped: the first 3 trials all failed: " in done.stdout
+    assert "Unfinished trial 0 continues at the end of epoch 1\n" in done.stdout
+    assert Record.read(tmp_path / "sweep").trials[0].position == "the end of epoch 1"
 
 
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(

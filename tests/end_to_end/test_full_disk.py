@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -79,6 +81,26 @@ def test_a_sweep_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room(
     assert driver.wait(timeout=120) == 0, said.read_text()
     assert "Continuing: " in said.read_text()
     check_whole(Record.read(disk / "sweep"), 6, [3], max_epochs=9, halving=True)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_what_was_trained_while_the_disk_is_almost_full(
+    environment: dict[str, str], disk_of_100_mb: Path
+) -> None:
+    disk = disk_of_100_mb
+    more = ("--checkpoint-epochs", "100", "--scheduler", "none")
+    driver = begin(environment, disk, "--min-free-gb", "0.02", *more)
+    fill_up(disk, leave=10 * MB)
+    said = disk.parent / "output"
+    wait_until(lambda: "PAUSED: " in said.read_text(), driver)
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(timeout=50) == 130, said.read_text()
+    _, _, after = said.read_text().partition("Ctrl-C ends it")
+    assert "Saving what " in after
+    assert "PAUSED" not in after
+    assert re.search(r"^Unfinished trial \d continues at the end of epoch \d$", after, flags=re.M), after
+    assert "is repeated" not in after
+    assert list((disk / "sweep" / "checkpoints").glob("trial_*/epoch_*"))
 
 
 @pytest.mark.slow

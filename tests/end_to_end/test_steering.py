@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.control import KEPT
 from sweeps.record.record import Record
 from sweeps.record.requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from tests.support.steered import RunningSweep, epochs, is_alive, running
@@ -231,7 +232,7 @@ def test_a_request_that_was_kept_is_taken_up_by_the_resume(
         done = sweep.control("finish")
         assert (done.returncode, done.stdout) == (
             0,
-            "The sweep is busy. It keeps the command, and will take it up; its screen says what it did.\n",
+            f"The sweep is starting or busy. {KEPT}\n",
         )
         sweep.kill()
         sweep.start()

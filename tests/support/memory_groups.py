@@ -7,6 +7,9 @@ https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 from __future__ import annotations
 
 import contextlib
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,21 @@ _LIMITS = {
     _ROOT / "memory": {"memory.limit_in_bytes": LIMIT_BYTES, "memory.memsw.limit_in_bytes": LIMIT_BYTES},
 }
 """By where groups are made, in version 2 and in version 1: the limits of memory, and of memory with swap."""
+
+
+_EXHAUSTS = """
+import os, sys
+with open(sys.argv[1] + "/cgroup.procs", "w") as members:
+    members.write(str(os.getpid()))
+bytearray(2**28)
+"""
+
+
+def exhaust() -> None:
+    """Let the kernel kill a process for want of memory; the test is skipped where no group can be made."""
+    with made() as group:
+        killed = subprocess.run([sys.executable, "-c", _EXHAUSTS, str(group)], timeout=60)
+        assert killed.returncode == -signal.SIGKILL
 
 
 @contextlib.contextmanager

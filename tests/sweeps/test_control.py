@@ -66,7 +66,7 @@ def test_a_command_that_is_kept_is_said_to_be(
         inbox = Inbox(folder)
         inbox.open()
         assert control.main([str(folder), "stop", "1"]) == 0
-        assert capsys.readouterr().out.startswith("The sweep is busy. It keeps the command")
+        assert capsys.readouterr().out.startswith("The sweep is starting or busy. It keeps the command")
         assert [request.words for request in inbox.take()[0]] == [("stop", "1")]
         assert inbox.close()
         assert control.main([str(folder), "stop", "1"]) == 2

@@ -119,7 +119,7 @@ def page(sweep: Sweep) -> str:
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
     advised = advice.advise(sweep)
-    space, failed, best = text.space(sweep), text.failures(sweep), sweep.record.best()
+    space, best = text.space(sweep), sweep.record.best()
     params = {} if best is None else {**best.params, **best.fixed}
     return [
         Section(
@@ -148,19 +148,21 @@ def sections(sweep: Sweep) -> list[Section]:
             figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
         Section("Cost", [text.cost(sweep)], figures=_figures(sweep, "time_spent", "utilization", "timeline")),
-        Section(
-            "Failures",
-            [
-                "Trials that failed, diverged or are infeasible, by cause:"
-                if failed
-                else "No trial failed, diverged or is infeasible."
-            ],
-            items=failed,
-            logs=text.logs([trial for trial in sweep.record.trials if is_bad(trial)])[:MOST_LOGS],
-            figures=_figures(sweep, "failures") if failed else [],
-        ),
+        _failures(sweep),
         Section("Lineage", figures=_figures(sweep, "lineage")),
     ]
+
+
+def _failures(sweep: Sweep) -> Section:
+    if not (failed := text.failures(sweep)):
+        return Section("Failures", ["No trial failed, diverged or is infeasible."])
+    return Section(
+        "Failures",
+        ["Trials that failed, diverged or are infeasible, by cause:"],
+        items=failed,
+        logs=text.logs([trial for trial in sweep.record.trials if is_bad(trial)])[:MOST_LOGS],
+        figures=_figures(sweep, "failures"),
+    )
 
 
 def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Table]:

@@ -18,10 +18,14 @@ from ray.job_submission import JobSubmissionClient
 from sweeps.cluster import submit
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record import lock
 from sweeps.record.record import Record
+from sweeps.record.requests import Inbox
 from tests.conftest import ROOT
 from tests.support import project
 from tests.support.heads import Head, head, with_token, write_token
+from tests.support.searched import peak, searched
 
 EPOCHS = ("--params", "epoch_s=0.5")
 
@@ -161,6 +165,44 @@ def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
     assert "exists already; give another name" in said
 
 
+@pytest.mark.slow
+def test_ctrl_c_withdraws_a_command_that_was_not_taken_up(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    """A sweep on the head that is busy: this process holds its lock, and looks at no command."""
+    folder = searched(home / "results", "busy", peak(0.03), num_trials=2).record.folder
+    with lock.held(folder):
+        inbox = Inbox(folder)
+        inbox.open()
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "sweeps.control", "results/busy", "pause", "--address", started.address],
+            cwd=tmp_path,
+            env={**os.environ, **with_token(token), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        waiting, end = folder / "control" / "requests", time.monotonic() + 120
+        while not any(waiting.glob("*.json")):
+            assert asking.poll() is None, asking.communicate()
+            assert time.monotonic() < end, "no command has come"
+            time.sleep(0.1)
+        asking.send_signal(signal.SIGINT)
+        said, faults = asking.communicate(timeout=60)
+        assert (asking.returncode, said) == (130, "")
+        assert faults.splitlines()[-1] == "Withdrawn: nothing has changed."
+        assert inbox.take() == ([], [])
+
+
+def test_a_fault_names_the_flag_that_was_typed() -> None:
+    address = "http://127.0.0.1:9"  # nobody listens there
+    with pytest.raises(UserError, match=rf"^--address {address}: Ray's dashboard"):
+        submit.control(address, "results/s", ["pause"])
+    config = SweepConfig.of(trainable="digits_mlp", submit=True, address=address)
+    with pytest.raises(UserError, match=r"^--submit: Ray's dashboard"):
+        submit.submit(config)
+
+
 class _Waking:
     """A head that takes a job when it has been asked so often."""
 
@@ -177,15 +219,15 @@ class _Waking:
 
 def test_a_head_that_has_just_started_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
     head = _Waking(["No available agent to submit job, please try again later."] * 2)
-    submit.hand_over(cast(JobSubmissionClient, head), again_s=0, entrypoint="true")
+    submit.hand_over(cast(JobSubmissionClient, head), "--submit", again_s=0, entrypoint="true")
     assert head.taken == ["true"]
     assert capsys.readouterr().out.count("The head does not accept jobs yet") == 2
 
 
 def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
     head = _Waking(["the disk is full"])
-    with pytest.raises(UserError, match=r"--submit: .*the disk is full"):
-        submit.hand_over(cast(JobSubmissionClient, head), entrypoint="true")
+    with pytest.raises(UserError, match=r"^--address pc1: .*the disk is full"):
+        submit.hand_over(cast(JobSubmissionClient, head), "--address pc1", entrypoint="true")
     assert head.taken == []
 
 

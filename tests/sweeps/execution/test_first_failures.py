@@ -44,6 +44,25 @@ def test_those_that_do_not_fit_say_nothing_of_the_others(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("of_first", "of_failed", "is_to_stop"),
+    [(39, 0, False), (2, 1, False), (1, 1, True), (0, 3, True)],
+    ids=["it trains well", "it passed their last epoch", "it may fail where they did", "it has just begun"],
+)
+def test_a_trial_that_trains_further_than_those_that_failed_keeps_the_sweep(
+    of_first: int, of_failed: int, is_to_stop: bool, tmp_path: Path
+) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    for number in range(4):
+        propose(record, {"lr": 0.1})
+        for epoch in range(1, (of_failed if number else of_first) + 1):
+            record.report(number, epoch, 0.9, {}, 1.0)
+        if number:
+            record.end(number, "failed", SAME[number])
+    driver = driver_of(tmp_path, record, SweepConfig(gpus_per_trial=0))
+    assert bool(first_failures.why_to_stop(driver)) == is_to_stop
+
+
+@pytest.mark.parametrize(
     ("ends", "settings"),
     [
         (failed(*SAME[:2]), {}),

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-import pytest
+import logging
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import ray
+
+from sweeps.cluster import nodes
+from sweeps.cluster.nodes import Node
 from sweeps.execution import lost_process
 from sweeps.execution.lost_process import loss_of
+from sweeps.execution.processes import Process
+from sweeps.trial import post_mortem
 from sweeps.trial.output import EXIT
+from tests.support import memory_groups
+
+
+@pytest.fixture
+def here() -> Iterator[Node]:
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield nodes.living()[0]
+    ray.shutdown()
+
+
+def test_what_the_kernel_has_killed_is_told_of_one_process(here: Node, tmp_path: Path) -> None:
+    """Others began before that, here and on another PC; they are ended later, by something else."""
+    before, nothing = post_mortem.oom_kills(), None
+    killed, other, far = (
+        Process(None, None, nothing, name, node=node, output_file=str(tmp_path / name), oom_kills=before)
+        for name, node in (("killed", here.id), ("other", here.id), ("far", "id of another PC"))
+    )
+    memory_groups.exhaust()
+    everyone = [killed, other, far]
+    assert loss_of(killed, everyone).why == "killed by the kernel: out of memory"
+    assert loss_of(other, everyone).why == "it ended without a trace (most often signal 9, SIGKILL)"
+    assert far.oom_kills == before
+    memory_groups.exhaust()
+    assert loss_of(other, everyone).why == "killed by the kernel: out of memory"
 
 
 def test_a_process_that_never_answered_ended_while_it_started() -> None:
@@ -17,7 +50,7 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
 @pytest.mark.parametrize(
     ("last_words", "is_oom", "why"),
     [
-        ("step 1\n", False, "signal 9 (SIGKILL)"),
+        ("step 1\n", False, "it ended without a trace (most often signal 9, SIGKILL)"),
         ("step 1\n", True, "killed by the kernel: out of memory"),
         (f"bye\n{EXIT}70\n", False, "exit status 70"),
         ("Fatal Python error: Segmentation fault\n\nThread 0x00", False, "signal 11 (SIGSEGV)"),

@@ -21,6 +21,7 @@ from sweeps.execution.recorder import Recorder
 from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.storage.disk_guard import Disk
 from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training import checkpoint_store
 from sweeps.trial.job import SAVED
@@ -162,6 +163,35 @@ def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:
     (trial,) = keeping.record.trials
     assert (trial.status, trial.micro_batch, trial.failures) == ("unfinished", 8, 0)
     assert "Traceback ..." in (keeping.folder / "logs" / "trial_0000.log").read_text()
+
+
+def test_the_failures_of_a_trial_are_kept_where_a_process_does_not_know_them(keeping: Keeping) -> None:
+    """It ended the trial before it had begun it: PyTorch can't be loaded there, say."""
+    number = propose(keeping.record, {"lr": 0.1}).number
+    trial: Any = SimpleNamespace(config={"number": number}, last_result={})
+    for result, failures in (
+        ({"done": False, "failures": 2}, 2),
+        ({"done": True, "left": ""}, 2),
+        ({"done": True, "unfit": "no PyTorch", "at": {"pc": "pc1", "node": "id1"}}, 2),
+        ({"done": False, "failures": 0}, 0),
+    ):
+        keeping.recorder.on_trial_result(1, [], trial, result)
+        assert Record.read(keeping.folder).trials[number].failures == failures
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", "paused"])
+def test_a_sweep_that_stops_does_not_wait_for_space(outcome: str, keeping: Keeping) -> None:
+    """Its trials can save only while Tune's loop turns."""
+
+    def let_leave() -> bool:
+        raise AssertionError("the loop has not come so far")
+
+    keeping.driver.disk = Disk(keeping.folder, 1e9, 1)
+    keeping.end.let_leave = let_leave
+    keeping.end.stop(outcome)
+    keeping.recorder.on_step_begin(0, [])
+    keeping.recorder.close()
+    assert said(keeping.driver) == []
 
 
 def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping: Keeping) -> None:

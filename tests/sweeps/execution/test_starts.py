@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import ray
+from ray import PlacementGroupID
 from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
+from ray.util.placement_group import PlacementGroup, placement_group_table
 
 from sweeps.cluster import nodes, placement
 from sweeps.cluster.membership import Membership
@@ -18,6 +20,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.requeue import of_text
 from sweeps.execution.starts import LOOK_EVERY_S, MOST_FAILED, START_S, Starts
+from sweeps.trial.trainable import Introduction
 
 ALONE = SweepConfig(cpus_per_trial=1, gpus_per_trial=0)
 
@@ -125,3 +128,19 @@ def test_a_process_that_has_not_begun_in_time_is_a_fault_of_the_pc_of_its_group(
     now[0] += LOOK_EVERY_S
     assert starts.overdue() is None, "its process has begun"
     ray.util.remove_placement_group(group)
+
+
+def test_a_group_that_ray_does_not_know_is_on_no_pc(here: Node) -> None:
+    """It knows the groups of this session; the weak set may hold some of the one before."""
+    known = placement.of_trial(ALONE, 0).to_placement_group()
+    assert known.wait(30)
+    forgotten = PlacementGroup(PlacementGroupID.from_random())
+    placement._GROUPS.add(forgotten)
+    assert placement_group_table(forgotten) == {}
+    assert placement.placed() == {known: here.id}
+    begun: Any = None
+    introduction = ray.put(Introduction(here.id, "actor", forgotten, 1, "", 0))
+    process = Process(None, introduction, begun, "its name")
+    assert process.locate()
+    assert process.nodes == {here.id}
+    ray.util.remove_placement_group(known)

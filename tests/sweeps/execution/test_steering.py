@@ -117,6 +117,24 @@ def test_a_trial_is_stopped_once(sweep: Steered) -> None:
     assert sweep.record.is_to_stop(number)
 
 
+def test_a_trial_is_stopped_by_its_name(sweep: Steered) -> None:
+    number = sweep.begin(0.1)
+    assert sweep.does("stop trial_0000").startswith("Trial 0 stops at its next step")
+    assert sweep.record.is_to_stop(number)
+    assert sweep.refuses("stop trial_0") == "stop 0: trial 0 is being stopped"
+
+
+def test_a_request_that_is_none_is_ignored_with_the_reason(sweep: Steered) -> None:
+    sweep.begin(0.1)
+    file = sweep.folder / "control" / "requests" / "1-wrong.json"
+    file.write_text("{}")
+    file.chmod(0o600)
+    sweep.does("pause")
+    assert isinstance(output := sweep.driver.console.file, io.StringIO)
+    assert "A command was ignored: " in output.getvalue()
+    assert "1-wrong.json: not a request: it must hold" in output.getvalue()
+
+
 def test_a_chosen_trial_takes_the_next_place_or_comes_on_top(sweep: Steered) -> None:
     for _ in range(4):
         sweep.begin(0.5, ended="finished")

@@ -59,6 +59,35 @@ def test_it_ends_once_its_trials_have_left_unless_nothing_can_be_saved() -> None
         assert end.stop_all()
 
 
+def test_a_sweep_that_is_lost_lets_its_trials_leave_where_they_can_save() -> None:
+    end = End(None)
+    end.let_leave = lambda: True
+    end.stop("lost", "the first 3 trials all failed", can_save=True)
+    assert not end.stop_all()
+    end.let_leave = lambda: False
+    assert end.stop_all()
+    end.let_leave = lambda: True
+    end.stop("lost", "the disk is full")
+    assert end.stop_all(), "what comes later is worse"
+
+
+def test_whether_it_is_due_is_told_without_a_word_to_the_trials() -> None:
+    def let_leave() -> bool:
+        raise AssertionError("only Tune's loop lets them leave")
+
+    elapsed = Clock()
+    end = End(1.0, elapsed)
+    end.let_leave, elapsed.now = let_leave, 3599
+    assert not end.is_due
+    elapsed.now = 3600
+    assert (end.is_due, end.outcome) == (True, "finished")
+    for outcome in ("paused", "interrupted", "lost"):
+        end = End(None)
+        end.let_leave = let_leave
+        end.stop(outcome)
+        assert end.is_due
+
+
 def test_the_first_signal_ends_it_in_order_and_a_second_ctrl_c_at_once() -> None:
     end, said, clock = End(None), [], Clock()
     before = signal.getsignal(signal.SIGINT)

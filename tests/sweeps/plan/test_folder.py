@@ -24,6 +24,7 @@ from sweeps.plan.folder import opened
 from sweeps.plan.plan import Plan
 from sweeps.record.lock import LOCK_FILE
 from sweeps.record.record import Record
+from sweeps.record.requests import CONTROL_FOLDER, Inbox, NotRunning, ask
 from tests.conftest import ROOT, propose
 
 
@@ -60,7 +61,7 @@ def begin(record: Record, plan: Plan) -> None:
 
 def test_a_new_folder_holds_the_settings_and_the_record(plan: Plan) -> None:
     with opened(plan) as record:
-        assert names(plan.folder) == [LOCK_FILE, JOURNAL, SWEEP_FILE]
+        assert names(plan.folder) == [LOCK_FILE, CONTROL_FOLDER, JOURNAL, SWEEP_FILE]
         assert names(plan.folder.parent) == ["s"]
         begin(record, plan)
     assert cli.parse(["--config", str(plan.folder / SWEEP_FILE)]) == plan.config
@@ -157,7 +158,7 @@ def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Pla
         assert len(record.trials) == 1
         resume.begin_run(other, record)
         begin(record, plan)
-        assert names(plan.folder) == [LOCK_FILE, JOURNAL, SWEEP_FILE]
+        assert names(plan.folder) == [LOCK_FILE, CONTROL_FOLDER, JOURNAL, SWEEP_FILE]
     assert len(Record.read(plan.folder).trials) == 2
     read = cli.parse(["--config", str(plan.folder / SWEEP_FILE)])
     assert read == other.config.changed(resume=None, force=False)
@@ -254,3 +255,30 @@ def test_a_small_file_is_written_beside_and_renamed(tmp_path: Path) -> None:
     os.close(descriptor)
     assert path.read_text(encoding="utf-8") == "second, and with an ümlaut"
     assert names(tmp_path) == ["sweep.yaml"]
+
+
+def test_commands_are_kept_while_the_sweep_starts(plan: Plan) -> None:
+    """Ray starts, and data is prepared, before its trials take them up."""
+    with opened(plan):
+        assert ask(plan.folder, ["pause"], wait_s=0) is None
+        assert [request.words for request in Inbox(plan.folder).take()[0]] == [("pause",)]
+    assert not (plan.folder / CONTROL_FOLDER / "requests").exists()
+    with pytest.raises(NotRunning):
+        ask(plan.folder, ["go"])
+
+
+def test_commands_that_came_before_a_sweep_could_not_start_are_kept_for_its_resume(plan: Plan) -> None:
+    with opened(plan):
+        ask(plan.folder, ["pause"], wait_s=0)
+    with opened(again(plan)):
+        assert [request.words for request in Inbox(plan.folder).take()[0]] == [("pause",)]
+
+
+def test_a_sweep_that_can_not_be_steered_says_so_and_is_opened(
+    plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(plan) as record:
+        begin(record, plan)
+    (plan.folder / CONTROL_FOLDER).write_text("a file where the folder should be")
+    with opened(again(plan)):
+        assert "This sweep can't be steered: " in capsys.readouterr().out

@@ -458,6 +458,14 @@ def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> No
     assert (again.trials[1].status, again.trials[1].reason) == ("stopped", "stopped by the user")
 
 
+@pytest.mark.parametrize("typed", ["1", "01", "trial_1", "trial_0001"])
+def test_a_trial_is_stopped_by_its_number_or_its_name(typed: str, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    record.note_steered(Steered(["stop", typed], "it stops", 5.0, "r1"))
+    for each in (record, Record.read(tmp_path)):
+        assert [each.is_to_stop(number) for number in (0, 1)] == [False, True]
+
+
 def test_the_number_of_trials_is_raised_and_lowered_but_not_below_those_that_have_begun(
     tmp_path: Path,
 ) -> None:

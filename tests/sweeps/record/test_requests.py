@@ -155,6 +155,27 @@ def test_a_file_that_others_can_write_or_that_is_no_request_is_ignored(inbox: In
     assert [path.name for path in (tmp_path / "control").glob("*.json")] == ["4-good.json"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{}", "[]", "3", "null", '"words"', '{"words": 3}', '{"words": null}', '{"words": "pause"}'),
+        *('{"words": [3]}', '{"words": {"pause": 1}}', "[" * 90_000, f'{{"words": ["{"x" * 100_000}"]}}'),
+    ],
+    ids=lambda content: content[:20],
+)
+def test_a_file_of_another_content_is_refused_with_the_reason(
+    content: str, inbox: Inbox, tmp_path: Path
+) -> None:
+    file = tmp_path / "control" / "requests" / "1.json"
+    file.write_text(content)
+    file.chmod(0o600)
+    assert ask(tmp_path, ["go"], wait_s=0) is None
+    found, (fault,) = inbox.take()
+    assert [request.words for request in found] == [("go",)]
+    assert "1.json: " in fault
+    assert [path.stem for path in (tmp_path / "control").glob("*.json")] == [found[0].name]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's file is made by root")
 def test_what_another_user_has_made_is_refused(inbox: Inbox, tmp_path: Path) -> None:
     folder = tmp_path / "control" / "requests"
