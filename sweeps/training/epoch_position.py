@@ -38,6 +38,10 @@ class Position:
         return f"epoch {self.epoch}, batch {self.batch} of {self.batches}"
 
 
+class CannotContinue(CannotTrain):
+    """A run can't continue from its checkpoint, but from an earlier one."""
+
+
 def can_continue(trainer: pl.Trainer) -> bool:
     """Whether the training data can continue inside an epoch."""
     loaders = CombinedLoader(trainer.train_dataloader).flattened
@@ -80,14 +84,14 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
         now: accumulation with which it continues.
 
     Raises:
-        CannotTrain: the loader counts in a way that is not known.
+        CannotContinue: the loader counts in a way that is not known.
     """
     if before == now:
         return
     loop = checkpoint["loops"]["fit_loop"]
     if not all("batch_size" in state for state in loader_states(checkpoint)):
-        raise CannotTrain(
-            "the checkpoint is inside an epoch, where the loader of the data can't continue with another "
+        raise CannotContinue(
+            "the last checkpoint is inside an epoch, where the loader of the data can't continue with another "
             "micro-batch"
         )
     progress = loop["epoch_loop.batch_progress"]
