@@ -121,6 +121,22 @@ def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_
 
 
 @pytest.mark.slow
+def test_several_workers_leave_together_at_the_next_step(environment: dict[str, str], tmp_path: Path) -> None:
+    """Ten of their steps last half a minute."""
+    begun = tmp_path / "begun"
+    runs = Runs({**environment, "BEGUN": str(begun)}, tmp_path)
+    one = ("--trainable", "tests.faulty.stepwise", *TWO, "--num-trials", "1")
+    process = runs.start(3, *one, "--workers-per-trial", "2", "--strategy", "ddp", name="two")
+    while not begun.exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert re.search(r"Unfinished trial 0 continues at epoch 1, batch [1-9] of 50\n", output), output
+
+
+@pytest.mark.slow
 def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     hours = str(9 / 3600)
