@@ -116,9 +116,7 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
     try:
         job = job_of(driver.plan)
-        scores: dict[str, float] = ray.get(
-            task.remote(job, run.point, run.seed, run.micro_batch, content)
-        )
+        scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, content))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}

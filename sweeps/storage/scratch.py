@@ -28,7 +28,8 @@ def new_folder() -> Path:
 
 
 def claim(path: Path) -> int:
-    """Lock a folder or a file until this process ends or closes the returned descriptor. (filelock locks no folder.)
+    """Lock a folder or a file until this process ends or closes the returned descriptor. (filelock locks no
+    folder.)
 
     Raises:
         OSError: another process holds it.

@@ -92,7 +92,9 @@ def write(
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     for path in there:
-        if epoch_of(path) >= epoch:  # replaced; later ones are damaged: this trial resumed from an earlier one
+        if (
+            epoch_of(path) >= epoch
+        ):  # replaced; later ones are damaged: this trial resumed from an earlier one
             remove(path)
     keep_newest(folder, KEPT)
     return target
@@ -114,7 +116,9 @@ def bytes_of(checkpoint: Path) -> int:
 
 def all_of(folder: Path) -> list[Path]:
     """The checkpoints of a trial, newest first."""
-    return sorted((path for path in folder.glob("epoch_*") if _NAME.fullmatch(path.name)), key=_age, reverse=True)
+    return sorted(
+        (path for path in folder.glob("epoch_*") if _NAME.fullmatch(path.name)), key=_age, reverse=True
+    )
 
 
 def epoch_of(checkpoint: Path) -> int:

@@ -24,15 +24,14 @@ from lightning.pytorch.utilities import CombinedLoader
 from sweeps.common.errors import CannotTrain
 from sweeps.training.data.datamodule import Loader
 
-
 ASK_EVERY_STEPS, ASK_EVERY_S = 10, 2.0
 """Most steps and most time between two questions of several workers to each other whether to leave the epoch:
 a question is a collective operation. A single step may take longer."""
 
 
 class Questions:
-    """After which steps of an epoch several workers ask whether to leave it. The first worker decides it by the
-    time of its steps, for all of them.
+    """After which steps of an epoch several workers ask whether to leave it. The first worker decides it for
+    all of them, by the time of its steps.
 
     Args:
         clock: seconds.
@@ -127,8 +126,8 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
     loop = checkpoint["loops"]["fit_loop"]
     if not all("batch_size" in state for state in loader_states(checkpoint)):
         raise CannotContinue(
-            "the last checkpoint is inside an epoch, where the loader of the data can't continue with another "
-            "micro-batch"
+            "the last checkpoint is inside an epoch, where the loader of the data can't continue with "
+            "another micro-batch"
         )
     progress = loop["epoch_loop.batch_progress"]
     for name, batches in progress["current"].items():

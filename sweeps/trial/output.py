@@ -22,7 +22,7 @@ from sweeps.storage import scratch
 MOST_BYTES = 64 * 1024
 """Of one result; of more the middle is left out."""
 MOST_ON_DISK_BYTES = 4 * 2**20
-"""Of the file, looked at every `LOOK_EVERY_S` seconds: a model that prints in each step would fill the disk."""
+"""Of the file, which is looked at every `LOOK_EVERY_S`: a model that prints per step would fill the disk."""
 LOOK_EVERY_S = 1.0
 LEFT_S = 60.0
 """For which the file of a process that was killed is left alone."""

@@ -106,7 +106,7 @@ class TrialRunner:
                 failure = failed(error)
             except KeyboardInterrupt:
                 raise
-            except SIGTERMException:  # Lightning's: the system has ended this process, in the midst of a step
+            except SIGTERMException:  # Lightning's: SIGTERM came while the training began; it took one step
                 return self._with_notices({"done": True, "left": "", "place": self._place})
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 failure = self._group.why(failed(error), error)

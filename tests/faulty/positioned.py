@@ -1,4 +1,4 @@
-"""A trainable whose loader knows its position as torchdata's StatefulDataLoader does: in batches of its own."""
+"""A trainable whose loader knows its position in batches of its own, as torchdata's StatefulDataLoader."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A trainable on prepared data whose steps take $STEP_S seconds: time to stop a sweep inside an epoch.
 
-$RAISES_ONCE is a file that it makes when it raises in its third epoch; after that it raises no more. $BEGUN is
-one that it makes in its first step.
+$RAISES_ONCE is a file that it makes when it raises in its third epoch; after that it raises no more.
+$BEGUN is one that it makes in its first step.
 """
 
 from __future__ import annotations

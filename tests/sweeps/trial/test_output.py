@@ -121,7 +121,7 @@ def test_a_killed_process_leaves_a_file_that_a_later_one_removes(
         process.wait()
 
     start(), start(), start()
-    (killed, old), (killed_just_now, new), (lives, in_use) = started
+    (killed, old), (killed_just_now, new), (_, in_use) = started
     kill(killed), kill(killed_just_now)
     long_ago = time.time() - LEFT_S - 1
     for path in (old, in_use):

@@ -61,7 +61,11 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
 
 @pytest.mark.parametrize(
     ("epochs", "goes_on", "trained_again"),
-    [(0, "starts again from epoch 1", [1]), (1, "starts again from epoch 1", [1, 2]), (2, "resumes after epoch 1", [2, 3])],
+    [
+        (0, "starts again from epoch 1", [1]),
+        (1, "starts again from epoch 1", [1, 2]),
+        (2, "resumes after epoch 1", [2, 3]),
+    ],
 )
 def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_checkpoint_before(
     epochs: int, goes_on: str, trained_again: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -98,5 +102,5 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
         f"micro-batch: the trial {goes_on}"
     )
     lines = Counter(int(line.split()[1]) for line in (tmp_path / "steps").read_text().splitlines())
-    assert lines == {epoch: 7 for epoch in trained_again}, "54 rows, 8 at once"
+    assert lines == dict.fromkeys(trained_again, 7), "54 rows, 8 at once"
     runner.end()
