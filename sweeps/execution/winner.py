@@ -95,8 +95,8 @@ def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
 def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
     workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
     job = job_of(plan)
-    rows = run.micro_batch or job.fit.micro_batch
-    fit = dataclasses.replace(job.fit, seed=run.seed, micro_batch=rows, devices=workers, num_nodes=1)
+    fit = job.fit_of({"seed": run.seed, "micro_batch": run.micro_batch})
+    fit = dataclasses.replace(fit, devices=workers, num_nodes=1)
     with atomic_io.atomic_write(plan.folder / BEST_FOLDER) as part:
         part.mkdir()
         shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
@@ -115,7 +115,8 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     closed = cluster.membership.closed if cluster.membership else ()
     task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
     try:
-        scores: dict[str, float] = ray.get(task.remote(job_of(driver.plan), run.point, run.seed, content))
+        job = job_of(driver.plan)
+        scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, content))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}

@@ -48,14 +48,19 @@ class Folder:
 
     def epochs(self, number: int) -> list[int]:
         there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
-        return [checkpoint_store.epoch_of(path) for path in there]
+        return list(dict.fromkeys(map(checkpoint_store.epoch_of, there)))  # a killed process may leave two
 
     def numbers(self) -> list[int]:
         return numbers_in(path.name for path in (self.root / checkpoint_store.FOLDER).glob("trial_*"))
 
     def remove(self, number: int, epoch: int | None = None) -> None:
         folder = checkpoint_store.folder_of(self.root, number)
-        checkpoint_store.remove(folder if epoch is None else folder / f"epoch_{epoch:04d}")
+        if epoch is None:
+            checkpoint_store.remove(folder)
+            return
+        for path in checkpoint_store.all_of(folder):
+            if checkpoint_store.epoch_of(path) == epoch:
+                checkpoint_store.remove(path)
 
     def tidy(self) -> None:
         checkpoint_store.tidy(self.root)

@@ -27,13 +27,14 @@ def new_folder() -> Path:
     return folder
 
 
-def claim(folder: Path) -> int:
-    """Lock a folder until this process ends or closes the returned descriptor. (filelock locks no folder.)
+def claim(path: Path) -> int:
+    """Lock a folder or a file until this process ends or closes the returned descriptor. (filelock locks no
+    folder.)
 
     Raises:
         OSError: another process holds it.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

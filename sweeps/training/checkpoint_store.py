@@ -1,7 +1,9 @@
 """Checkpoints on disk: `checkpoints/trial_0003/epoch_0009/`, complete, and checked before use.
 
 A checkpoint is written to a temporary folder and renamed; its manifest holds the size and checksum of each
-file. `newest` finds where a trial resumes, after a retry, a lost process or an interrupted sweep.
+file. One that is written again (a position inside an epoch goes under the last epoch that ended) gets a name
+of its own, `epoch_0009.1`, so that the one before stays until it is there. `newest` finds where a trial
+resumes, after a retry, a lost process or an interrupted sweep.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ SHARE = 0.02
 """Share of the training time that checkpoints may cost when no period is given."""
 KEPT = 2
 """Checkpoints of a running trial: the newest, and one to fall back to."""
+_NAME = re.compile(r"epoch_(\d+)(?:\.(\d+))?")
 
 
 class Pace:
@@ -77,18 +81,21 @@ def write(
     sweep = folder.parents[1]
     if not sweep.is_dir():
         raise FileNotFoundError(f"{sweep} is not there on {platform.node()}: all PCs must see that folder")
-    target = folder / f"epoch_{epoch:04d}"
+    there = all_of(folder)
+    target = _unused(folder, epoch, there)
     try:
         with atomic_write(target, folder / f".{target.name}.{platform.node()}.{os.getpid()}") as part:
             part.mkdir(parents=True)
             fill(part)
             seal(part, of)
-            for path in all_of(folder):
-                if epoch_of(path) >= epoch:  # damaged, because this trial resumed from an earlier one
-                    remove(path)
     except OSError as error:  # ENOTEMPTY: an abandoned process has just written the same checkpoint
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
+    for path in there:
+        if (
+            epoch_of(path) >= epoch
+        ):  # replaced; later ones are damaged: this trial resumed from an earlier one
+            remove(path)
     keep_newest(folder, KEPT)
     return target
 
@@ -109,13 +116,14 @@ def bytes_of(checkpoint: Path) -> int:
 
 def all_of(folder: Path) -> list[Path]:
     """The checkpoints of a trial, newest first."""
-    found = [path for path in folder.glob("epoch_*") if path.name.removeprefix("epoch_").isdigit()]
-    return sorted(found, key=epoch_of, reverse=True)
+    return sorted(
+        (path for path in folder.glob("epoch_*") if _NAME.fullmatch(path.name)), key=_age, reverse=True
+    )
 
 
 def epoch_of(checkpoint: Path) -> int:
     """The last epoch of a checkpoint."""
-    return int(checkpoint.name.removeprefix("epoch_"))
+    return _age(checkpoint)[0]
 
 
 def newest(
@@ -177,6 +185,19 @@ def tidy(sweep: Path) -> None:
     for pattern in ("trial_*/.*", ".*"):
         for left in (sweep / FOLDER).glob(pattern):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _age(checkpoint: Path) -> tuple[int, int]:
+    """Its last epoch, and how often that was written before."""
+    name = _NAME.fullmatch(checkpoint.name)
+    assert name is not None, checkpoint
+    return int(name[1]), int(name[2] or 0)
+
+
+def _unused(folder: Path, epoch: int, there: Sequence[Path]) -> Path:
+    """The name of the next checkpoint of an epoch."""
+    before = [time for path in there for other, time in [_age(path)] if other == epoch]
+    return folder / (f"epoch_{epoch:04d}" + (f".{max(before) + 1}" if before else ""))
 
 
 def _facts(file: Path) -> list[object]:

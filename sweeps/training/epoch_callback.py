@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import lightning.pytorch as pl
 import numpy as np
@@ -44,9 +44,7 @@ class Epoch:
 OnEpoch = Callable[[Epoch | Position], bool]
 """Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
 training; after a position nothing is trained on, whatever it returns."""
-ASK_EVERY_STEPS = 10
-"""Steps between two questions of several workers to each other whether to leave the epoch: a question is a
-collective operation."""
+_Answer = TypeVar("_Answer")
 
 
 class LeftInside(BaseException):
@@ -64,7 +62,7 @@ class Fit(Protocol):
     held_bytes: int | None
     is_to_leave: Callable[[], bool]
 
-    def agree(self, answer: bool) -> bool: ...
+    def agree(self, answer: _Answer) -> _Answer: ...
 
     def keep_if_best(self, score: float) -> None: ...
 
@@ -81,6 +79,7 @@ class EpochEnd(Checkpoint):
         self._on_epoch = on_epoch
         self._before: dict[str, Any] = {}
         self._growth = Growth()
+        self._questions = epoch_position.Questions()
         self._batches = 0
         """Of this epoch, so far."""
         self._has_stepped = False
@@ -138,6 +137,7 @@ class EpochEnd(Checkpoint):
             self._seed(trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
         self._batches, self._seconds_before = 0, 0.0
+        self._questions.begin()
         self._fit.meter.begin()
 
     def on_train_batch_end(
@@ -197,8 +197,11 @@ class EpochEnd(Checkpoint):
         """Whether the first worker is asked to; all workers leave at the same step."""
         if trainer.world_size == 1:
             return self._fit.is_to_leave()
-        steps = self._batches // trainer.accumulate_grad_batches
-        return steps % ASK_EVERY_STEPS == 0 and self._fit.agree(self._fit.is_to_leave())
+        step, questions = self._batches // trainer.accumulate_grad_batches, self._questions
+        if step < questions.next_step:
+            return False
+        leaves, questions.next_step = self._fit.agree((self._fit.is_to_leave(), questions.next_after(step)))
+        return leaves
 
     def _continue(self) -> None:
         """Continue the epoch at the position where it was left."""

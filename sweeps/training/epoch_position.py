@@ -11,6 +11,8 @@ Means that Lightning takes over the batches of a training epoch (`self.log(..., 
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,39 @@ from lightning.pytorch.utilities import CombinedLoader
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training.data.datamodule import Loader
+
+ASK_EVERY_STEPS, ASK_EVERY_S = 10, 2.0
+"""Most steps and most time between two questions of several workers to each other whether to leave the epoch:
+a question is a collective operation. A single step may take longer."""
+
+
+class Questions:
+    """After which steps of an epoch several workers ask whether to leave it. The first worker decides it for
+    all of them, by the time of its steps.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.next_step = 0
+        """Of the epoch; none is asked before."""
+        self._before: tuple[int, float] | None = None
+        """Step and time of the question before."""
+
+    def begin(self) -> None:
+        """Begin an epoch: ask after its first two steps."""
+        self.next_step, self._before = 0, None
+
+    def next_after(self, step: int) -> int:
+        """The step of the question after one at this step."""
+        before, self._before = self._before, (step, self._clock())
+        if before is None:
+            return step + 1
+        step_s = (self._before[1] - before[1]) / (step - before[0])
+        most = ASK_EVERY_S / step_s if step_s else ASK_EVERY_STEPS
+        return step + max(1, int(min(most, ASK_EVERY_STEPS)))
 
 
 @dataclass(frozen=True)
@@ -36,6 +71,10 @@ class Position:
 
     def __str__(self) -> str:
         return f"epoch {self.epoch}, batch {self.batch} of {self.batches}"
+
+
+class CannotContinue(CannotTrain):
+    """A run can't continue from its checkpoint, but from an earlier one."""
 
 
 def can_continue(trainer: pl.Trainer) -> bool:
@@ -80,15 +119,15 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
         now: accumulation with which it continues.
 
     Raises:
-        CannotTrain: the loader counts in a way that is not known.
+        CannotContinue: the loader counts in a way that is not known.
     """
     if before == now:
         return
     loop = checkpoint["loops"]["fit_loop"]
     if not all("batch_size" in state for state in loader_states(checkpoint)):
-        raise CannotTrain(
-            "the checkpoint is inside an epoch, where the loader of the data can't continue with another "
-            "micro-batch"
+        raise CannotContinue(
+            "the last checkpoint is inside an epoch, where the loader of the data can't continue with "
+            "another micro-batch"
         )
     progress = loop["epoch_loop.batch_progress"]
     for name, batches in progress["current"].items():

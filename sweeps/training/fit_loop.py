@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning.pytorch as pl
 import torch
@@ -39,6 +39,7 @@ from sweeps.training.profiling.step_profiler import Meter
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
 """State of optimizer, schedules and loop; a folder where workers write shards."""
+_Answer = TypeVar("_Answer")
 
 memory.use_expandable_segments()  # at import: before the first use of CUDA
 for _name in ("lightning.pytorch", "lightning.fabric"):
@@ -227,10 +228,10 @@ class Fit:
             assert self._trainer is not None
             self.best_score, self.best_weights = score, training_weights.whole(self._trainer)
 
-    def agree(self, answer: bool) -> bool:
+    def agree(self, answer: _Answer) -> _Answer:
         """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
-        return bool(self._trainer.strategy.broadcast(answer))
+        return self._trainer.strategy.broadcast(answer)
 
     def _read(self, checkpoint: Path) -> None:
         about = json.loads((checkpoint / ABOUT_FILE).read_text())

@@ -26,6 +26,7 @@ from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import Job
+from sweeps.trial.listening import Listening
 from sweeps.trial.module_cache import ModuleCache
 
 Answer = tuple[dict[str, Any] | None, Any]
@@ -172,7 +173,7 @@ class Member:
             return bool(caller.switch())
 
         self._environment.join(ray.util.get_node_ip_address())
-        self._fit.run(on_epoch)
+        self._fit.run(on_epoch, Listening())
 
 
 def _located(failure: dict[str, Any]) -> dict[str, Any]:

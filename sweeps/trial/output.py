@@ -1,31 +1,52 @@
 """What the process of a trial prints: its standard output and errors, also those of C code and of processes
 that it starts, go to a file on its PC. With each result the sweep takes what the file holds.
+
+The file is bounded also between two results. One of a process that was killed stays, so that its last words
+can be read; a process that starts later removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import NoReturn
 
+from sweeps.storage import scratch
+
 MOST_BYTES = 64 * 1024
 """Of one result; of more the middle is left out."""
+MOST_ON_DISK_BYTES = 4 * 2**20
+"""Of the file, which is looked at every `LOOK_EVERY_S`: a model that prints per step would fill the disk."""
+LOOK_EVERY_S = 1.0
+LEFT_S = 60.0
+"""For which the file of a process that was killed is left alone."""
 EXIT = "This process ends itself, with exit status "
+_PREFIX, _SUFFIX = "sweeps-trial-", ".out"
+_LEFT_OUT = re.compile(rb"\n\[([\d,]+) bytes are left out\]\n")
 _file: int | None = None
+_lock = threading.Lock()
+"""Held to shorten the file."""
 
 
 def start() -> str:
     """Send all that this process prints from now on to a new file; its path."""
     global _file
-    file, path = tempfile.mkstemp(prefix="sweeps-trial-", suffix=".out")
+    _remove_left()
+    file, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX)
     os.close(file)
+    scratch.claim(Path(path))
     _file = os.open(path, os.O_RDWR | os.O_APPEND)
     _flush()
     for stream in (1, 2):
         os.dup2(_file, stream)
     _note_exits()
+    threading.Thread(target=_keep_short, args=(_file,), daemon=True).start()
     return path
 
 
@@ -34,9 +55,10 @@ def take() -> str:
     if _file is None:
         return ""
     _flush()
-    if text := _content(_file):
-        os.ftruncate(_file, 0)
-    return text
+    with _lock:
+        if content := _content(_file):
+            os.ftruncate(_file, 0)
+    return content.decode(errors="replace")
 
 
 def marked(text: str, worker: int) -> str:
@@ -51,7 +73,7 @@ def last_words(path: str) -> str:
     except OSError:
         return ""
     try:
-        return _content(file)
+        return _content(file).decode(errors="replace")
     finally:
         os.close(file)
         remove(path)
@@ -63,14 +85,39 @@ def remove(path: str) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _content(file: int) -> str:
-    """The text of a file, without its middle where it is too long."""
+def _remove_left() -> None:
+    """Remove the files of processes that were killed. One that was killed just now may still be read."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(OSError):  # in use, of another user, gone
+            if time.time() < path.stat().st_mtime + LEFT_S:
+                continue
+            claim = scratch.claim(path)
+            try:
+                path.unlink()
+            finally:
+                os.close(claim)
+
+
+def _keep_short(file: int) -> None:
+    """Leave out the middle of the file again and again; what is printed in that very moment may get lost."""
+    while True:
+        time.sleep(LOOK_EVERY_S)
+        with _lock, contextlib.suppress(OSError):  # the disk is full
+            if os.fstat(file).st_size > MOST_ON_DISK_BYTES:
+                content = _content(file)
+                os.ftruncate(file, 0)
+                os.write(file, content)
+
+
+def _content(file: int) -> bytes:
+    """What a file holds, without its middle where it is too long."""
     size, half = os.fstat(file).st_size, MOST_BYTES // 2
     if size <= MOST_BYTES:
-        return os.pread(file, size, 0).decode(errors="replace")
-    head, tail = os.pread(file, half, 0), os.pread(file, half, size - half)
-    left_out = f"\n[{size - 2 * half:,} bytes are left out]\n"
-    return head.decode(errors="replace") + left_out + tail.decode(errors="replace")
+        return os.pread(file, size, 0)
+    head, tail, left_out = os.pread(file, half, 0), os.pread(file, half, size - half), size - 2 * half
+    if before := _LEFT_OUT.match(os.pread(file, 100, half)):  # by `_keep_short`
+        left_out += int(before[1].replace(b",", b"")) - len(before[0])
+    return head + f"\n[{left_out:,} bytes are left out]\n".encode() + tail
 
 
 def _flush() -> None:

@@ -30,7 +30,7 @@ from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store, first_steps
 from sweeps.training.epoch_callback import Epoch
-from sweeps.training.epoch_position import Position
+from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.first_steps import FirstSteps
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
@@ -73,6 +73,8 @@ class TrialRunner:
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
         self._fit: Fit | None = None
         self._notices: list[str] = []
+        self._unusable: list[str] = []
+        """Why checkpoints were removed before it began."""
         self._failures = config.get("failures", 0)
         """How often it raised, in earlier processes and runs of the sweep too."""
         self._reported = 0
@@ -98,11 +100,13 @@ class TrialRunner:
                 return self._with_notices(self._result(self._next_epoch()))
             except (StorageError, PCUnfit) as error:  # no failure of the trial: it is requeued
                 failure = unfit(error)
+            except CannotContinue as error:  # no failure: it has removed that checkpoint
+                self._unusable.append(str(error))
             except CannotTrain as error:
                 failure = failed(error)
             except KeyboardInterrupt:
                 raise
-            except SIGTERMException:  # Lightning's: the system has ended this process, in the midst of a step
+            except SIGTERMException:  # Lightning's: SIGTERM came while the training began; it took one step
                 return self._with_notices({"done": True, "left": "", "place": self._place})
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 failure = self._group.why(failed(error), error)
@@ -112,6 +116,8 @@ class TrialRunner:
                     self._failures += 1
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
+            if failure is None:
+                continue
             is_last = failure["is_user_error"] or self._failures > self._job.max_failures
             if is_last or failure.get("is_out_of_memory") or "unfit" in failure:
                 return self._with_notices({**failure, "place": self._place})
@@ -205,6 +211,7 @@ class TrialRunner:
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
+        faults, self._unusable = [*self._unusable, *faults], []
         if faults:
             epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
@@ -213,7 +220,11 @@ class TrialRunner:
         step = greenlet.getcurrent().parent
         known = fit.last_epoch
         if known is None or (step.switch(known) and not fit.has_ended):
-            self._group.train(fit, lambda found: bool(step.switch(found)))
+            try:
+                self._group.train(fit, lambda found: bool(step.switch(found)))
+            except CannotContinue:
+                self._job.storage.remove(self._number, fit.first_epoch)
+                raise
 
     def _made(self, checkpoint: Path | None) -> Fit:
         """The training of the trial, on all its workers, which goes on from a checkpoint."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -12,11 +11,14 @@ from sweeps.space.point import Point
 from sweeps.trial.job import Job
 
 
-def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, float]:
+def test_winner(
+    job: Job, point: Point, seed: int, micro_batch: int | None, weights: bytes
+) -> dict[str, float]:
     """Score weights on the test rows, in a process with the resources of a trial.
 
-    With the seed that trained them: a data module that draws its split at random draws the same one.
-    `weights` is the content of `weights.pt`: this PC may not see the folder of the sweep.
+    With the seed that trained them: a data module that draws its split at random draws the same one. And with
+    the rows at once that fitted in memory then. `weights` is the content of `weights.pt`: this PC may not see
+    the folder of the sweep.
     """
     with gc_freeze.uncollected():
         from sweeps.training import held_out  # with PyTorch, which the driver does not load
@@ -24,7 +26,7 @@ def test_winner(job: Job, point: Point, seed: int, weights: bytes) -> dict[str, 
         module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)
-    fit = dataclasses.replace(job.fit, seed=seed)
+    fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
         return held_out.score(module, params, fit, Path(folder), prepared=data)

@@ -32,6 +32,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.trial import checkpoint_copy
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit
 from sweeps.trial.job import Job
+from sweeps.trial.listening import Listening
 from sweeps.trial.members import Members, answer_of, give_up, value_of
 
 LOST_S = 120
@@ -88,7 +89,7 @@ class WorkerGroup:
         """
         members = self._members
         if members is None or self._environment is None:
-            fit.run(on_epoch, *callbacks)
+            fit.run(on_epoch, Listening(), *callbacks)
             return
 
         def each(found: Epoch | Position) -> bool:
@@ -99,7 +100,7 @@ class WorkerGroup:
 
         members.call("train", True)
         self._environment.join(ray.util.get_node_ip_address())
-        fit.run(each, *callbacks)
+        fit.run(each, Listening(), *callbacks)
         members.results()
 
     def save(self, fit: Fit, folder: Path) -> None:

@@ -5,6 +5,7 @@ The memory really runs out: that of the process, which the trainable limits, or,
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -132,6 +133,7 @@ def test_tables_and_the_winners_settings_have_the_micro_batch(
         yaml.safe_load((folder / "best" / "params.yaml").read_text())["fit"]["micro_batch"]
         == best.micro_batch
     )
+    assert set(json.loads((folder / "best" / "metrics.json").read_text())["test"]) == {"test_loss"}
     report = (folder / "report.html").read_text()
     assert "micro-batch" in report
     assert "1 trial infeasible: " in report

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -69,6 +70,16 @@ class Runs:
         pytest.fail(f"the sweep did not report {epochs} epochs")
 
 
+def sigterm_to_all(process: subprocess.Popen[str]) -> None:
+    """Send SIGTERM to a sweep and to all processes that train. Each process of Ray's is in a process group of
+    its own; without its daemons nothing can be saved."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    training = [each for each in below if each.name().startswith(("ray::ResourceTrainable", "ray::Member"))]
+    assert training
+    for each in (process, *training):
+        each.send_signal(signal.SIGTERM)
+
+
 def epochs_of(record: Record) -> list[dict[int, Any]]:
     return [{epoch: dict(row.metrics) for epoch, row in t.epochs.items()} for t in record.trials]
 
@@ -80,12 +91,12 @@ TWO = (
 
 
 def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_path: Path) -> None:
-    """`timeout`, systemd and batch systems send SIGTERM to all processes of a sweep."""
+    """SIGTERM reaches the processes of its trials too: a system that shuts down sends it to every process."""
     runs = Runs(environment, tmp_path)
     runs.whole("--trainable", "tests.faulty.stepwise", *TWO, name="whole")
     process = runs.start(0.1, "--trainable", "tests.faulty.stepwise", *TWO, name="stopped")
     runs.wait_for_epoch("stopped", 1)
-    os.killpg(process.pid, signal.SIGTERM)
+    sigterm_to_all(process)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     places = re.findall(r"Unfinished trial \d continues at epoch 2, batch (\d+) of 50\n", output)
@@ -118,6 +129,22 @@ def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_
     expected = runs.best("whole")
     for name, tensor in runs.best("ended").items():
         assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.mark.slow
+def test_several_workers_leave_together_at_the_next_step(environment: dict[str, str], tmp_path: Path) -> None:
+    """Ten of their steps last half a minute."""
+    begun = tmp_path / "begun"
+    runs = Runs({**environment, "BEGUN": str(begun)}, tmp_path)
+    one = ("--trainable", "tests.faulty.stepwise", *TWO, "--num-trials", "1")
+    process = runs.start(3, *one, "--workers-per-trial", "2", "--strategy", "ddp", name="two")
+    while not begun.exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    sigterm_to_all(process)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert re.search(r"Unfinished trial 0 continues at epoch 1, batch [1-9] of 50\n", output), output
 
 
 @pytest.mark.slow

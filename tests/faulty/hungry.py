@@ -61,6 +61,10 @@ class Hungry(pl.LightningModule):
     def validation_step(self, batch: list[torch.Tensor], index: int) -> None:
         self.log("val_loss", nn.functional.mse_loss(self.net(batch[0])[:, 0], batch[1]))
 
+    def test_step(self, batch: list[torch.Tensor], index: int) -> None:
+        _take(CASES.get(self.params.case, 0) * len(batch[0]), self.device)
+        self.log("test_loss", nn.functional.mse_loss(self.net(batch[0])[:, 0], batch[1]))
+
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=self.params.lr)
 
@@ -85,6 +89,8 @@ class Rows(pl.LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(shuffle=False)
+
+    test_dataloader = val_dataloader
 
 
 def build_model(params: Params) -> Hungry:

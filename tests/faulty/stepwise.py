@@ -1,6 +1,7 @@
 """A trainable on prepared data whose steps take $STEP_S seconds: time to stop a sweep inside an epoch.
 
 $RAISES_ONCE is a file that it makes when it raises in its third epoch; after that it raises no more.
+$BEGUN is one that it makes in its first step.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Net(pl.LightningModule):
         self._lr = lr
 
     def training_step(self, batch: Mapping[str, torch.Tensor], index: int) -> torch.Tensor:
+        if begun := os.environ.get("BEGUN"):
+            Path(begun).touch()
         time.sleep(float(os.environ.get("STEP_S", "0")))
         if self.current_epoch == 2 and (mark := os.environ.get("RAISES_ONCE")) and not Path(mark).exists():
             Path(mark).touch()

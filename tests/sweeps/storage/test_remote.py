@@ -165,18 +165,21 @@ def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: S
     assert (found.name, faults) == ("epoch_0002", [])
 
 
-def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(server: SSHServer) -> None:
+@pytest.mark.parametrize("epoch", [2, 1])  # 1: inside epoch 2, under the name of the one before
+def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
+    epoch: int, server: SSHServer
+) -> None:
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
         "import os\nfrom sweeps.storage.setting import backend_of\nfrom sweeps.storage.remote import Remote\n"
         f"store = Remote(backend_of({server.url!r}), 'NAME')\n"
         "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
-        f"store.write(3, 2, fill, {MINE!r})\n"
+        f"store.write(3, {epoch}, fill, {MINE!r})\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     part = server.root / "NAME" / "trial_0003"
-    while not list(part.glob(".epoch_0002*")):
+    while not list(part.glob(f".epoch_000{epoch}*")):
         assert writer.poll() is None
         time.sleep(0.0005)
     writer.send_signal(signal.SIGKILL)
@@ -188,7 +191,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(serv
     store.tidy()
     assert left_in(server) == ONE
     sftp(server).newest(3, MINE)
-    scratch = Path(tempfile.gettempdir()).glob("sweeps-checkpoint-*/epoch_0002.tar")
+    scratch = Path(tempfile.gettempdir()).glob(f"sweeps-checkpoint-*/epoch_000{epoch}.tar")
     assert not list(scratch), "the dead process left it on this PC"
 
 

@@ -101,9 +101,7 @@ def test_a_process_that_was_given_up_may_write_the_same_at_the_same_time(trial: 
         (trial / "epoch_0002" / "weights.pt").write_text("weights")
 
     (one,) = written(trial, 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_store, "remove", lambda path: None)  # it comes between this and the renaming
-        checkpoint_store.write(trial, 2, as_another_does)
+    checkpoint_store.write(trial, 2, as_another_does)
     assert names(trial) == ["epoch_0001", "epoch_0002"]
     assert checkpoint_store.fault(one) is None
 
@@ -151,6 +149,66 @@ def test_a_process_that_is_killed_in_the_middle_leaves_no_checkpoint_and_is_tidi
     assert names(trial) == ["epoch_0004"]
     assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "lives"], cwd=ROOT).returncode == 0
     assert names(trial) == ["epoch_0004", "epoch_0005"]
+
+
+KILLED_BEFORE_EACH = """
+import os, signal, sys
+from pathlib import Path
+from sweeps.training import checkpoint_store as checkpoints
+
+trial, epoch = Path(sys.argv[1]), int(sys.argv[2])
+
+def fill(folder):
+    (folder / "weights.pt").write_text("new")
+
+def kill_before(operation):
+    done = iter(range(operation))
+    def each(event, arguments):
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and next(done, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(each)
+
+folder, operation = trial, 0
+while True:
+    operation += 1
+    copy = trial.with_name(f"{trial.name}_{operation}")
+    checkpoints.shutil.copytree(trial, copy)
+    if (child := os.fork()) == 0:
+        kill_before(operation)
+        checkpoints.write(copy, epoch, fill)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        print(operation)
+        break
+"""
+
+
+@pytest.mark.parametrize("before", [[0], [1, 2], [2, 3]])
+def test_whenever_a_process_is_killed_there_is_the_checkpoint_before_or_the_new_one(
+    before: list[int], trial: Path
+) -> None:
+    """It is killed before each of its operations on files: a position inside an epoch is written under the
+    last epoch that ended, which has a checkpoint already."""
+    written(trial, *before)
+    epoch = before[0] if before == [0] else 2
+    command = [sys.executable, "-c", KILLED_BEFORE_EACH, str(trial), str(epoch)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    operations, found = int(done.stdout), []
+    for operation in range(1, operations + 1):
+        copy = trial.with_name(f"{trial.name}_{operation}")
+        newest, faults = checkpoint_store.newest(copy)
+        assert newest is not None, f"killed before operation {operation}"
+        assert faults == []
+        found.append((newest / "weights.pt").read_text())
+        checkpoint_store.tidy(trial.parents[1])
+        newer = checkpoint_store.write(copy, epoch, fill("newer"))
+        assert checkpoint_store.newest(copy) == (newer, [])
+        assert len(checkpoint_store.all_of(copy)) == len([each for each in before if each <= epoch])
+    assert operations > 10
+    old = f"weights of epoch {before[-1]}"
+    assert found == sorted(found, key=[old, "new"].index)
+    assert {old, "new"} == set(found)
 
 
 def _truncate(checkpoint: Path) -> None:
@@ -256,14 +314,16 @@ def test_an_epoch_that_is_written_again_replaces_it(trial: Path) -> None:
     again = checkpoint_store.write(trial, 2, _write("other.pt", b"2nd"))
     assert names(again) == [MANIFEST, "other.pt"]
     assert checkpoint_store.fault(again) is None
-    assert names(trial) == ["epoch_0001", "epoch_0002"]
+    assert names(trial) == ["epoch_0001", again.name]
+    assert checkpoint_store.all_of(trial) == [again, trial / "epoch_0001"]
+    assert checkpoint_store.epoch_of(again) == 2
 
 
 def test_a_damaged_one_that_is_trained_again_is_whole_again(trial: Path) -> None:
     _, damaged = written(trial, 1, 2)
     _truncate(damaged)
-    written(trial, 2)
-    assert checkpoint_store.newest(trial) == (damaged, [])
+    (again,) = written(trial, 2)
+    assert checkpoint_store.newest(trial) == (again, [])
 
 
 def test_removing_takes_the_name_away_before_any_file(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:

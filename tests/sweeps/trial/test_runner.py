@@ -1,7 +1,9 @@
-"""A trial that is asked to leave its run while epochs are trained again."""
+"""A trial that is asked to leave its run, and how it goes on."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,4 +56,51 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
     runner.save()
     (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     assert checkpoint_store.epoch_of(checkpoint) == 0
+    runner.end()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "goes_on", "trained_again"),
+    [
+        (0, "starts again from epoch 1", [1]),
+        (1, "starts again from epoch 1", [1, 2]),
+        (2, "resumes after epoch 1", [2, 3]),
+    ],
+)
+def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_checkpoint_before(
+    epochs: int, goes_on: str, trained_again: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was left inside an epoch, and ran out of memory when it went on."""
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    job = Job(
+        trainables={"net": "tests.faulty.positioned"},
+        storage=Folder(tmp_path),
+        fit=FitConfig(max_epochs=4, metric="val_loss", mode="min", precision="32"),
+        max_failures=0,
+        checkpoint_epochs=1,
+    )
+    config = {"number": 0, "trainable": "net", "params": {}, "fixed": {}, "seed": 0}
+    runner = TrialRunner(job)
+    runner.begin(config)
+    stop_signal.listen()
+    for epoch in range(1, epochs + 1):
+        assert runner.step()["epoch"] == epoch
+        runner.save()
+    os.kill(os.getpid(), stop_signal.SIGNAL)
+    assert runner.step()["left"] == f"epoch {epochs + 1}, batch 1 of 4"
+    runner.save()
+
+    runner.begin({**config, "micro_batch": 8})
+    (tmp_path / "steps").unlink()
+    if epochs:
+        assert runner.step()["epoch"] == epochs, "it reports its last epoch again"
+    result = runner.step()
+    (notice,) = result["notices"]
+    assert (result["epoch"], result["failures"]) == (epochs + 1, 0)
+    assert notice == (
+        "the last checkpoint is inside an epoch, where the loader of the data can't continue with another "
+        f"micro-batch: the trial {goes_on}"
+    )
+    lines = Counter(int(line.split()[1]) for line in (tmp_path / "steps").read_text().splitlines())
+    assert lines == dict.fromkeys(trained_again, 7), "54 rows, 8 at once"
     runner.end()
