@@ -38,8 +38,8 @@ def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
 
 
 def checkpoint_bytes(trainer: pl.Trainer, best: Mapping[str, torch.Tensor]) -> int:
-    """Bytes that a checkpoint takes, about: the last weights and the best ones, and the state of the optimizers, of
-    all workers. What hooks of the user add is not counted.
+    """Bytes of a checkpoint, about: the last and the best weights, and the state of the optimizers, of all
+    workers. What hooks of the user add is not counted.
 
     Args:
         trainer: has trained a step.
