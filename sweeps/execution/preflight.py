@@ -6,8 +6,7 @@ data are loaded for them as well. Its findings are in the record: a resumed swee
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,8 +14,9 @@ import ray
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import GB, count, duration, short, size
+from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.driver import Driver, DriverCallback
-from sweeps.execution.processes import Processes
+from sweeps.execution.processes import Asked, Processes
 from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.flat import refusal
@@ -25,6 +25,10 @@ from sweeps.trial.finding import Finding
 
 KEY = "preflight"
 """Of the record: what was found."""
+MOST_POINTS = 4
+"""That are tried on each kind of GPU."""
+MOST_NAMED = 3
+"""Further points that are told by their hyperparameters."""
 
 
 class Preflight(DriverCallback):
@@ -37,88 +41,147 @@ class Preflight(DriverCallback):
 
     def __init__(self, driver: Driver, processes: Processes) -> None:
         self._driver, self._processes = driver, processes
-        self._is_over = not driver.config.preflight or KEY in driver.record.about or self._has_epochs()
+        is_known = KEY in driver.record.about or self._has_epochs()
         spaces = {model.name: model.space for model in driver.plan.models}
 
         def is_refused(point: Point) -> bool:
             return bool(refusal(spaces[point.trainable].params_class, {**point.fixed, **point.params}))
 
-        points = [] if self._is_over else largest.points(driver.plan.space, driver.config.seed, is_refused)
-        self._configs = [_config(point, driver.config.seed) for point in points]
-        self._asked: dict[Any, Any] = {}
-        """A Ray reference to findings, and the process that has them."""
-        self._told: set[Any] = set()
+        is_left_out = is_known or not driver.config.preflight
+        points = [] if is_left_out else largest.points(driver.plan.space, driver.config.seed, is_refused)
+        self._points, self._others = points[:MOST_POINTS], points[MOST_POINTS:]
+        self._is_over = not points
+        self._asked = 0
+        """Processes."""
+        self._open: list[Any] = []
+        """Ray references to findings that are not there yet."""
         self._found: list[Finding] = []
+        """All that was told."""
+        self._broken: list[list[Finding]] = []
+        """Of kinds of devices on which no point trains, not told yet."""
+        self._is_unsure = False
+        """Whether a kind was tried, and nothing was found out."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Ask a process before its first trial: Tune asks it for an epoch after this."""
         process = self._processes.of(trial)
         is_one_enough = self._processes.mailbox is None and self._asked
-        if self._is_over or is_one_enough or process is None or process.handle in self._asked.values():
+        if self._is_over or is_one_enough or process is None or process.preflight is not None:
             return
-        self._asked[process.handle.preflight.remote(self._configs, self._processes.mailbox)] = process.handle
+        configs = [_config(point, self._driver.config.seed) for point in self._points]
+        findings = process.handle.preflight.remote(configs, self._processes.mailbox)
+        process.preflight = Asked(findings, self._in_words(self._points))
+        self._open.append(findings)
+        self._asked += 1
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Tell what was found since the last turn. It is over once a trial has an epoch: that shows more."""
         if self._is_over:
             return
-        open_ = [findings for findings in self._asked if findings not in self._told]
-        for findings in ray.wait(open_, num_returns=len(open_), timeout=0)[0] if open_ else []:
-            self._told.add(findings)
-            with contextlib.suppress(ray.exceptions.RayError):  # a lost process is told with its trial
-                self._tell(ray.get(findings))
-        self._is_over = not open_ and self._has_epochs()
+        if self._open:
+            done, self._open = ray.wait(self._open, num_returns=len(self._open), timeout=0)
+            for findings in done:
+                self._take(findings)
+        self._decide()
+        self._is_over = not self._open and self._has_epochs()
+
+    @property
+    def _all_are_asked(self) -> bool:
+        """Whether each kind of device was, as far as trials train on it: a process may start late."""
+        return self._processes.mailbox is None or self._asked >= _at_a_time(self._driver)
 
     def _has_epochs(self) -> bool:
         return any(trial.epochs for trial in self._driver.record.trials)
 
-    def _tell(self, found: Sequence[Finding]) -> None:
-        """Print what was found, note it, and end the sweep where no point trains."""
-        if not found or self._driver.end.outcome != "finished":
+    def _take(self, findings: Any) -> None:
+        """Take the answer of a process, by its Ray reference."""
+        try:
+            found: list[Finding] | None = ray.get(findings)
+        except ray.exceptions.RayError:  # a lost process is told with its trial
+            found = None
+        if found is None:
+            self._is_unsure = True
+        elif found and all(each.is_broken for each in found):
+            self._broken.append(found)
+        elif found:
+            self._tell(found)
+
+    def _decide(self) -> None:
+        """End the sweep where no point trains on any kind of device; tell it where one does on some."""
+        if not self._broken or self._driver.end.outcome != "finished":
             return
-        if all(each.is_broken for each in found):
-            last = found[-1].failure
-            if not last["is_user_error"]:
-                self._driver.say(str(last["traceback"]).rstrip())
-            self._driver.end.stop("error", f"preflight: {last['reason']}")
+        if self._found or self._has_epochs():
+            for found in self._broken:
+                self._tell(found)
+            self._broken.clear()
+        elif not self._open and self._all_are_asked and not self._is_unsure:
+            last = self._broken[-1][-1]
+            if last.traceback:
+                self._driver.say(last.traceback.rstrip())
+            on = f" on {last.pc}" if self._driver.cluster.membership else ""
+            self._driver.end.stop("error", f"preflight{on}: {last.reason}")
+
+    def _tell(self, found: Sequence[Finding]) -> None:
+        """Print what was found on one kind of device, and note it."""
+        if self._driver.end.outcome != "finished":
             return
         self._found += found
         self._driver.record.note(KEY, [asdict(each) for each in self._found])
         for line in lines(self._driver, found):
             self._driver.say(line)
+        if self._others:
+            self._driver.say(f"            Not tried: {self._in_words(self._others, MOST_NAMED)}")
+            self._others = []
+
+    def _in_words(self, points: Sequence[Point], most: int = MOST_POINTS) -> str:
+        several = len(self._driver.config.trainables) > 1
+        named = [_point_in_words(point.trainable, point.params, several) for point in points[:most]]
+        more = [f"and {count(len(points) - most, 'more such trial')}"] if len(points) > most else []
+        return "; ".join([*named, *more])
 
 
 def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
     """What was found on one kind of device, and what it says of the sweep."""
+    several, on_pc = len(driver.config.trainables) > 1, driver.cluster.membership is not None
     for each in found:
-        yield f"Preflight   {_in_words(each, several=len(driver.config.trainables) > 1)}"
+        point = _point_in_words(each.trainable, each.params, several)
+        yield f"Preflight   {point}: {_shown(each, on_pc)}"
     slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
-    epochs, slots = driver.plan.expected_epochs, driver.slots(driver.gpus_per_trial)
+    epochs, at_a_time = driver.plan.expected_epochs, _at_a_time(driver)
     if slowest is not None:
-        whole = _seconds(epochs * slowest / slots)
+        whole = _seconds(slowest * max(epochs / at_a_time, driver.config.max_epochs))
         yield (
             f"            At that speed the {count(epochs, 'epoch')} of the sweep take about {whole}, "
-            f"{count(slots, 'trial')} at a time"
+            f"{count(at_a_time, 'trial')} at a time"
         )
     if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
         yield f"            Disk: {disk.describe(driver.plan, largest_bytes)}"
 
 
-def _in_words(finding: Finding, several: bool) -> str:
-    named = [finding.trainable] if several else []
-    telling = {name: value for name, value in finding.params.items() if not isinstance(value, float)}
-    shown = telling or finding.params
-    point = ", ".join([*named, *(f"{name}={short(value)}" for name, value in shown.items())])
+def _at_a_time(driver: Driver) -> int:
+    """Trials that train at the same time."""
+    slots = driver.slots(driver.gpus_per_trial)
+    return min(slots, driver.config.num_trials or slots)
+
+
+def _point_in_words(trainable: str, params: Mapping[str, ParamValue], several: bool) -> str:
+    """By what makes it large, if there is any."""
+    telling = {name: value for name, value in params.items() if not isinstance(value, float)}
+    values = (f"{name}={short(value)}" for name, value in (telling or params).items())
+    return ", ".join([*([trainable] if several else []), *values])
+
+
+def _shown(finding: Finding, on_pc: bool) -> str:
+    """What the first steps of a point have shown."""
     where = f"{finding.device} of {size(finding.device_gb * GB)}" if finding.device else "the CPU"
+    where += f" of {finding.pc}" if on_pc else ""
     if finding.is_out_of_memory:
-        return (
-            f"{point}: the batch does not fit in the memory of {where}. Such a trial goes on with smaller "
-            "micro-batches"
-        )
+        becomes = "is infeasible:" if finding.is_infeasible else "runs"
+        return f"on {where}, such a trial {becomes} {finding.reason}"
     if finding.is_broken:
-        return f"{point}: such a trial will fail: {finding.failure['reason']}"
+        return f"{f'on {where}, ' if on_pc else ''}such a trial will fail: {finding.reason}"
     epoch = "" if finding.epoch_s is None else f", about {_seconds(finding.epoch_s)} an epoch"
-    return f"{point}: {size(finding.memory_gb * GB)} on {where}{epoch}"
+    return f"{size(finding.memory_gb * GB)} on {where}{epoch}"
 
 
 def _seconds(seconds: float) -> str:
@@ -127,9 +190,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _config(point: Point, seed: int) -> dict[str, Any]:
-    """Of a point, as `SweepTrial` takes it; its number is that of no trial."""
+    """Of a point, as `SweepTrial` has that of a trial."""
     return {
-        "number": -1,
         "trainable": point.trainable,
         "params": dict(point.params),
         "fixed": dict(point.fixed),

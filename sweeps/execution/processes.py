@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.tune.experiment import Trial
@@ -18,6 +18,26 @@ from sweeps.trial import stop_signal
 
 AGAIN_S = 1.0
 """Between two requests to one process: it may have begun another trial just then, and missed the first."""
+
+
+class Asked(NamedTuple):
+    """The preflight that a process was asked for before its first trial."""
+
+    findings: Any
+    """A Ray reference to what `SweepTrial.preflight` returns."""
+    points: str
+    """In words."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the process has ended it; False where it has ended itself before."""
+        if not ray.wait([self.findings], timeout=0)[0]:
+            return False
+        try:
+            ray.get(self.findings)
+        except ray.exceptions.RayActorError:
+            return False
+        return True
 
 
 @dataclass
@@ -51,6 +71,7 @@ class Process:
     output_file: str = ""
     oom_kills: int = 0
     """Of its PC, when it began, or when a lost process was last examined there."""
+    preflight: Asked | None = None
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
@@ -72,16 +93,16 @@ class Processes(DriverCallback):
     """The processes of a run, as Tune starts them.
 
     Args:
-        in_cluster: whether some may be on other PCs.
+        has_mailbox: whether some may be on other PCs, or have other GPUs.
         clock: seconds.
     """
 
-    def __init__(self, in_cluster: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._of: dict[Any, Process] = {}
         self.mailbox: Any = None
-        """Of a cluster: a `stop_signal.Mailbox`."""
-        if in_cluster:
+        """A `stop_signal.Mailbox`; None where all processes are alike, and on this PC."""
+        if has_mailbox:
             beside = broadcast.on(broadcast.here())
             actor = ray.remote(stop_signal.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
             self.mailbox = actor.remote()

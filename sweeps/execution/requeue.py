@@ -18,11 +18,12 @@ from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSet
 from ray.tune.experiment import Trial
 from ray.util import remove_placement_group
 
+from sweeps.cluster import nodes
 from sweeps.common.formatting import count, short
 from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import Loss
-from sweeps.execution.processes import Processes
+from sweeps.execution.processes import Process, Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.search.record_searcher import RecordSearcher
@@ -60,6 +61,9 @@ class Requeue:
         self._processes = processes
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
+        self._lost_a_preflight: set[int] = set()
+        """Trials that waited for a preflight in which their process ended. They did not cause that; from the
+        second time on it counts all the same, lest it repeats for ever."""
 
     def after_lost_process(self, trial: Trial, error: RayActorError) -> tuple[str, str]:
         """Requeue a trial whose process was lost, and say so.
@@ -74,6 +78,8 @@ class Requeue:
             self._searcher.requeue(number)
             return "", ""
         loss = lost_process.loss_of(process, self._processes.all())
+        if process is not None and self._was_in_preflight(number, process, loss):
+            return "", loss.last_words
         if fault := self._fault(number, loss):
             then = "it has failed"
         else:
@@ -83,6 +89,22 @@ class Requeue:
         params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return fault, loss.last_words
+
+    def _was_in_preflight(self, number: int, process: Process, loss: Loss) -> bool:
+        """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
+        asked = process.preflight
+        if loss.is_of_the_pc or number in self._lost_a_preflight or not process.node:
+            return False
+        if asked is None or asked.is_answered:
+            return False
+        self._lost_a_preflight.add(number)
+        self._searcher.requeue(number)
+        pc = next((node.hostname for node in nodes.living() if node.id == process.node), "its PC")
+        self._driver.say(
+            f"Preflight   its process on {pc} ended: {loss.why}; such trials may end so, too: "
+            f"{asked.points}. Trial {number} had not begun, and is requeued"
+        )
+        return True
 
     def after_failed_start(self, trial: Trial, error: Exception) -> bool:
         """Requeue a trial whose process did not start on a PC of a cluster, and leave out a PC on which none

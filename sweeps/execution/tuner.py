@@ -105,7 +105,8 @@ def _confirm(driver: Driver, steering: Steering) -> None:
 def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
-    processes, quarantine = Processes(in_cluster=membership is not None), None
+    are_several = membership is not None or any(pc.gpus > 1 for pc in driver.cluster.pcs)
+    processes, quarantine = Processes(has_mailbox=are_several), None
     sharing = Sharing(driver, processes) if driver.config.trials_per_gpu == "auto" else None
     of_cluster: list[Callback] = []
     if membership is not None:

@@ -7,14 +7,14 @@ not, and takes the middle of its range. Of choices that are no numbers, kinds of
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
-MOST_POINTS = 4
 DRAWS = 200
 """Random points that are looked through where the largest values together are no point."""
 
@@ -29,7 +29,7 @@ class _Largest(TrialProxy):
     def __init__(self, chosen: Mapping[str, int]) -> None:
         self._chosen = chosen
         self.sizes: dict[str, int] = {}
-        """Choices that each hyperparameter without an order has."""
+        """Choices that each hyperparameter without an order has, as they were asked for."""
 
     def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
         if method == "suggest_categorical":
@@ -49,7 +49,7 @@ class _Largest(TrialProxy):
 
 
 def points(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> list[Point]:
-    """A few points that cost most, each of other choices; [] where no point can be found.
+    """The points that cost most, each of other choices; those of several trainables come in turn.
 
     Args:
         space: of the sweep.
@@ -60,7 +60,11 @@ def points(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> list
     if not found:
         drawn = (point for point in _drawn(space, seed) if not is_refused(point))
         found = {point.key: point for point in [max(drawn, key=_size, default=None)] if point is not None}
-    return list(found.values())[:MOST_POINTS]
+    of_each: defaultdict[str, list[Point]] = defaultdict(list)
+    for point in found.values():
+        of_each[point.trainable].append(point)
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_each.values()))
+    return [point for point in in_turn if point is not None]
 
 
 def _corners(space: Space) -> Iterator[Point]:
@@ -71,7 +75,7 @@ def _corners(space: Space) -> Iterator[Point]:
         asked = _Largest(chosen := to_try.popleft())
         with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # they exclude one another
             yield space.suggest(asked)
-        for name in asked.sizes.keys() - seen:
+        for name in (name for name in asked.sizes if name not in seen):
             to_try += [{**chosen, name: index} for index in range(1, asked.sizes[name])]
         seen |= asked.sizes.keys()
 

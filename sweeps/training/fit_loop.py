@@ -133,6 +133,13 @@ class Fit:
         """Whether `run` has begun, so that there is something to save."""
         return self._trainer is not None
 
+    @property
+    def checkpoint_bytes(self) -> int:
+        """About what `save` writes, on all workers together; 0 before an epoch was scored."""
+        if self._trainer is None or not self.best_weights:
+            return 0
+        return training_weights.checkpoint_bytes(self._trainer, self.best_weights)
+
     def run(self, on_epoch: OnEpoch, *callbacks: pl.Callback, progress_bar: bool = False) -> None:
         """Train until `max_epochs`, until `on_epoch` returns False, or until the run is left inside an epoch.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -34,6 +35,29 @@ def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
     if isinstance(strategy, DeepSpeedStrategy):
         state.update(_of_zero(model))
     return state
+
+
+def checkpoint_bytes(trainer: pl.Trainer, best: Mapping[str, torch.Tensor]) -> int:
+    """Bytes of a checkpoint, about: the last and the best weights, and the state of the optimizers, of all
+    workers. What hooks of the user add is not counted.
+
+    Args:
+        trainer: has trained a step.
+        best: whole weights.
+    """
+    is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
+    state = sum(each.nbytes for optimizer in trainer.optimizers for each in _tensors(optimizer.state))
+    weights = sum(weight.nbytes for weight in best.values())
+    return 2 * weights + state * (trainer.world_size if is_sharded else 1)
+
+
+def _tensors(state: Any) -> Iterator[torch.Tensor]:
+    """All of a nested state."""
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, Mapping | list | tuple):
+        for each in state.values() if isinstance(state, Mapping) else state:
+            yield from _tensors(each)
 
 
 def _of_fsdp(strategy: FSDPStrategy) -> dict[str, torch.Tensor]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from sweeps.common.yaml_values import ParamValue
 
@@ -21,23 +20,21 @@ class Finding:
     """Name of the GPU; "" on a CPU."""
     device_gb: float = 0.0
     """Memory of the GPU; 0 on a CPU."""
-    failure: Mapping[str, Any] = field(default_factory=dict)
-    """The result of a trial that raises so (`failures.failed`); empty where it trains."""
+    reason: str = ""
+    """Why it does not train as it is; of one that ran out of memory, how it goes on, or why it can't."""
+    traceback: str = ""
+    """Of an error of the user's code."""
+    is_out_of_memory: bool = False
+    is_infeasible: bool = False
+    """Whether it ran out of memory, and goes on with no smaller part of its batch."""
     memory_gb: float = 0.0
     """At its peak: of the GPU, else of the process."""
     epoch_s: float | None = None
     """Seconds that an epoch may take; None where the data does not say how many batches it has."""
     checkpoint_bytes: int = 0
-    """0 where none could be written."""
-    seconds: float = 0.0
-    """That all this took."""
-
-    @property
-    def is_out_of_memory(self) -> bool:
-        """Whether it is too large for this device as it is."""
-        return bool(self.failure.get("is_out_of_memory"))
+    """0 where that is not known."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether it went wrong for another reason."""
-        return bool(self.failure) and not self.is_out_of_memory
+        """Whether it went wrong for another reason than memory."""
+        return bool(self.reason) and not self.is_out_of_memory

@@ -7,18 +7,17 @@ slower on another one): it is left at the end of each epoch, and entered again b
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 import platform
-import tempfile
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 import greenlet
+import lightning.pytorch as pl
 import ray
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -28,22 +27,17 @@ from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_
 from sweeps.common.formatting import GB
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
-from sweeps.training import checkpoint_store, first_steps
+from sweeps.training import checkpoint_store
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import CannotContinue, Position
-from sweeps.training.first_steps import FirstSteps
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import output, stop_signal
 from sweeps.trial.failures import failed, unfit
-from sweeps.trial.finding import Finding
 from sweeps.trial.job import CONTEXT_GB, SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
-
-NO_TRIAL = -1
-"""The number of a point that is none."""
 
 
 class TrialRunner:
@@ -63,9 +57,15 @@ class TrialRunner:
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
 
-    def begin(self, config: dict[str, Any]) -> None:
-        """End the trial before, and take over the one of this config of `SweepTrial`."""
+    def begin(self, config: dict[str, Any], *callbacks: pl.Callback) -> None:
+        """End the trial before, and take over the one of this config of `SweepTrial`.
+
+        Args:
+            config: of the trial.
+            callbacks: further ones of Lightning, for this worker.
+        """
         self.end()
+        self._callbacks = callbacks
         stop_signal.forget()
         output.take()  # of the trial before
         self._config, self._number = config, config["number"]
@@ -124,43 +124,10 @@ class TrialRunner:
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
             self._notices.append(f"{failure['reason']} ({again})")
 
-    def preflight(self, config: dict[str, Any]) -> Finding:
-        """Train the first steps of a point that is no trial; its config is that of `SweepTrial`."""
-        self.begin({**config, "number": NO_TRIAL, "steps": first_steps.STEPS})
-        began, failure, facts = time.perf_counter(), {}, {}
-        try:
-            facts = self._first_steps()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # as in a step
-            failure = self._group.why(failed(error), error)
-        self._abandon_run()
-        whole = torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0
-        return Finding(
-            trainable=config["trainable"], params=config["params"], pc=platform.node(), failure=failure,
-            device=_gpu_name(), device_gb=whole, seconds=time.perf_counter() - began, **facts,
-        )  # fmt: skip
-
     @property
-    def kind(self) -> str:
-        """What processes of the same speed and memory have in common: the kind of GPU, else the PC."""
-        return _gpu_name() or platform.node()
-
-    def _first_steps(self) -> dict[str, Any]:
-        """What they show, as `Finding` has it."""
-        fit, steps, costs = self._made(None), FirstSteps(), {"memory_gb": 0.0}
-
-        def on_epoch(found: Epoch | Position) -> bool:
-            costs.update(found.costs if isinstance(found, Epoch) else {})
-            return True
-
-        self._group.train(fit, on_epoch, steps)
-        size_bytes = 0
-        with contextlib.suppress(OSError, PCUnfit), tempfile.TemporaryDirectory() as folder:
-            self._group.save(fit, Path(folder))
-            size_bytes = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-        memory_gb = costs.get("gpu_memory_gb", costs["memory_gb"])
-        return {"memory_gb": memory_gb, "epoch_s": steps.epoch_s, "checkpoint_bytes": size_bytes}
+    def checkpoint_bytes(self) -> int:
+        """About what a checkpoint of the trial takes; 0 where that is not known."""
+        return self._fit.checkpoint_bytes if self._fit is not None else 0
 
     def save(self) -> None:
         """Write what a resume needs into the storage."""
@@ -221,7 +188,7 @@ class TrialRunner:
         known = fit.last_epoch
         if known is None or (step.switch(known) and not fit.has_ended):
             try:
-                self._group.train(fit, lambda found: bool(step.switch(found)))
+                self._group.train(fit, lambda found: bool(step.switch(found)), *self._callbacks)
             except CannotContinue:
                 self._job.storage.remove(self._number, fit.first_epoch)
                 raise
@@ -303,9 +270,9 @@ class TrialRunner:
 
 def _gpu() -> str:
     """Name and index of this process's GPU; "" without one."""
-    return f"{_gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
+    return f"{gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
 
 
-def _gpu_name() -> str:
+def gpu_name() -> str:
     """Name of this process's GPU; "" without one."""
     return torch.cuda.get_device_name(0) if ray.get_gpu_ids() else ""

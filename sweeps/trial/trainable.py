@@ -62,8 +62,8 @@ class SweepTrial(tune.Trainable):
         self._job: Job = shared["job"]
         self._output_file = ""
         self._next_config: dict[str, Any] | None = config
-        self._can_train = True
-        """False once a preflight has shown that no point trains: the sweep is about to end."""
+        self._waits = False
+        """Whether the first step trains nothing: no point trains here, and the sweep may end for it."""
 
     @cached_property
     def _runner(self) -> TrialRunner:
@@ -79,7 +79,8 @@ class SweepTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
-        if not self._can_train:
+        if self._waits:
+            self._waits = False
             return {"done": True, "left": ""}
         if self._next_config is not None:
             try:
@@ -90,26 +91,25 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
         return self._runner.step()
 
-    def preflight(self, configs: Sequence[dict[str, Any]], mailbox: Any = None) -> list[Finding]:
-        """Train the first steps of points before the trial, and of its own point where one of them is broken.
+    def preflight(self, configs: Sequence[dict[str, Any]], mailbox: Any = None) -> list[Finding] | None:
+        """Train the first steps of points before the trial, as `preflight.findings` does.
 
         Args:
             configs: of the points, as those of trials.
             mailbox: where one process of each kind of GPU claims to do it; None: this one does.
 
         Returns:
-            What was found; [] where another process does it, or PyTorch can't be loaded.
+            What was found; [] where another process does it, or PyTorch can't be loaded; None where nothing
+            was found out.
         """
         try:
             runner = self._runner
         except (ImportError, OSError):  # the step tells it
             return []
-        if mailbox is not None and not ray.get(mailbox.claim.remote(f"preflight on {runner.kind}")):
-            return []
-        found = [runner.preflight(config) for config in configs]
-        if self._next_config is not None and any(each.is_broken for each in found):
-            found.append(runner.preflight(self._next_config))
-            self._can_train = not all(each.is_broken for each in found)
+        from sweeps.trial import preflight  # with PyTorch, as the runner
+
+        found = preflight.findings(runner, configs, self._next_config, mailbox)
+        self._waits = all(each.is_broken for each in found) if found else False
         return found
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

@@ -70,6 +70,8 @@ def test_a_process_that_dies_in_it_costs_no_other_trial(sweep: Command, tmp_path
     for trial in trials:
         assert trial.status == ("failed" if trial.params["size"] == 4 else "finished")
     assert trials[0].params["size"] != 4, "it is the one that waited"
+    assert " ended: exit status 7; such trials may end so, too: size=4. Trial 0 had not begun" in done.stdout
+    assert "Trial 0 lost its process" not in done.stdout
 
 
 def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_path: Path) -> None:
@@ -99,4 +101,4 @@ def test_a_batch_that_does_not_fit_is_told(sweep: Command, tmp_path: Path, attem
         *("--scheduler", "none", "--searcher", "grid", *named(tmp_path / "s")),
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the batch does not fit in the memory of the CPU" in done.stdout
+    assert "case=quarter: on the CPU, such a trial runs out of memory: it goes on with micro-b" in done.stdout

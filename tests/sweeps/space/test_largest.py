@@ -32,6 +32,18 @@ class Params:
             raise ValueError(f"width x batch_size: at most {MOST}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kinds:
+    """Hyperparameters without an order."""
+
+    kind_a: str = "first"
+    kind_b: str = "first"
+    kind_c: str = "first"
+    kind_d: str = "first"
+    kind_e: str = "first"
+    kind_f: str = "first"
+
+
 def refused(point: Point) -> bool:
     return bool(flat.refusal(Params, {**point.fixed, **point.params}))
 
@@ -91,9 +103,29 @@ def test_each_of_several_models_has_a_point() -> None:
     assert [(point.trainable, point.params["width"]) for point in points] == [("small", 4), ("large", 128)]
 
 
-def test_there_are_few_of_them() -> None:
-    kinds = {"kind": tune.choice(["relu", "gelu", "tanh"])}
-    assert len(found(space(**kinds, width=tune.choice([8])))) <= largest.MOST_POINTS
+def test_choices_come_in_the_order_in_which_they_are_asked_for() -> None:
+    """The first ones are tried, so they must be the same in each process."""
+    names = [f"kind_{letter}" for letter in "fcadbe"]
+
+    def suggest(trial: optuna.Trial) -> None:
+        for name in names:
+            trial.suggest_categorical(name, ["first", "other"])
+
+    asked = conditional.check(suggest, Kinds, {}, FORMS, "random")
+    first, *others = (point.params for point in largest.points(asked, 0, lambda point: False))
+    assert set(first.values()) == {"first"}
+    assert [[name for name in names if point[name] == "other"] for point in others] == [
+        [name] for name in names
+    ]
+
+
+def test_several_models_come_in_turn() -> None:
+    kinds = {"kind": tune.choice(["relu", "gelu"])}
+    of = SeveralSpaces(
+        {name: flat.check(kinds, Params, {}, FORMS, "random", name) for name in ("one", "two", "three")}
+    )
+    points = largest.points(of, 0, refused)
+    assert [point.trainable for point in points] == ["one", "two", "three"] * 2
 
 
 def test_where_every_point_is_refused_there_is_none() -> None:

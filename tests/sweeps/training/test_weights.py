@@ -10,6 +10,11 @@ import torch
 
 from sweeps.common.params_file import FILE, WEIGHTS_FILE
 from sweeps.training import weights
+from sweeps.training.config import FitConfig
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.epoch_position import Position
+from sweeps.training.fit_loop import Fit
+from trainables import digits_mlp
 
 
 def test_what_is_kept_reads_back_beside_what_trains_it_again(tmp_path: Path) -> None:
@@ -30,3 +35,20 @@ def test_what_can_not_be_written_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="can't be written"):
         weights.keep(tmp_path / "best", best, "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("strategy", ["single", "fsdp"])
+def test_what_a_checkpoint_takes_is_known_before_one_is_written(strategy: str, tmp_path: Path) -> None:
+    config = FitConfig(max_epochs=1, metric="val_acc", mode="max", strategy=strategy, precision="32")
+    fit = Fit(digits_mlp, digits_mlp.Params(hidden=512), config)
+    assert fit.checkpoint_bytes == 0, "nothing has been trained"
+    said: list[int] = []
+
+    def on_epoch(found: Epoch | Position) -> bool:
+        said.append(fit.checkpoint_bytes)
+        fit.save(tmp_path)
+        return True
+
+    fit.run(on_epoch)
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert said == [pytest.approx(written, rel=0.1)]

@@ -1,0 +1,91 @@
+"""Before the first trial of a process: the first steps of other points, in the same process.
+
+Each is a trial of two steps that is not retried, of a number that no trial has.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+import torch
+
+from sweeps.common.formatting import GB
+from sweeps.training import first_steps
+from sweeps.training.first_steps import FirstSteps
+from sweeps.trial.finding import Finding
+from sweeps.trial.runner import TrialRunner, gpu_name
+
+NO_TRIAL = -1
+
+
+def findings(
+    runner: TrialRunner,
+    configs: Sequence[Mapping[str, Any]],
+    own: Mapping[str, Any] | None = None,
+    mailbox: Any = None,
+) -> list[Finding] | None:
+    """Train the first steps of points, and of a trial's own one where one of them is broken.
+
+    Args:
+        runner: of this process.
+        configs: of the points, as `SweepTrial` has those of trials.
+        own: that of the trial.
+        mailbox: where one process of each kind of device claims to do it; None: this one does.
+
+    Returns:
+        What was found; [] where another process does it; None where nothing was found out, since this PC can
+        train no trial (the trial tells that), or since it was asked to leave its run.
+    """
+    if mailbox is not None and not ray.get(mailbox.claim.remote(f"preflight on {_kind()}")):
+        return []
+    try:
+        found = [_finding(runner, config) for config in configs]
+        if own is not None and any(each.is_broken for each in found):
+            found.append(_finding(runner, own))
+    except _NothingFoundOut:
+        return None
+    return found
+
+
+class _NothingFoundOut(Exception):
+    """The first steps were not trained, for no fault of the point."""
+
+
+def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
+    steps = FirstSteps()
+    not_retried = {"failures": math.inf}
+    runner.begin({**config, **not_retried, "number": NO_TRIAL, "steps": first_steps.STEPS}, steps)
+    result = runner.step()
+    checkpoint_bytes = runner.checkpoint_bytes
+    runner.end()
+    if "unfit" in result or "left" in result:
+        raise _NothingFoundOut
+    costs = result.get("costs", {})
+    shown = _failure(result) if result.get("status") == "failed" else {"epoch_s": steps.epoch_s}
+    return Finding(
+        trainable=config["trainable"],
+        params=config["params"],
+        pc=platform.node(),
+        device=gpu_name(),
+        device_gb=torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0,
+        memory_gb=costs.get("gpu_memory_gb", costs.get("memory_gb", 0.0)),
+        checkpoint_bytes=checkpoint_bytes,
+        **shown,
+    )
+
+
+def _failure(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Why a point does not train as it is, as `Finding` has it."""
+    if result["is_out_of_memory"]:
+        why = result.get("infeasible") or result["notice"] + result["caution"]
+        return {"reason": why, "is_out_of_memory": True, "is_infeasible": "infeasible" in result}
+    return {"reason": result["reason"], "traceback": "" if result["is_user_error"] else result["traceback"]}
+
+
+def _kind() -> str:
+    """What processes of the same speed and memory have in common: the kind of GPU, else the PC."""
+    return gpu_name() or platform.node()

@@ -1,0 +1,292 @@
+"""What the driver makes of the first steps: it tells them, ends the sweep or goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import RayActorError
+from rich.console import Console
+
+from sweeps.cluster.nodes import PC
+from sweeps.cluster.session import Cluster
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.driver import Driver
+from sweeps.execution.preflight import KEY, Preflight, lines
+from sweeps.execution.processes import Processes
+from sweeps.execution.requeue import MOST_INSTANT, Requeue
+from sweeps.execution.stopping import End
+from sweeps.plan.build import make_plan
+from sweeps.record.record import Record
+from sweeps.search.record_searcher import RecordSearcher
+from sweeps.storage.disk_guard import Disk
+from sweeps.trial import post_mortem
+from sweeps.trial.finding import Finding
+from tests.conftest import propose
+from tests.support.drivers import said
+
+TWO_PCS: Any = SimpleNamespace(pcs=(PC(1, 0), PC(1, 0)))
+"""As a membership answers."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_session() -> Iterator[None]:
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def lost() -> Any:
+    """A reference to the answer of a process that has ended in place of it."""
+
+    class Ends:
+        def preflight(self) -> None:
+            os._exit(7)
+
+    actor: Any = ray.remote(Ends).options(num_cpus=0).remote()
+    findings = actor.preflight.remote()
+    ray.wait([findings])
+    return findings
+
+
+class Trainer:
+    """A process of trials, by the reference to its findings."""
+
+    def __init__(self, findings: Any) -> None:
+        introduced = (
+            ray.get_runtime_context().get_node_id(),
+            "",
+            None,
+            os.getpid(),
+            "",
+            post_mortem.oom_kills(),
+        )
+        self.introduce = SimpleNamespace(remote=lambda mailbox, name: ray.put(introduced))
+        self.preflight = SimpleNamespace(remote=lambda configs, mailbox: findings)
+
+
+def found_on(pc: str, reason: str = "", **more: Any) -> list[Finding]:
+    return [
+        Finding(trainable="early", params={"size": 4, "lr": 0.1}, pc=pc, device="", reason=reason, **more)
+    ]
+
+
+class Sweep:
+    """A sweep of which the processes are asked for a preflight.
+
+    Args:
+        folder: of the sweep.
+        membership: of a cluster.
+        settings: of the sweep.
+    """
+
+    def __init__(self, folder: Path, membership: Any = None, **settings: Any) -> None:
+        config = SweepConfig.of(
+            trainable="tests.faulty.early",
+            name="s",
+            results_dir=str(folder),
+            gpus_per_trial=0,
+            searcher="random",
+        )
+        plan = make_plan(config.changed(**settings))
+        self.record = Record.create(folder, "s", "max", {"metric": "score"})
+        cluster = Cluster((PC(32, 0),), None, membership=membership)
+        console = Console(file=io.StringIO(), width=1000)
+        self.driver = Driver(plan, self.record, cluster, End(None), Disk(folder, 0.0, 1), console)
+        self.processes = Processes()
+        if membership is not None:
+            self.processes.mailbox = "as in a cluster"
+        self.preflight = Preflight(self.driver, self.processes)
+
+    def start(self, found: list[Finding] | None = None, findings: Any = None) -> Any:
+        """The trial that a new process begins, which finds that, or answers with that reference."""
+        handle = Trainer(findings or ray.put(found))
+        trial: Any = SimpleNamespace(config={"number": 0}, temporary_state=SimpleNamespace(ray_actor=handle))
+        self.processes.on_trial_start(0, [], trial)
+        self.preflight.on_trial_start(0, [], trial)
+        return trial
+
+    def turn(self) -> None:
+        """The next turn of Tune's loop, when all have answered."""
+        asked = list({each.preflight.findings for each in self.processes.all() if each.preflight is not None})
+        ray.wait(asked, num_returns=len(asked))
+        self.preflight.on_step_begin(0, [])
+
+    @property
+    def end(self) -> tuple[str, str]:
+        return self.driver.end.outcome, self.driver.end.error
+
+
+def test_one_process_is_asked_where_all_are_alike(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.start(found_on("pc1", memory_gb=0.5, epoch_s=0.98, checkpoint_bytes=10**6))
+    other = sweep.start(found_on("pc1", "it is not asked"))
+    sweep.turn()
+    assert sweep.processes.of(other).preflight is None  # type: ignore[union-attr]
+    told = said(sweep.driver)
+    assert told[0] == "Preflight   size=4: 500 MB on the CPU, about 0.98 s an epoch"
+    assert "Disk: at most" in told[2]
+    assert len(sweep.record.about[KEY]) == 1
+    assert sweep.end == ("finished", "")
+
+
+def test_where_no_point_trains_the_sweep_ends(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.start(found_on("pc1", "RuntimeError: no", traceback="Traceback ...\n"))
+    sweep.turn()
+    assert sweep.end == ("error", "preflight: RuntimeError: no")
+    assert said(sweep.driver) == ["Traceback ..."]
+    assert KEY not in sweep.record.about
+
+
+def test_where_points_train_on_one_pc_it_goes_on_and_names_the_other(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TWO_PCS)
+    sweep.start(found_on("pc2", "RuntimeError: its driver is broken"))
+    sweep.turn()
+    assert sweep.end == ("finished", ""), "the other PC was not asked yet"
+    assert said(sweep.driver) == []
+    sweep.start(found_on("pc1", memory_gb=0.5))
+    sweep.turn()
+    assert sweep.end == ("finished", "")
+    told = [line for line in said(sweep.driver) if line.startswith("Preflight")]
+    assert told == [
+        "Preflight   size=4: 500 MB on the CPU of pc1",
+        "Preflight   size=4: on the CPU of pc2, such a trial will fail: RuntimeError: its driver is broken",
+    ]
+
+
+def test_where_none_trains_on_any_pc_it_ends_and_names_one(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TWO_PCS)
+    sweep.start(found_on("pc1", "RuntimeError: no"))
+    sweep.start(found_on("pc2", "RuntimeError: no"))
+    sweep.turn()
+    outcome, error = sweep.end
+    assert outcome == "error"
+    assert error in ("preflight on pc1: RuntimeError: no", "preflight on pc2: RuntimeError: no")
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["unfit", "lost"])
+def test_where_one_could_not_be_tried_it_goes_on(is_lost: bool, lost: Any, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TWO_PCS)
+    sweep.start(found_on("pc1", "RuntimeError: no"))
+    sweep.start(None, lost if is_lost else None)
+    sweep.turn()
+    assert sweep.end == ("finished", "")
+
+
+def test_once_a_trial_has_an_epoch_it_is_over(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, TWO_PCS)
+    sweep.start(found_on("pc2", "RuntimeError: no"))
+    propose(sweep.record, {"size": 1})
+    sweep.record.report(0, 1, 0.5, {}, 1.0)
+    sweep.turn()
+    assert said(sweep.driver) == [
+        "Preflight   size=4: on the CPU of pc2, such a trial will fail: RuntimeError: no"
+    ]
+    assert sweep.processes.of(sweep.start()).preflight is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("trials", "max_epochs", "told"),
+    [
+        (2, 10, "the 20 epochs of the sweep take about 10 min 0 s, 2 trials at a time"),
+        (64, 10, "the 640 epochs of the sweep take about 20 min 0 s, 32 trials at a time"),
+    ],
+    ids=["fewer than slots", "twice as many"],
+)
+def test_the_hours_are_those_of_the_trials_that_run_at_a_time(
+    trials: int, max_epochs: int, told: str, tmp_path: Path
+) -> None:
+    sweep = Sweep(tmp_path, num_trials=trials, max_epochs=max_epochs, scheduler="none")
+    said_of_it = list(lines(sweep.driver, found_on("pc1", epoch_s=60.0)))
+    assert said_of_it[1] == f"            At that speed {told}"
+
+
+@pytest.mark.parametrize(
+    ("is_infeasible", "told"),
+    [
+        (
+            False,
+            "size=4: on the CPU, such a trial runs out of memory: it goes on with micro-batches of 8 rows",
+        ),
+        (
+            True,
+            "size=4: on the CPU, such a trial is infeasible: out of memory: the model itself does not fit",
+        ),
+    ],
+)
+def test_one_that_does_not_fit_says_what_comes_of_it(is_infeasible: bool, told: str, tmp_path: Path) -> None:
+    _, _, why = told.partition("infeasible: " if is_infeasible else "runs ")
+    found = found_on("pc1", why, is_out_of_memory=True, is_infeasible=is_infeasible)
+    assert next(lines(Sweep(tmp_path).driver, found)) == f"Preflight   {told}"
+
+
+def test_what_was_not_tried_is_told_once(tmp_path: Path) -> None:
+    space = tmp_path / "kinds.py"
+    space.write_text(
+        "from ray import tune\nSPACE = {'fault': tune.choice(['none', 'mute', 'build', 'step', 'dies'])}"
+    )
+    sweep = Sweep(tmp_path, search_space=str(space))
+    sweep.start(found_on("pc1"))
+    sweep.turn()
+    assert said(sweep.driver)[-1] == "            Not tried: fault=dies"
+
+
+def test_a_process_that_ends_in_it_costs_its_trial_nothing_once(lost: Any, tmp_path: Path) -> None:
+    """From the second time on it does: with a process that always ends there the sweep must end."""
+    sweep = Sweep(tmp_path, TWO_PCS, num_trials=1)
+    propose(sweep.record, {"size": 1})
+    no_space: Any = None
+    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.driver.config)
+    searcher.suggest("first")
+    requeue = Requeue(sweep.driver, searcher, sweep.processes)
+    for time in range(1 + MOST_INSTANT):
+        trial = sweep.start(findings=lost)
+        sweep.turn()
+        why, _ = requeue.after_lost_process(trial, RayActorError())
+        assert bool(why) == (time == MOST_INSTANT)
+        if not why:
+            assert (searcher.suggest(f"again {time}") or {}).get("number") == 0
+    first, *others = said(sweep.driver)
+    pc = os.uname().nodename
+    assert first == (
+        f"Preflight   its process on {pc} ended: signal 9 (SIGKILL); such trials may end so, too: size=4. "
+        "Trial 0 had not begun, and is requeued"
+    )
+    assert len(others) == MOST_INSTANT
+    assert all(line.startswith("Trial 0 lost its process") for line in others)
+
+
+def test_a_process_that_ends_after_it_is_lost_by_its_trial(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    propose(sweep.record, {"size": 1})
+    no_space: Any = None
+    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.driver.config)
+    searcher.suggest("first")
+    trial = sweep.start(found_on("pc1"))
+    sweep.turn()
+    Requeue(sweep.driver, searcher, sweep.processes).after_lost_process(trial, RayActorError())
+    assert said(sweep.driver)[-1].startswith("Trial 0 lost its process")
+
+
+def test_it_can_be_left_out(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, preflight=False)
+    assert sweep.processes.of(sweep.start()).preflight is None  # type: ignore[union-attr]
+
+
+def test_its_findings_are_plain_values_of_the_record(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    (one,) = found_on("pc1", memory_gb=0.5)
+    sweep.start([one])
+    sweep.turn()
+    assert Record.read(tmp_path).about[KEY] == [dataclasses.asdict(one)]
+    assert Preflight(dataclasses.replace(sweep.driver, record=Record.read(tmp_path)), Processes())._is_over

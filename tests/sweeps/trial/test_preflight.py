@@ -1,0 +1,180 @@
+"""The first steps of points that are no trials, in the process of one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from sweeps.common.errors import PCUnfit
+from sweeps.storage.folder import Folder
+from sweeps.training.config import FitConfig
+from sweeps.trial import preflight
+from sweeps.trial.failures import WorkerUnfit, failed, unfit
+from sweeps.trial.finding import Finding
+from sweeps.trial.job import Job
+from sweeps.trial.runner import TrialRunner
+from sweeps.trial.stop_signal import Mailbox
+from sweeps.trial.trainable import SweepTrial
+from sweeps.trial.worker_group import WorkerGroup
+from tests.conftest import fill_up
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+@pytest.fixture(autouse=True)
+def toys_diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+
+
+def job_of(trainable: str, metric: str, folder: Path) -> Job:
+    fit = FitConfig(max_epochs=3, metric=metric, mode="max")
+    return Job(
+        trainables={"net": trainable},
+        storage=Folder(folder),
+        fit=fit,
+        max_failures=2,
+        checkpoint_epochs=None,
+    )
+
+
+def config(**params: Any) -> dict[str, Any]:
+    return {"number": 0, "trainable": "net", "params": params, "fixed": {}, "seed": 5}
+
+
+def found_of(
+    runner: TrialRunner, own: Mapping[str, Any] | None = None, **params: Any
+) -> list[Finding] | None:
+    return preflight.findings(runner, [config(**params)], own)
+
+
+def the_one(found: list[Finding] | None) -> Finding:
+    assert found is not None
+    (one,) = found
+    return one
+
+
+def test_a_point_that_trains_says_what_it_takes_also_on_a_full_disk(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is written."""
+    fill_up(small_disk)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    runner = TrialRunner(job_of("trainables.digits_mlp", "val_acc", tmp_path))
+    one = the_one(found_of(runner, lr=0.1, momentum=0.9, hidden=512))
+    assert (one.reason, one.is_broken, one.device) == ("", False, "")
+    assert one.epoch_s is not None
+    assert one.epoch_s > 0
+    assert one.memory_gb > 0
+    assert one.checkpoint_bytes == 3 * 4 * (64 * 512 + 512 + 512 * 10 + 10), "weights twice, momentum"
+    assert list(tmp_path.glob("**/trial_*")) == []
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["data", "storage"])
+def test_nothing_is_found_out_on_a_pc_that_can_train_no_trial(missing: bool, tmp_path: Path) -> None:
+    """The step of its trial tells it, and the PC is left out."""
+    storage = tmp_path / "gone" if missing else tmp_path
+    runner = TrialRunner(job_of("tests.faulty.unfit", "score", storage))
+    assert found_of(runner, fault="none" if missing else "unfit") is None
+
+
+class OtherWorker(WorkerGroup):
+    """Another worker of the group fails, on its own PC."""
+
+    def __init__(self, job: Job, failure: dict[str, Any]) -> None:
+        super().__init__(job)
+        self._failure = failure
+
+    def meet(self, config: Mapping[str, Any], checkpoint: Path | None) -> None:
+        raise WorkerUnfit(self._failure)
+
+
+def test_nor_where_the_pc_of_another_worker_can_train_none(tmp_path: Path) -> None:
+    job = job_of("tests.faulty.early", "score", tmp_path)
+    runner = TrialRunner(job)
+    runner._group = OtherWorker(job, unfit(PCUnfit("the disk of /prepared is full")))
+    assert found_of(runner) is None
+
+
+def test_a_point_that_raises_is_broken_and_not_retried(tmp_path: Path) -> None:
+    runner = TrialRunner(job_of("tests.faulty.early", "score", tmp_path))
+    one = the_one(found_of(runner, fault="step"))
+    assert one.is_broken
+    assert one.reason == "RuntimeError: the toy can't take a step"
+    assert one.traceback.count("the toy can't take a step") == 2, "its line, and its text"
+
+
+def test_a_user_s_mistake_has_no_traceback(tmp_path: Path) -> None:
+    one = the_one(found_of(TrialRunner(job_of("tests.faulty.early", "score", tmp_path)), fault="mute"))
+    assert one.is_broken
+    assert one.traceback == ""
+
+
+def test_the_trial_s_own_point_is_tried_where_one_is_broken(tmp_path: Path) -> None:
+    runner = TrialRunner(job_of("tests.faulty.early", "score", tmp_path))
+    found = found_of(
+        runner, config(fault="step", only_large=True, size=1), fault="step", only_large=True, size=4
+    )
+    assert found is not None
+    assert [each.is_broken for each in found] == [True, False]
+    assert len(found_of(runner, config(size=1), size=4) or []) == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "is_infeasible", "why"),
+    [
+        ("half", False, "it goes on with micro-batches of 8 rows, 2 for each step"),
+        ("norm", False, "its result differs from that of whole batches"),
+        ("unsplit", True, "Rows has no attribute batch_size"),
+        ("model", True, "memory ran out before the first step: the model itself does not fit"),
+    ],
+)
+def test_one_out_of_memory_says_how_it_goes_on_or_why_it_can_not(
+    case: str, is_infeasible: bool, why: str, tmp_path: Path
+) -> None:
+    one = the_one(found_of(TrialRunner(job_of("tests.faulty.hungry", "val_loss", tmp_path)), case=case))
+    assert (one.is_out_of_memory, one.is_infeasible, one.is_broken) == (True, is_infeasible, False)
+    assert why in one.reason
+
+
+def trial_of(job: Job, **params: Any) -> Any:
+    class Trial(SweepTrial):
+        def setup(self, config: dict[str, Any], **shared: Any) -> None:
+            super().setup(config, job=job)
+
+    return Trial(config(**params))
+
+
+def test_one_process_of_a_kind_claims_it(tmp_path: Path) -> None:
+    mailbox: Any = ray.remote(Mailbox).options(num_cpus=0).remote()
+    job = job_of("tests.faulty.early", "score", tmp_path)
+    first, second = trial_of(job), trial_of(job)
+    assert len(first.preflight([config(), config(size=2)], mailbox) or []) == 2
+    assert second.preflight([config()], mailbox) == []
+    assert ray.get(mailbox.claim.remote("preflight on another kind"))
+    first.stop()
+    second.stop()
+
+
+def test_a_trial_waits_once_where_no_point_trains(tmp_path: Path) -> None:
+    """The driver ends the sweep meanwhile, or has it train where another kind of GPU can."""
+    trial = trial_of(job_of("tests.faulty.early", "score", tmp_path), fault="step")
+    found = trial.preflight([config(fault="step")])
+    assert found is not None
+    assert [each.is_broken for each in found] == [True, True]
+    assert trial.train()["left"] == ""
+    assert trial.train()["status"] == "failed"
+    trial.stop()
+
+
+def test_the_failure_of_another_worker_is_told_as_its_own(tmp_path: Path) -> None:
+    job = job_of("tests.faulty.early", "score", tmp_path)
+    runner = TrialRunner(job)
+    runner._group = OtherWorker(job, failed(RuntimeError("no GPU (in another worker, on pc2)")))
+    one = the_one(found_of(runner))
+    assert one.is_broken
+    assert one.reason == "RuntimeError: no GPU (in another worker, on pc2)"
