@@ -22,6 +22,7 @@ import ray
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from ray.tune.result import SHOULD_CHECKPOINT
+from threadpoolctl import threadpool_limits
 
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
 from sweeps.common.formatting import GB
@@ -49,6 +50,7 @@ class TrialRunner:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
         self._modules = ModuleCache(job.trainables)
         self._group = WorkerGroup(job)
         if job.is_bound_to_share:

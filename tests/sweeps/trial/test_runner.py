@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
@@ -29,6 +30,17 @@ class Data:
 
     def here(self, say: object) -> Path:
         return self._folder
+
+
+def test_numpy_has_the_threads_of_a_trial(tmp_path: Path) -> None:
+    """A process that was forked had one of them."""
+    with threadpool_limits(1, "blas"):
+        fit = FitConfig(max_epochs=1, metric="val_loss", mode="min", threads=2)
+        TrialRunner(
+            Job(trainables={}, storage=Folder(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=None)
+        )
+        found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    assert set(found) == {2}
 
 
 def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
