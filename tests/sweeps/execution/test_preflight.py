@@ -257,11 +257,8 @@ def test_a_process_that_ends_in_it_costs_its_trial_nothing_once(lost: Any, tmp_p
         if not why:
             assert (searcher.suggest(f"again {time}") or {}).get("number") == 0
     first, *others = said(sweep.driver)
-    pc = os.uname().nodename
-    assert first == (
-        f"Preflight   its process on {pc} ended: signal 9 (SIGKILL); such trials may end so, too: size=4. "
-        "Trial 0 had not begun, and is requeued"
-    )
+    assert first.startswith(f"Preflight   its process on {os.uname().nodename} ended: ")
+    assert first.endswith("; such trials may end so, too: size=4. Trial 0 had not begun, and is requeued")
     assert len(others) == MOST_INSTANT
     assert all(line.startswith("Trial 0 lost its process") for line in others)
 
