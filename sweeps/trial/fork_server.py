@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -83,6 +83,7 @@ def main(number: int) -> None:
     """The fork server itself, at the socket with this number."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: end with the sweep
     listener = socket.socket(fileno=number)
+    before = dict(os.environ)
     with gc_freeze.uncollected():
         for name in IMPORTED:
             importlib.import_module(name)
@@ -90,7 +91,7 @@ def main(number: int) -> None:
     uses_gpu: Any = torch.cuda.is_initialized  # it has no annotations
     if len(list(Path("/proc/self/task").iterdir())) > 1 or uses_gpu():
         return  # its forks would have threads that do not run, or a GPU that they can't use
-    Server(listener).run()
+    Server(listener, {name: value for name, value in os.environ.items() if before.get(name) != value}).run()
 
 
 class Server:
@@ -98,10 +99,12 @@ class Server:
 
     Args:
         listener: the socket, listening.
+        variables: of the environment, which the imports have set.
     """
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, variables: Mapping[str, str]) -> None:
         self._listener = listener
+        self._variables = variables
         self._launchers: dict[int, socket.socket] = {}
         """Pid of a worker to the connection of its launcher."""
         self._selector = selectors.DefaultSelector()
@@ -134,7 +137,7 @@ class Server:
         pid = os.fork()
         if pid == 0:
             self._leave(connection)
-            _become(request, streams)
+            _become({**request, "environment": {**request["environment"], **self._variables}}, streams)
         for stream in streams:
             os.close(stream)
         self._launchers[pid] = connection

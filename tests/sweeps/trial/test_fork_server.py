@@ -27,6 +27,7 @@ about = {
     "blas": os.environ.get("OPENBLAS_NUM_THREADS"), "is_fork": is_fork, "has_ray": "ray.tune" in sys.modules,
     "threads": len(os.listdir("/proc/self/task")), "pid": os.getpid(), "parent": os.getppid(),
     "random": random.random(), "numpy": np.random.random(),
+    "set_by_lightning": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"),
     "oom": int(open("/proc/self/oom_score_adj").read()),
 }
 print(json.dumps(about), flush=True)
@@ -74,6 +75,7 @@ def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
     assert about["has_ray"]
     assert (about["words"], about["folder"], about["asked"]) == (["pass"], str(tmp_path), "yes")
     assert about["blas"] == os.environ.get("OPENBLAS_NUM_THREADS")
+    assert about["set_by_lightning"] == "1"
     assert about["threads"] == 1
     assert about["oom"] == 1000
     assert psutil.Process(about["parent"]).cmdline()[2:4] == ["-m", "sweeps.trial.fork_server"]
