@@ -21,13 +21,15 @@ from rich.text import Text
 
 from sweeps.common import screen
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count, short
+from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 
+MOST_NAMED = 3
+"""Folders in a message."""
 _PARENT = pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])
 _SCHEMA = pa.schema(
     [
@@ -60,7 +62,10 @@ def show(folders: Sequence[Path], as_json: bool) -> int:
     """
     rows = table(_read(folders))
     if not rows.num_rows:
-        raise UserError(f"no sweep in {count(len(folders), 'place')}")
+        named = ", ".join(shown_path(folder) for folder in folders[:MOST_NAMED])
+        more = f" and {count(len(folders) - MOST_NAMED, 'more folder')}" if len(folders) > MOST_NAMED else ""
+        example = f"{command('results')} results/*"
+        raise UserError(f"no sweep in {named}{more}: give folders of sweeps, as in {example}")
     rows = rows.take(pc.sort_indices(rows["date"]))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(json.dumps(rows.to_pylist(), default=str, indent=1) if as_json else printed(rows, width))

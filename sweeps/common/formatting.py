@@ -85,10 +85,10 @@ def rough(seconds: float) -> str:
     return f"{amount} {unit}"
 
 
-def rough_range(low_s: float, high_s: float) -> str:
-    """`9 to 16 min`, `50 s to 2 min`."""
-    (low, low_unit), (high, unit) = _rough(low_s, _unit(low_s)), _rough(high_s, _unit(high_s))
-    return f"{low} to {high} {unit}" if unit == low_unit else f"{low} {low_unit} to {high} {unit}"
+def rough_range(low_s: float, high_s: float, best_s: float) -> str:
+    """`9 to 16 min`, in the unit of a best guess; "" where both ends read the same."""
+    (low, unit), (high, _) = (_rough(seconds, _unit(best_s)) for seconds in (low_s, high_s))
+    return "" if low == high else f"{low} to {high} {unit}"
 
 
 _DURATIONS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf))

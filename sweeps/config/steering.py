@@ -93,7 +93,9 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
         shown, key = name.replace("_", "-"), name.replace("-", "_")
         if key not in SETTABLE:
             hint = f"{nearest(shown, choices)} Choices: {', '.join(choices)}"
-            faults.append(f"set {name}: can't change while a sweep runs.{hint}")
+            is_one = key in SweepConfig.settings()
+            what = "can't change while a sweep runs" if is_one else "no such setting"
+            faults.append(f"set {name}: {what}.{hint}")
             continue
         setting = SweepConfig.settings()[key]
         value = None if text in ("null", "none") else typed(f"set {shown}", setting.kind, text)

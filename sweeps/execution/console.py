@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune import CLIReporter
+from ray.tune.experiment import Trial
 from rich.console import Group
 from rich.live import Live
 from rich.measure import Measurement
@@ -52,7 +53,8 @@ class SweepReporter(CLIReporter):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver, self._record, self._disk = driver, driver.record, driver.disk
-        self._waits = driver.plan.waits(driver.record)
+        self._running: set[int] = set()
+        """Trials that have a process."""
         self._countdown = Countdown(driver, slots)
         self._clock, self._status_next = clock, 0.0
         self._told = {trial.number for trial in self._record.trials if trial.status != "unfinished"}
@@ -66,6 +68,7 @@ class SweepReporter(CLIReporter):
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
         """Redraw, or print where there is nothing to redraw; a closed pipe or terminal ends no sweep."""
+        self._running = {trial.config["number"] for trial in trials if trial.status == Trial.RUNNING}
         with contextlib.suppress(OSError):
             self._show(done)
 
@@ -107,9 +110,12 @@ class SweepReporter(CLIReporter):
     def _summary(self, left: str) -> str:
         return status_lines.summary(self._record, self._driver.config, left, self._waits)
 
+    def _waits(self, trial: TrialRow) -> bool:
+        return trial.number not in self._running
+
     def _how_far(self) -> str:
-        """Of the trials that `ended` lines tell of."""
-        return f"{sum(trial.status != 'unfinished' for trial in self._trials)}/{self._planned} ended"
+        """Of the trials that `ended` lines have told of."""
+        return f"{sum(trial.number in self._told for trial in self._trials)}/{self._planned} ended"
 
     @property
     def _planned(self) -> int:

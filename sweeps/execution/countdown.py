@@ -62,8 +62,10 @@ class Countdown:
         if left.high_s < 1:
             return "less than 1 s left"
         if budget_s is not None and left.high_s > budget_s:
-            left, ends = left.at_most(budget_s), ", when --time-budget-hours ends it"
-        return f"about {rough(left.best_s)} left ({rough_range(left.low_s, left.high_s)}{ends})"
+            left, ends = left.at_most(budget_s), "when --time-budget-hours ends it"
+        notes = [rough_range(left.low_s, left.high_s, left.best_s), ends]
+        noted = ", ".join(note for note in notes if note)
+        return f"about {rough(left.best_s)} left" + (f" ({noted})" if noted else "")
 
     def _compute(self) -> TimeLeft | None:
         record, config = self._driver.record, self._driver.config

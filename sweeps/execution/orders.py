@@ -51,7 +51,7 @@ def _stop(driver: Driver, order: Command) -> Done:
         )
     if trial.status != "unfinished":
         raise UserError(
-            f"stop {number}: trial {number} is {trial.status} since epoch {len(trial.epochs)}. {there}"
+            f"stop {number}: it has ended: {trial.status} after {count(len(trial.epochs), 'epoch')}. {there}"
         )
     if record.is_to_stop(number):
         raise UserError(f"stop {number}: trial {number} is being stopped")
@@ -76,6 +76,8 @@ def _try(driver: Driver, order: Command) -> Done:
     text = f"Trial {number} will have these hyperparameters; it begins when a trial has ended"
     if len(record.searched) + len(waiting) >= planned:
         text += f". It comes on top: {planned + 1:,} trials in all"
+    if status.is_finishing(record):
+        text += ". finish holds: no other trial begins after it"
     return f"{text}.", vars(point)
 
 
@@ -110,6 +112,8 @@ def _finish(driver: Driver, order: Command) -> Done:
     _refuse_in_confirmation(driver, "finish")
     if not (begun := len(record.searched)):
         raise UserError("finish: no trial has begun; Ctrl-C ends the sweep")
+    if status.is_finishing(record):
+        raise UserError(f"finish: already finishing; {count(status.unfinished(record), 'trial')} unfinished")
     texts = [f"No new trial begins; the unfinished ones ({status.unfinished(record)}) end as usual"]
     if dropped := len(record.points_to_try()):
         texts.append(f"; the chosen ones that had not begun ({dropped}) are given up")
@@ -157,7 +161,8 @@ def _check_num_trials(driver: Driver, most: int) -> str:
         return f"{count(begun, 'trial')} have begun already: no new one begins, and those end as usual."
     if most < begun + tries:
         return f"{begun + tries:,} trials in all, with the {tries} that you have chosen."
-    return f"{count(most, 'trial')} in all: {most - begun:,} are still to begin."
+    withdrawn = " This withdraws finish." if status.is_finishing(record) and most > begun else ""
+    return f"{count(most, 'trial')} in all: {most - begun:,} are still to begin.{withdrawn}"
 
 
 def _check_max_concurrent(driver: Driver, most: int | None) -> str:
@@ -179,7 +184,7 @@ def _check_time_budget_hours(driver: Driver, hours: float | None) -> str:
     if hours * 3600 <= used_s:
         raise UserError(
             f"set time-budget-hours {hours:g}: the sweep has run {duration(used_s)}; give more than "
-            f"{used_s / 3600:.2g}"
+            f"{used_s / 3600:.2g} hours"
         )
     return f"The sweep stops in {duration(hours * 3600 - used_s)}, if it has not ended by then."
 

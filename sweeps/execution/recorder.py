@@ -25,7 +25,7 @@ from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.requeue import Requeue, error_of
 from sweeps.execution.trial_logs import TrialLogs
 from sweeps.record.journal import RecordLost
-from sweeps.record.trials import ENDED_WELL, STOPPED, Status
+from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import DISK_IS_FULL, StorageError
@@ -84,6 +84,7 @@ class Recorder(DriverCallback):
         number = trial.config["number"]
         with self._record.together():
             if "place" in result:  # not where the process can't load PyTorch
+                self._logs.note_place(self._record.trials[number], result["place"], result.get("epoch"))
                 self._record.place(number, result["place"])
             self._logs.append(self._record.trials[number], result.pop("output", ""))
             if "failures" in result:  # not where the process ends its trial before it has begun
@@ -134,7 +135,7 @@ class Recorder(DriverCallback):
             return None
         if not isinstance(error, RayActorError):  # of Tune's own, in the driver
             reason, text = reason_of(error), str(error)
-        elif error.actor_init_failed and not self._anything_trained():
+        elif error.actor_init_failed and not self._record.has_epochs:
             cause = broadcast.cause(error)
             return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
         else:
@@ -188,7 +189,7 @@ class Recorder(DriverCallback):
         before = retention.kept(self._config, self._record, self._storage)
         self._end(number, status, reason, result.pop("traceback", ""))
         self._drop_checkpoints(number, before)
-        if result.get("is_user_error") and not self._anything_trained():
+        if result.get("is_user_error") and not self._record.has_epochs:
             self._driver.end.stop("error", result["reason"])
         return None
 
@@ -204,12 +205,11 @@ class Recorder(DriverCallback):
     def _is_to_stay(self, number: int) -> bool:
         return retention.would_be_kept(self._config, self._record, self._storage, number)
 
-    def _anything_trained(self) -> bool:
-        return any(trial.epochs for trial in self._record.trials)
-
     def _end(self, number: int, status: Status, reason: str, traceback: str) -> None:
-        """Write the end of a trial, after its traceback."""
-        self._logs.append(self._record.trials[number], traceback)
+        """Write the end of a trial, after its traceback, or its reason, in the log."""
+        self._logs.append(
+            self._record.trials[number], traceback or (f"[{reason}]\n" if status in BAD else "")
+        )
         self._record.end(number, status, reason, self._logs.path(number))
         if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
             self._driver.end.stop("lost", why, can_save=True)

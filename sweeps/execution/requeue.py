@@ -27,6 +27,7 @@ from sweeps.execution.processes import Process, Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.storage.protocol import StorageError
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
@@ -83,12 +84,15 @@ class Requeue:
         if fault := self._fault(number, loss):
             then = "it has failed"
         else:
-            then = "it is requeued"
+            then = f"it is requeued and {self._continues(number)}"
             self._searcher.requeue(number)
         pc = row.place.get("pc", "its PC")
         params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
-        return fault, loss.last_words
+        return (
+            fault,
+            f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
+        )
 
     def _was_in_preflight(self, number: int, process: Process, loss: Loss) -> bool:
         """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
@@ -178,6 +182,14 @@ class Requeue:
             return ""
         others = ", ".join(map(str, before[:-1]))
         return f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
+
+    def _continues(self, number: int) -> str:
+        """Where a trial continues, by its newest checkpoint."""
+        try:
+            newest = max(self._driver.plan.storage.epochs(number), default=0)
+        except StorageError:
+            return "continues from its last checkpoint"
+        return f"continues after epoch {newest}" if newest else "begins its first epoch again"
 
     def _fault(self, number: int, loss: Loss) -> str:
         """Why a trial that lost its process counts as failed; "" where it is to continue."""

@@ -17,6 +17,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, moment, shown_path
 from sweeps.config import steering as words
 from sweeps.execution import orders
+from sweeps.execution.console import STATUS_EVERY_S
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.stopping import stops_on_signals
@@ -78,11 +79,17 @@ class Steering:
             again = command("control", shown_path(driver.plan.folder), "go")
             driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
+            status_next = self._clock() + STATUS_EVERY_S
             with stops_on_signals(end, driver.say):
                 while end.outcome == "paused":
                     time.sleep(LOOK_EVERY_S / 2)
                     if self.take_up():
                         resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
+                    if not driver.console.is_terminal and self._clock() >= status_next:
+                        status_next = self._clock() + STATUS_EVERY_S
+                        driver.say(
+                            f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}"
+                        )
             record.start_clock()
         record.is_held = False
         return end.outcome == "finished"
@@ -110,7 +117,8 @@ class Steering:
                 record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
                 resume.make_room(record)
         except (UserError, OSError) as error:
-            driver.say(f"Refused {typed}: {error}")
+            named = "" if str(error).startswith(request.words[0]) else f" {typed}"
+            driver.say(f"Refused{named}: {error}")
             return Answer(str(error), is_refused=True)
         driver.say(f"{typed}: {text}")
         return Answer(text)

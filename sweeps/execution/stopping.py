@@ -91,7 +91,10 @@ def stops_on_signals(
 
     def stop() -> None:
         end.stop("interrupted")
-        say("Stopping. All results so far are recorded. Press Ctrl-C again to stop at once.")
+        say(
+            "Stopping. All results so far are recorded. Press Ctrl-C again to stop at once, without saving: "
+            "a resume then repeats the running epochs."
+        )
 
     with stop_signals.handled(stop, clock):
         yield

@@ -9,7 +9,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, short, shown_path
-from sweeps.config.sweep_folder import BEST_FOLDER, SWEEP_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.execution import winner
 from sweeps.execution.driver import Driver
 from sweeps.plan import resume
@@ -34,7 +34,7 @@ def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
     """
     plan, record, end = driver.plan, driver.record, driver.end
     if end.outcome == "error":
-        raise UserError(end.error)
+        raise UserError("\n".join([end.error, *_after_error(driver)]))
     best = record.best()
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
@@ -59,24 +59,45 @@ def print_next_step(driver: Driver) -> int:
     """Print the command that repeats or resumes the sweep; the exit status."""
     plan, record, outcome = driver.plan, driver.record, driver.end.outcome
     if outcome == "finished":
-        again = ("--config", shown_path(plan.folder / SWEEP_FILE), "--name", f"{plan.config.name}-again")
-        _print([("Repeat", command("run", *again, *parser.machine_given()))])
+        _print([("Repeat", resume.anew(plan))])
     else:
         _print([("Resume", status.go_on(record))])
+        if record.failed_untrained:
+            print(
+                f"A resume trains no failed trial again. To train all, begin a new sweep: {resume.anew(plan)}"
+            )
     if outcome == "interrupted":
         return INTERRUPTED
     return 0 if outcome != "lost" and record.best() else 1
 
 
+def _after_error(driver: Driver) -> Iterator[str]:
+    """What to do after a mistake that showed before anything was trained."""
+    new = f"begin a new sweep: {resume.anew(driver.plan)}"
+    if driver.record.failed_untrained:
+        yield f"Nothing was trained. Repair the code or the settings, and {new}"
+    else:
+        yield f"Nothing was trained. Repair the code, and resume: {status.go_on(driver.record)}"
+        yield f"For other settings, {new}"
+
+
 def _saved(plan: Plan, record: Record) -> Iterator[Line]:
-    """What a resume repeats of each trial that was in training."""
-    waits = plan.waits(record)
-    trials = [trial for trial in record.live if waits is None or not waits(trial)]
+    """What a resume repeats of each trial that was in training, and how many wait for others."""
+    waits = plan.waits(record) or (lambda trial: False)
+    live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
+    trials = [trial for trial in live if not waits(trial)]
     for trial in trials[:MOST_UNFINISHED]:
-        again = "" if trial.position else f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
-        yield "Unfinished", f"trial {trial.number} {resume.start(plan, record, trial)}{again}"
+        again = f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
+        is_whole = trial.position or not trial.epochs  # one of no epoch starts from its first anyway
+        yield (
+            "Unfinished",
+            f"trial {trial.number} {resume.start(plan, record, trial)}{'' if is_whole else again}",
+        )
     if len(trials) > MOST_UNFINISHED:
         yield "", f"and {len(trials) - MOST_UNFINISHED} more"
+    for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if waits(trial)).items()):
+        more = f"{waiting} more wait" if waiting > 1 else "1 more waits"
+        yield "Unfinished", f"{more} at epoch {epoch}: nothing is repeated"
 
 
 def _print(lines: Iterable[Line]) -> None:

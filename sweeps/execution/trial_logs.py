@@ -4,8 +4,9 @@ and the traceback of one that failed. A log is bounded: of a long one the beginn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sweeps.config.sweep_folder import LOGS_FOLDER
 from sweeps.record.trials import TrialRow
@@ -32,6 +33,19 @@ class TrialLogs:
         """The log of a trial, relative to the sweep's folder; None where there is none."""
         log = Path(LOGS_FOLDER) / f"trial_{number:04d}.log"
         return str(log) if (self._folder / log).is_file() else None
+
+    def note_place(self, trial: TrialRow, place: Mapping[str, Any], epoch: int | None) -> None:
+        """Add that another process trains a trial, before what that process has printed.
+
+        Args:
+            trial: with the place where it trained before.
+            place: where it trains now.
+            epoch: the first one that this process has reported.
+        """
+        if not trial.place or trial.place == place:
+            return
+        begins = "" if epoch is None else f" from epoch {epoch}"
+        self.append(trial, f"[process {place['pid']} on {place['pc']} goes on{begins}]\n")
 
     def append(self, trial: TrialRow, text: str) -> None:
         """Add what a trial has printed, or its traceback."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sweeps.analysis import best_model
 from sweeps.common import atomic_io
+from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, moment, shown_path
 from sweeps.config.steering import SETTABLE
@@ -27,7 +28,7 @@ from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Run, Steered
+from sweeps.record.sweep_info import Identity, Run, Steered
 from sweeps.record.trials import STOPPED, Status, TrialRow, why_diverged
 from sweeps.space.point import Point
 from sweeps.storage import retention
@@ -56,15 +57,23 @@ def check(plan: Plan, record: Record) -> ResumeState:
     if is_finished and not best_model.is_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
-    changed = changes(record.info.identity, identity(plan), but=frozenset(SETTABLE))
-    if changed and not config.force:
-        listed = "\n".join(f"  {line}" for line in changed)
+    now, but = identity(plan), frozenset(SETTABLE)
+    changed = changes(record.info.identity, now, but)
+    refused = changed if record.has_epochs else changes(_as_proposed(record.info.identity, now), now, but)
+    if refused and not config.force:
+        listed = "\n".join(f"  {line}" for line in refused)
         raise UserError(
             f"--resume {shown_path(plan.folder)}: this changed since the sweep began, so trials before and "
             f"after are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
     return ResumeState(_unfinished(plan, record, changed), is_finished=False)
+
+
+def _as_proposed(before: Identity, now: Identity) -> Identity:
+    """What trials that have begun, and trained nothing, keep of an earlier run: their points. The repair of
+    what they could not be trained with (the model, its data, a package) changes no result."""
+    return {**before, "code": now["code"], "data": now["data"], "versions": now["versions"]}
 
 
 def begin_run(plan: Plan, record: Record) -> None:
@@ -173,11 +182,24 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     for trial in unfinished:
         rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
         lines.append(f"  trial {trial.number}{rerun} {start(plan, record, trial)}")
+    if failed := record.failed_untrained:
+        told = f"{count(failed, 'trial')} that failed {_is(failed)} not trained again"
+        lines.append(f"  {told}. To train all, begin a new sweep: {anew(plan)}")
     if record.info.paused_at is not None:
         again = command("control", shown_path(plan.folder), "go")
         lines.append(f"  it is paused {moment(record.info.paused_at)}, until you type {again}")
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
+
+
+def anew(plan: Plan) -> str:
+    """The command that begins a new sweep with the same settings."""
+    again = ("--config", shown_path(plan.folder / SWEEP_FILE), "--name", f"{plan.config.name}-again")
+    return command("run", *again, *parser.machine_given())
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def start(plan: Plan, record: Record, trial: TrialRow) -> str:
@@ -186,11 +208,12 @@ def start(plan: Plan, record: Record, trial: TrialRow) -> str:
         return f"waits at epoch {max(trial.epochs)} for other trials"
     params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
     newest, faults = plan.storage.look(trial.number, params, reported)
-    if trial.position and newest == reported and not faults:
+    is_inside = trial.position not in ("", f"the end of epoch {reported}")
+    if is_inside and newest == reported and not faults:
         return f"continues at {trial.position}"
     epoch = newest or 0
     again = reported - epoch
-    trained_again = f"{count(again, 'epoch')} {'is' if again == 1 else 'are'} trained again"
+    trained_again = f"{count(again, 'epoch')} {_is(again)} trained again"
     notes = [*([trained_again] if again else []), *faults]
     begins = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
     return begins + (f" ({'; '.join(notes)})" if notes else "")

@@ -49,6 +49,16 @@ class RankedTrials:
         """Size of the largest checkpoint; 0 where none was written, or in an older record."""
         return max((trial.checkpoint_bytes for trial in self.trials), default=0)
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether any trial has trained an epoch."""
+        return any(trial.epochs for trial in self.trials)
+
+    @property
+    def failed_untrained(self) -> int:
+        """Trials that have failed in a sweep that has trained no epoch: the sweep or its data is at fault."""
+        return 0 if self.has_epochs else sum(trial.status == "failed" for trial in self.trials)
+
     def is_to_stop(self, number: int) -> bool:
         """Whether the user has stopped a trial that has not ended yet."""
         return number in self.info.stopped and number in self._live

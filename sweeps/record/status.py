@@ -11,6 +11,7 @@ from sweeps.record import lock
 
 if TYPE_CHECKING:
     from sweeps.record.record import Record
+    from sweeps.record.sweep_info import Steered
 
 RUNNING = ("running", "paused")
 """Of a sweep that a process runs."""
@@ -57,6 +58,18 @@ def reruns_left(record: Record) -> str:
 def unfinished(record: Record) -> int:
     """Trials of the search that have not ended."""
     return len(record.live) - len(record.unfinished_reruns)
+
+
+def is_finishing(record: Record) -> bool:
+    """Whether the user has given `finish`, and asked for no more trials since."""
+    asked = (each for each in reversed(record.info.steered) if each.command in ("finish", "set"))
+    last = next((each for each in asked if each.command == "finish" or _sets_trials(each)), None)
+    is_held = not _to_come(record) or len(record.points_to_try()) >= _to_come(record)
+    return last is not None and last.command == "finish" and is_held
+
+
+def _sets_trials(steered: Steered) -> bool:
+    return any(word.replace("_", "-").startswith("num-trials=") for word in steered.words)
 
 
 def _to_come(record: Record) -> int:

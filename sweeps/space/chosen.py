@@ -72,7 +72,8 @@ def _faults_of_others(own: OneSpace, values: Mapping[str, ParamValue], names: Se
             faults.append(f"{name}={value}: fixed at {short(own.fixed[name])} in this sweep")
         else:
             listed = f"{nearest(name, names)} Hyperparameters: {', '.join(names)}"
-            faults.append(f"{name}: no hyperparameter of this trial.{listed}")
+            of = "this search space" if isinstance(own, FlatSpace) else "this trial"
+            faults.append(f"{name}: no hyperparameter of {of}.{listed}")
     return faults
 
 
@@ -130,7 +131,8 @@ class _Chosen(TrialProxy):
         if name not in self._values:
             self.faults.append(f"{name}: missing; {among}")
         else:
-            self.faults.append(f"{name}={value}: must be {among}.{nearest(str(value), map(str, choices))}")
+            near = nearest(str(value), map(str, choices))
+            self.faults.append(f"{name}={value}: must be {among}{near and f'.{near}'}")
         return choices[0]
 
     def _number(self, name: str, asked: Range) -> float:

@@ -159,10 +159,9 @@ class EpochEnd(Checkpoint):
         if name not in metrics:
             logged = ", ".join(sorted(metrics)) or "nothing"
             near = difflib.get_close_matches(name, metrics, n=1)
-            hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise MetricNotLogged(
-                f"metric '{name}' was not logged in epoch {trainer.current_epoch + 1}; logged: {logged}{hint}"
-            )
+            hint = f". Did you mean --metric {near[0]}?" if near else ""
+            when = f" in epoch {trainer.current_epoch + 1}" if trainer.current_epoch else ""
+            raise MetricNotLogged(f"metric '{name}' was not logged{when}; logged: {logged}{hint}")
         metrics = strategy.mean_over_workers(trainer, metrics)
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
         self._fit.keep_if_best(metrics[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_an_error_while_saving_is_an_error_of_the_trial(
 def test_one_trial_without_the_metric_does_not_end_a_sweep(by_fault: dict[str, TrialRow]) -> None:
     trial = by_fault["mute"]
     assert trial.status == "failed"
-    assert "metric 'score' was not logged in epoch 1; logged: other" in trial.reason
+    assert "metric 'score' was not logged; logged: other" in trial.reason
 
 
 @pytest.mark.parametrize("fault", ["killed", "killed_in_save", "killed_at_end"])
@@ -125,7 +126,7 @@ def test_a_trial_that_ends_its_process_twice_in_the_same_way_has_failed(
     assert toy.attempts(attempts, fault) == 2
     told = f"Trial {trial.number} lost its process on {platform.node()}: {why}; it %s (fault={fault})"
     lines = [line for line in output.splitlines() if f"Trial {trial.number} lost its process" in line]
-    assert lines == [told % "is requeued", told % "has failed"]
+    assert lines == [told % "is requeued and begins its first epoch again", told % "has failed"]
     if fault == "crashes":
         assert "Fatal Python error: Segmentation fault" in (folder / str(trial.log)).read_text()
     if fault == "leaves":
@@ -244,7 +245,7 @@ def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
     assert stopping in done.stdout
     assert "Saving what 1 trial trained" in done.stdout
     assert "The sweep stopped: the first 3 trials all failed: " in done.stdout
-    assert "Unfinished trial 0 continues at the end of epoch 1\n" in done.stdout
+    assert "Unfinished trial 0 continues after epoch 1\n" in done.stdout
     assert Record.read(tmp_path / "sweep").trials[0].position == "the end of epoch 1"
 
 
@@ -254,8 +255,11 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     asked = ("--search-space", "tests.faulty.one", "--metric", "scoer", "--mode", "max")
     done = sweep(*TOY, *asked, *("--max-concurrent", "1"), *_into(tmp_path))
     assert done.returncode == 2
-    assert "metric 'scoer' was not logged in epoch 1; logged: other, score" in done.stderr
-    assert "Did you mean 'score'?" in done.stderr
+    assert "metric 'scoer' was not logged; logged: other, score" in done.stderr
+    assert "Did you mean --metric score?\nNothing was trained. Repair the code, and resume: " in done.stderr
+    assert re.search(
+        r" --resume .*\nFor other settings, begin a new sweep: .* --name sweep-again", done.stderr
+    )
     assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("error", "2")
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -98,7 +98,7 @@ def test_ctrl_c_saves_what_was_trained_while_the_disk_is_almost_full(
     _, _, after = said.read_text().partition("Ctrl-C ends it")
     assert "Saving what " in after
     assert "PAUSED" not in after
-    assert re.search(r"^Unfinished trial \d continues at the end of epoch \d$", after, flags=re.M), after
+    assert re.search(r"^Unfinished trial \d continues after epoch \d$", after, flags=re.M), after
     assert "is repeated" not in after
     assert list((disk / "sweep" / "checkpoints").glob("trial_*/epoch_*"))
 

@@ -168,7 +168,7 @@ def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
     toy = ("--trainable", "tests.faulty.toy", *TWO, "--max-epochs", "100")
     toy = (*toy, "--search-space", "tests.faulty.slopes")
     for epoch_s, grace_s, then in (
-        ("0.5", "30", r"continues at the end of epoch \d+\n"),
+        ("0.5", "30", r"continues after epoch \d+\n"),
         ("8", "1", r"starts from its first epoch \(1 epoch is trained again\); .* of epoch 2 is repeated\n"),
     ):
         name = f"grace-{grace_s}"

@@ -111,6 +111,8 @@ def test_a_rough_duration_has_two_digits(seconds: float, text: str) -> None:
     assert rough(seconds) == text
 
 
-def test_a_range_names_a_unit_once() -> None:
-    assert rough_range(540, 960) == "9 to 16 min"
-    assert rough_range(50, 120) == "50 s to 2 min"
+def test_a_range_has_the_unit_of_the_best_guess() -> None:
+    assert rough_range(540, 960, 720) == "9 to 16 min"
+    assert rough_range(78, 180, 120) == "1 to 3 min"
+    assert rough_range(70, 120, 87) == "70 to 120 s"
+    assert rough_range(0.8, 1.2, 1.0) == ""

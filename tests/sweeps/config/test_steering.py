@@ -49,9 +49,11 @@ def test_a_command_is_read(typed: str, command: Command) -> None:
             ],
         ),
         (
-            "set num-trial=3 max-concurrent=0 time-budget-hours=0",
+            "set num-trial=3 seed=1 max-concurrent=0 time-budget-hours=0",
             [
-                "set num-trial: can't change while a sweep runs. Did you mean 'num-trials'? "
+                "set num-trial: no such setting. Did you mean 'num-trials'? "
+                "Choices: num-trials, max-concurrent, time-budget-hours",
+                "set seed: can't change while a sweep runs. "
                 "Choices: num-trials, max-concurrent, time-budget-hours",
                 "set max-concurrent 0: must be at least 1; the nearest is 1",
                 "set time-budget-hours 0: must be above 0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.console import STATUS_EVERY_S, RerunReporter, SweepReporter
@@ -71,7 +72,7 @@ def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(t
     reporter.report([], False)
     failed, finished = said(driver)[2:]
     assert failed.startswith(
-        "Trial 2 failed after 1 epoch: ValueError: no; see logs/trial_0002.log; 3/10 ended;"
+        "Trial 2 failed after 1 epoch: ValueError: no; see logs/trial_0002.log; 2/10 ended;"
     )
     assert finished.startswith("Trial 1 finished after 1 epoch, val_acc 0.1; 3/10 ended; about ")
     assert finished.endswith(")"), "with the time left as a range"
@@ -80,6 +81,20 @@ def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(t
     now[0] += STATUS_EVERY_S
     reporter.report([], False)
     assert said(driver)[4].startswith("trials 3/10 ended")
+
+
+def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
+    """Others are unfinished, too: requeued, or promoted and without a slot."""
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    driver = driver_of(tmp_path, record, CONFIG)
+    for _ in range(3):
+        propose(record, {})
+    tunes = [
+        SimpleNamespace(config={"number": number}, status=status)
+        for number, status in ((0, "TERMINATED"), (1, "PENDING"), (0, "RUNNING"), (2, "PAUSED"))
+    ]
+    SweepReporter(driver, one).report(tunes, False)
+    assert said(driver)[0].startswith("trials 0/10 ended; 1 training, 2 waiting;")
 
 
 def test_at_the_end_there_is_no_time_left(tmp_path: Path) -> None:

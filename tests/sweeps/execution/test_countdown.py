@@ -77,7 +77,13 @@ def test_the_end_of_the_time_budget_bounds_it(driver: Driver) -> None:
 
     assert words(3600) == "about 20 min left (15 to 25 min)"
     assert words(1080) == "about 18 min left (15 to 18 min, when --time-budget-hours ends it)"
+    assert words(910) == "about 15 min left (when --time-budget-hours ends it)"
     assert words(600) == "10 min left until --time-budget-hours ends it"
+
+
+def test_a_range_whose_ends_read_the_same_is_left_out(driver: Driver) -> None:
+    left = Countdown(driver, lambda: 1, estimate=lambda *given: TimeLeft(2.0, 1.9, 2.1))
+    assert left.in_words() == "about 2 s left"
 
 
 def test_a_resumed_sweep_tells_it_before_its_first_epoch(tmp_path: Path) -> None:

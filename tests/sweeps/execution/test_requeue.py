@@ -15,6 +15,7 @@ from sweeps.execution.processes import Process, Processes
 from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
+from sweeps.training import checkpoint_store
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
 
@@ -78,11 +79,19 @@ def trial() -> Any:
 def test_a_trial_whose_process_was_lost_is_handed_out_again(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     assert sweep.next is None, "its slot is taken"
-    assert sweep.requeue.after_lost_process(trial(), LOST) == ("", "")
+    then = "it ended while it started; it is requeued and begins its first epoch again"
+    log = f"[its process on its PC ended: {then}]\n"
+    assert sweep.requeue.after_lost_process(trial(), LOST) == ("", log)
     assert sweep.next == 0
-    assert said(sweep.driver) == [
-        "Trial 0 lost its process on its PC: it ended while it started; it is requeued (lr=0.1)"
-    ]
+    assert said(sweep.driver) == [f"Trial 0 lost its process on its PC: {then} (lr=0.1)"]
+
+
+def test_it_is_told_after_which_epoch_such_a_trial_continues(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    folder = checkpoint_store.folder_of(tmp_path, 0)
+    checkpoint_store.write(folder, 3, lambda into: (into / "weights.pt").touch(), {"lr": 0.1})
+    sweep.requeue.after_lost_process(trial(), LOST)
+    assert "; it is requeued and continues after epoch 3 (" in said(sweep.driver)[0]
 
 
 def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
@@ -117,7 +126,7 @@ def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(t
     process.actor = ENDED.actor_id
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(trial(), ENDED) == ("", "")
-    assert sweep.requeue.after_lost_process(trial(), LOST) == ("", "")
+    assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
     assert len(said(sweep.driver)) == 1, "the one of another process"
 
 

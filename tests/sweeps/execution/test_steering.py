@@ -16,6 +16,7 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import read_yaml
+from sweeps.execution.console import STATUS_EVERY_S
 from sweeps.execution.driver import Driver
 from sweeps.execution.leaving import Leaving
 from sweeps.execution.steering import Steerer, Steering
@@ -27,6 +28,7 @@ from sweeps.record.requests import Inbox, ask
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
+from tests.support.drivers import said
 
 
 def config(results: Path, **more: Any) -> SweepConfig:
@@ -109,7 +111,7 @@ def test_a_trial_is_stopped_once(sweep: Steered) -> None:
     sweep.begin(0.5, ended="finished")
     number = sweep.begin(0.1)
     assert sweep.refuses("stop 0") == (
-        "stop 0: trial 0 is finished since epoch 1. Trials that have not ended: 1"
+        "stop 0: it has ended: finished after 1 epoch. Trials that have not ended: 1"
     )
     assert sweep.refuses("stop 2").startswith("stop 2: no such trial; 2 trials have begun")
     assert sweep.does("stop 1").startswith("Trial 1 stops at its next step")
@@ -183,7 +185,7 @@ def test_fewer_trials_than_have_begun_end_the_search(sweep: Steered) -> None:
 def test_a_limit_that_is_used_up_is_refused(sweep: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep.record, "_elapsed_before_s", 7200.0)
     assert sweep.refuses("set time-budget-hours=1.5") == (
-        "set time-budget-hours 1.5: the sweep has run 2 h 0 min; give more than 2"
+        "set time-budget-hours 1.5: the sweep has run 2 h 0 min; give more than 2 hours"
     )
 
 
@@ -246,6 +248,49 @@ def test_the_time_of_a_pause_does_not_count(sweep: Steered, monkeypatch: pytest.
     assert sweep.steering.wait_for_go()
     assert waited
     assert sweep.driver.end.outcome == "finished"
+
+
+def test_a_log_has_the_status_once_a_minute_in_a_pause(
+    sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.begin(0.5)
+    sweep.does("pause")
+
+    def sleep(seconds: float) -> None:
+        sweep.now += 25
+        if sweep.now > 3 * STATUS_EVERY_S:
+            ask(sweep.folder, ["go"], wait_s=0)
+
+    monkeypatch.setattr("sweeps.execution.steering.time.sleep", sleep)
+    assert sweep.steering.wait_for_go()
+    told = [line for line in said(sweep.driver) if line.startswith("Paused since ")]
+    first, *later = told
+    assert "the processes of the trials end" in first
+    assert len(later) == 2
+    assert all("; 1 trial unfinished, 5 to come. To continue: " in line for line in later)
+
+
+def test_what_follows_finish_says_what_becomes_of_it(sweep: Steered) -> None:
+    sweep.begin(0.5, ended="finished")
+    sweep.begin(0.5)
+    sweep.does("finish")
+    assert sweep.refuses("finish") == "finish: already finishing; 1 trial unfinished"
+    assert sweep.does("try slope=0.3").endswith(
+        "It comes on top: 3 trials in all. finish holds: no other trial begins after it."
+    )
+    assert sweep.refuses("finish").startswith("finish: already finishing")
+    assert sweep.does("set num-trials=5") == "5 trials in all: 3 are still to begin. This withdraws finish."
+    assert sweep.does("set num-trials=6") == "6 trials in all: 4 are still to begin."
+    assert sweep.does("finish").startswith("No new trial begins")
+
+
+def test_a_refusal_names_its_command_once(sweep: Steered) -> None:
+    sweep.begin(0.5)
+    sweep.refuses("stop 99")
+    sweep.refuses("try slope=7")
+    first, second = said(sweep.driver)
+    assert first.startswith("Refused: stop 99: no such trial")
+    assert second.startswith("Refused try slope=7: slope=7: must be ")
 
 
 def test_a_sweep_that_stops_takes_no_command(sweep: Steered) -> None:

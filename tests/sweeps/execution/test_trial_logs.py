@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from sweeps.execution.trial_logs import HEAD_BYTES, MOST_BYTES, TrialLogs
@@ -21,6 +22,18 @@ def test_a_log_says_whose_it_is_and_grows(tmp_path: Path) -> None:
     assert path == "logs/trial_0007.log"
     head = "trainable net\nparams {'lr': 0.1}\nplace {'pc': 'pc1'}\n\n"
     assert (tmp_path / path).read_text() == f"{head}step 1\nTraceback\n"
+
+
+def test_a_log_says_where_another_process_goes_on(tmp_path: Path) -> None:
+    logs, trains = TrialLogs(tmp_path, print), dataclasses.replace(TRIAL, place={"pc": "pc1", "pid": 5})
+    logs.note_place(dataclasses.replace(TRIAL, place={}), {"pc": "pc1", "pid": 5}, 1)
+    logs.note_place(trains, {"pc": "pc1", "pid": 5}, 2)
+    assert logs.path(7) is None, "nothing has happened"
+    logs.append(trains, "step 1\n")
+    logs.note_place(trains, {"pc": "pc2", "pid": 6}, 3)
+    logs.note_place(trains, {"pc": "pc2", "pid": 7}, None)
+    text = (tmp_path / "logs" / "trial_0007.log").read_text()
+    assert text.endswith("\nstep 1\n[process 6 on pc2 goes on from epoch 3]\n[process 7 on pc2 goes on]\n")
 
 
 def test_of_a_long_one_the_beginning_and_the_end_stay(tmp_path: Path) -> None:

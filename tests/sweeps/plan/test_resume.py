@@ -230,6 +230,21 @@ def test_a_changed_setting_is_refused_and_named_unless_forced(
     assert re.search(rf"\nChanged since it began: {line.partition('(')[0]}", standing.text)
 
 
+def test_what_is_repaired_before_anything_has_trained_needs_no_force(sweep: Sweep) -> None:
+    sweep.trial(ended="failed")
+    sweep.trial()
+    code = {**sweep.record.info.identity["code"], "tests/faulty/toy.py": "before"}
+    sweep.record.note("identity", {**sweep.record.info.identity, "code": code})
+    text = sweep.look().text
+    assert "Changed since it began: tests/faulty/toy.py: its code" in text
+    assert "  1 trial that failed is not trained again. To train all, begin a new sweep: " in text
+    assert f"run --config {sweep.folder / SWEEP_FILE} --name s-again" in text
+    sweep.refuses("--seed: 0 -> 1", seed=1)
+    sweep.trial(0.1)
+    assert "not trained again" not in sweep.look(force=True).text
+    sweep.refuses("tests/faulty/toy.py: its code")
+
+
 def test_trials_at_a_time_may_change(sweep: Sweep) -> None:
     sweep.trial(0.1)
     assert not sweep.look(max_concurrent=1).is_finished

@@ -68,14 +68,14 @@ def test_it_is_a_point_of_the_space() -> None:
         ({"lr": 1e-5}, "lr=1e-05: must be 0.001 to 0.1, log scale; the nearest is 0.001"),
         ({"lr": "fast"}, "lr=fast: must be a number, 0.001 to 0.1, log scale"),
         ({"lr": True}, "lr=True: must be a number, 0.001 to 0.1, log scale"),
-        ({"batch_size": 48}, "batch_size=48: must be one of 32, 64."),
+        ({"batch_size": 48}, "batch_size=48: must be one of 32, 64"),
         ({"width": 20}, "width=20: must be 8 to 64 in steps of 8, log scale; the nearest is 16"),
         ({"width": 20.5}, "width=20.5: must be 8 to 64, log scale; the nearest is 20"),
         ({"kind": "bb"}, "kind=bb: must be one of a, b. Did you mean 'b'?"),
         ({"drop": 0.1}, "drop=0.1: fixed at 0.5 in this sweep"),
         (
             {"widht": 8},
-            "widht: no hyperparameter of this trial. Did you mean 'width'? "
+            "widht: no hyperparameter of this search space. Did you mean 'width'? "
             "Hyperparameters: lr, batch_size, width, kind",
         ),
         ({"width": 64}, "width must not be the batch size"),
