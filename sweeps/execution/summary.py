@@ -87,16 +87,14 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
     trials = [trial for trial in live if not waits(trial)]
     for trial in trials[:MOST_UNFINISHED]:
-        again = f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
-        is_whole = trial.position or not trial.epochs  # one of no epoch starts from its first anyway
-        yield (
-            "Unfinished",
-            f"trial {trial.number} {resume.start(plan, record, trial)}{'' if is_whole else again}",
-        )
+        begins = resume.start(plan, record, trial)
+        if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
+            begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
+        yield "Unfinished", f"trial {trial.number} {begins}"
     if len(trials) > MOST_UNFINISHED:
         yield "", f"and {len(trials) - MOST_UNFINISHED} more"
     for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if waits(trial)).items()):
-        more = f"{waiting} more wait" if waiting > 1 else "1 more waits"
+        more = f"{waiting}{' more' if trials else ''} {'waits' if waiting == 1 else 'wait'}"
         yield "Unfinished", f"{more} at epoch {epoch}: nothing is repeated"
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan import folder, resume
+from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Steered
+from sweeps.training import checkpoint_store
+from tests.conftest import propose
 from tests.support import kinds
 
 
@@ -24,3 +30,32 @@ def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(tmp_path: Path)
     said = summary._report(record)
     assert said.startswith("not written, IsADirectoryError: ")
     assert said.count("\n") == 0
+
+
+def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wait(tmp_path: Path) -> None:
+    from sweeps.execution import summary
+
+    plan = make_plan(
+        SweepConfig.of(
+            **{"name": "s", "trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes"},
+            **{"searcher": "random", "scheduler": "halving", "num_trials": 9, "max_epochs": 9},
+            **{"grace_epochs": 1, "results_dir": str(tmp_path), "min_free_gb": 0.0},
+        )
+    )
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        for number, epochs in enumerate((1, 2, 0, 1, 2)):
+            propose(record, {"slope": (1 + number) / 10})
+            for epoch in range(1, epochs + 1):
+                record.report(number, epoch, 0.9 if number == 1 else 0.5 - number / 10, {}, 1.0)
+        record.note_left(1, "the end of epoch 2")
+        record.note_steered(Steered(["stop", "4"]))
+        of = {**record.trials[1].fixed, **record.trials[1].params}
+        of_trial = checkpoint_store.folder_of(plan.folder, 1)
+        checkpoint_store.write(of_trial, 2, lambda into: (into / "weights.pt").touch(), of)
+        assert plan.waits(record) is not None
+        assert [text for _, text in summary._saved(plan, record)] == [
+            "trial 1 continues after epoch 2",
+            "trial 2 starts from its first epoch",
+            "2 more wait at epoch 1: nothing is repeated",
+        ]
