@@ -207,9 +207,8 @@ class Recorder(DriverCallback):
 
     def _end(self, number: int, status: Status, reason: str, traceback: str) -> None:
         """Write the end of a trial, after its traceback, or its reason, in the log."""
-        self._logs.append(
-            self._record.trials[number], traceback or (f"[{reason}]\n" if status in BAD else "")
-        )
+        in_short = f"[{status}: {reason}]\n" if status in BAD else ""
+        self._logs.append(self._record.trials[number], traceback or in_short)
         self._record.end(number, status, reason, self._logs.path(number))
         if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
             self._driver.end.stop("lost", why, can_save=True)

@@ -157,6 +157,16 @@ def test_a_trial_that_does_not_fit_is_infeasible_with_its_reason(keeping: Keepin
     assert keeping.record.best() is None
 
 
+def test_the_log_of_one_that_diverged_ends_with_the_reason(keeping: Keeping) -> None:
+    keeping.train(0.5, status="diverged", reason="m was nan in epoch 2", output="step 9\n")
+    (trial,) = keeping.record.trials
+    assert (
+        (keeping.folder / str(trial.log)).read_text().endswith("\nstep 9\n[diverged: m was nan in epoch 2]\n")
+    )
+    keeping.train(0.6, output="step 9\n")
+    assert (keeping.folder / "logs" / "trial_0001.log").read_text().endswith("\nstep 9\n")
+
+
 def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:
     ran_out = {"status": "failed", "reason": "OutOfMemoryError: no", "is_out_of_memory": True}
     keeping.train(0.5, **ran_out, micro_batch=8, notice="it goes on", caution="", traceback="Traceback ...")
