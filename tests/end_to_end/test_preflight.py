@@ -34,6 +34,7 @@ def test_what_no_trial_can_do_ends_the_sweep_before_an_epoch(
     done = sweep(*EARLY, "--params", f"fault={fault}", *named(tmp_path / "s"))
     assert done.returncode == 2, done.stdout + done.stderr
     assert reason in done.stderr
+    assert "Nothing was trained. Repair the code, and resume: " in done.stderr
     assert ("Traceback" in done.stdout) == (fault != "mute"), "of the user's code, not of a mistake in a flag"
     assert not any(trial.epochs for trial in Record.read(tmp_path / "s").trials)
 
