@@ -41,22 +41,22 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan.folder, config.dashboard),
+        session.connect(config, code, python) as cluster,
         following(config.logger_names, plan.folder, record),
     ):
-        with session.connect(config, code, python) as cluster:
-            print(cluster.describe(), flush=True)
-            if config.address is not None:
-                storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
-            with data_delivery.prepared(plan, cluster):
-                environment.note(plan.folder, cluster, in_cluster=config.address is not None)
-                resume.begin_run(plan, record)
-                notice.begin()
-                driver = Driver.of(plan, record, cluster)
-                tuner.fit(driver)
-                test_scores = winner.keep(driver)
-                resume.end_run(record, driver.end.outcome)
-                summary.print_result(driver, test_scores)
-        summary.write_report(driver)
-        notice.status = summary.print_next_step(driver)
-        notice.outcome = driver.end.outcome
-        return notice.status
+        print(cluster.describe(), flush=True)
+        if config.address is not None:
+            storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
+        with data_delivery.prepared(plan, cluster):
+            environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+            resume.begin_run(plan, record)
+            notice.begin()
+            driver = Driver.of(plan, record, cluster)
+            tuner.fit(driver)
+            test_scores = winner.keep(driver)
+            resume.end_run(record, driver.end.outcome)
+            summary.print_result(driver, test_scores)
+            summary.write_report(driver)
+            notice.status = summary.print_next_step(driver)
+            notice.outcome = driver.end.outcome
+            return notice.status

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,15 +67,9 @@ class Cluster:
         return "\n".join(lines) + "\n"
 
 
-_ending: threading.Thread | None = None
-"""Ends the Ray of the session before."""
-
-
 @contextlib.contextmanager
 def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None = None) -> Iterator[Cluster]:
     """A Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
-
-    A Ray on this PC takes one to two seconds to end. This process does not wait for that, unless it ends.
 
     Args:
         config: of the sweep.
@@ -86,9 +79,6 @@ def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None =
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
     """
-    global _ending
-    if _ending is not None:
-        _ending.join()
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     local: dict[str, Any] = {}
     if config.address is None:
@@ -97,10 +87,7 @@ def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None =
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
-        _ending = threading.Thread(target=ray.shutdown, name="end of Ray")
-        _ending.start()
-        if config.address is not None:
-            _ending.join()
+        ray.shutdown()
 
 
 def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None) -> Cluster:
