@@ -202,6 +202,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     for stream, number in zip(streams, worker_launcher.STREAMS, strict=True):
         os.dup2(stream, number)
         os.close(stream)
+    os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -25,7 +25,7 @@ is_fork = "torch" in sys.modules
 about = {
     "words": sys.argv[1:], "folder": os.getcwd(), "asked": os.environ.get("ASKED"),
     "blas": os.environ.get("OPENBLAS_NUM_THREADS"), "is_fork": is_fork, "has_ray": "ray.tune" in sys.modules,
-    "threads": len(os.listdir("/proc/self/task")), "pid": os.getpid(), "parent": os.getppid(),
+    "threads": len(os.listdir("/proc/self/task")), "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgid(0),
     "random": random.random(), "numpy": np.random.random(),
     "set_by_lightning": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"),
     "oom": int(open("/proc/self/oom_score_adj").read()),
@@ -77,6 +77,7 @@ def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
     assert about["blas"] == os.environ.get("OPENBLAS_NUM_THREADS")
     assert about["set_by_lightning"] == "1"
     assert about["threads"] == 1
+    assert about["group"] == about["pid"], "Ray ends a worker by its process group"
     assert about["oom"] == 1000
     assert psutil.Process(about["parent"]).cmdline()[2:4] == ["-m", "sweeps.trial.fork_server"]
 
