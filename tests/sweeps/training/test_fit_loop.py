@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,19 +25,6 @@ from sweeps.training.fit_loop import Fit
 from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
-
-
-@pytest.fixture(autouse=True)
-def _process_as_before() -> Iterator[None]:
-    """Take back what training sets in the process: threads, and by ddp a process group and its variables."""
-    threads, variables = torch.get_num_threads(), dict(os.environ)
-    yield
-    torch.set_num_threads(threads)
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-    for name in os.environ.keys() - variables.keys():
-        del os.environ[name]
-    os.environ.update(variables)
 
 
 class Threads(pl.Callback):
