@@ -12,6 +12,7 @@ from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 INTERVAL_S = 0.05
+OTHER = "other"
 ROLES = (
     ("gcs_server", "Ray: gcs server"),
     ("raylet", "Ray: raylet"),
@@ -53,6 +54,8 @@ class Watch:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: Ray's orphans stay descendants
         self.processes: dict[int, Watched] = {}
         self.began = time.time()
+        self.driver: int | None = None
+        """Pid of the program that is watched."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -68,16 +71,12 @@ class Watch:
         while not self._is_over.wait(INTERVAL_S):
             now = time.time() - self.began
             for pid, cpu_s in _descendants(os.getpid()).items():
-                if pid not in self.processes or self.processes[pid].role in ("", "other"):
-                    seen = self.processes.setdefault(pid, Watched(pid, ""))
-                    seen.role = _role(pid, is_first=len(self.processes) == 1)
-                self.processes[pid].samples.append((now, cpu_s))
-                role = self.processes[pid].role
-                if role == "driver":
-                    continue
-                renamed = _role(pid, is_first=False)
-                if renamed not in ("", "other"):
-                    self.processes[pid].role = renamed
+                seen = self.processes.setdefault(pid, Watched(pid, OTHER))
+                seen.samples.append((now, cpu_s))
+                if pid == self.driver:
+                    seen.role = "driver"
+                elif (role := _role(pid)) != OTHER:  # it may have begun as a copy of its parent
+                    seen.role = role
 
 
 def _descendants(root: int) -> dict[int, float]:
@@ -106,16 +105,14 @@ def _descendants(root: int) -> dict[int, float]:
     return {pid: cpu_s[pid] for pid in found}
 
 
-def _role(pid: int, is_first: bool) -> str:
+def _role(pid: int) -> str:
     try:
         command = (
             Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         )
     except OSError:
-        return ""
-    if is_first:
-        return "driver"
-    return next((role for part, role in ROLES if part in command), "other")
+        return OTHER
+    return next((role for part, role in ROLES if part in command), OTHER)
 
 
 def by_role(processes: Sequence[Watched]) -> dict[str, list[Watched]]:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs: list[Run] = []
     drawn: list[Watched] = []
     for repeat in range(asked.repeats):
-        for arm in _measure.in_turn([*ARMS, "slots"], repeat):
+        for arm in _measure.in_turn(asked.arms, repeat):
             run, processes = slots(repeat) if arm == "slots" else timed(arm, repeat)
             runs.append(run)
             if arm == "sweep":
@@ -95,6 +95,7 @@ def _watched(arm: str, repeat: int, command: Sequence[str]) -> tuple[Run, list[W
             [*command, "--results-dir", base], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
+        watch.driver = process.pid
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -213,6 +214,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, default=3)
+    arms = [*ARMS, "slots"]
+    parser.add_argument("--arms", nargs="+", choices=arms, default=arms)
     parser.add_argument("--name", default="startup", help="of the files of results (default: startup)")
     return parser
 
