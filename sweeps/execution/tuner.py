@@ -21,6 +21,7 @@ from sweeps.execution import null_filesystem
 from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.imports_ahead import ImportsAhead
 from sweeps.execution.leaving import Leaving
 from sweeps.execution.migration import Mover
 from sweeps.execution.preflight import Preflight
@@ -115,7 +116,7 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
-    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer]
+    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ImportsAhead()]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:

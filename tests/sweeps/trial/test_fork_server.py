@@ -25,7 +25,8 @@ is_fork = "torch" in sys.modules
 about = {
     "words": sys.argv[1:], "folder": os.getcwd(), "asked": os.environ.get("ASKED"),
     "blas": os.environ.get("OPENBLAS_NUM_THREADS"), "is_fork": is_fork, "has_ray": "ray.tune" in sys.modules,
-    "threads": len(os.listdir("/proc/self/task")), "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgid(0),
+    "threads": len(os.listdir("/proc/self/task")),
+    "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgid(0),
     "random": random.random(), "numpy": np.random.random(),
     "set_by_lightning": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"),
     "oom": int(open("/proc/self/oom_score_adj").read()),

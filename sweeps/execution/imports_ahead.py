@@ -1,0 +1,37 @@
+"""Imports for later, while the first trials train."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ray.tune import Callback
+
+LATER = ("sklearn.gaussian_process", "scipy.optimize", "sweeps.analysis.report.page")
+"""What proposals of a model and the report need: one to two seconds of a core, for which processes that have
+no trial, and at the end the user, would wait."""
+
+
+class ImportsAhead(Callback):
+    """Imports modules in a thread from the first result on: before it, the trials' processes need the cores.
+
+    Args:
+        modules: their names; one that can't be imported is told where it is needed.
+    """
+
+    def __init__(self, modules: Sequence[str] = LATER) -> None:
+        self._modules = modules
+        self.thread: threading.Thread | None = None
+
+    def on_trial_result(self, *_: Any, **__: Any) -> None:
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._import, name="imports ahead", daemon=True)
+            self.thread.start()
+
+    def _import(self) -> None:
+        for name in self._modules:
+            with contextlib.suppress(Exception):  # of whatever a broken package raises
+                importlib.import_module(name)
