@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from sweeps.cluster import gpus as cluster_gpus
@@ -87,6 +88,8 @@ def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None =
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
+        if config.address is None:
+            _end_autoscaler()
         ray.shutdown()
 
 
@@ -107,6 +110,15 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     left_out = {node.address: why for node, why in small.items()}
     membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
+
+
+def _end_autoscaler() -> None:
+    """Ray gives each process that it has started here a second to end at SIGTERM, which its autoscaler does
+    not do: every sweep would wait for that second. On one PC it has nothing to do."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any("/autoscaler/" in word for word in child.cmdline()):
+                child.kill()
 
 
 def this_pc() -> PC:
