@@ -60,6 +60,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
+        self._before = _descendants(os.getpid()).keys()  # what a program before has left
         self.began = time.time()
         self._thread.start()
 
@@ -71,6 +72,8 @@ class Watch:
         while not self._is_over.wait(INTERVAL_S):
             now = time.time() - self.began
             for pid, cpu_s in _descendants(os.getpid()).items():
+                if pid in self._before:
+                    continue
                 seen = self.processes.setdefault(pid, Watched(pid, OTHER))
                 seen.samples.append((now, cpu_s))
                 if pid == self.driver:

@@ -43,7 +43,7 @@ def test_what_can_not_be_done_is_refused_with_the_reason(steered: RunningSweep) 
     assert steered.refuses("try", "slope=3") == "slope=3: must be 0.1 to 1; the nearest is 1"
     assert steered.refuses("try", "slop=0.5").splitlines() == [
         "slope: missing; 0.1 to 1",
-        "slop: no hyperparameter of this trial. Did you mean 'slope'? Hyperparameters: slope",
+        "slop: no hyperparameter of this search space. Did you mean 'slope'? Hyperparameters: slope",
     ]
     assert steered.refuses("try", "slope=0.75").startswith("try: trial 0 has these hyperparameters")
     assert steered.refuses("go") == "go: the sweep is not paused"
@@ -69,7 +69,7 @@ def test_a_stopped_trial_counts_and_makes_room_for_the_next(steered: RunningSwee
     steered.does("try", "slope=0.5")
     said = steered.does("stop", "1")
     assert said.startswith("Trial 1 stops at its next step")
-    assert steered.refuses("stop", "1").startswith("stop 1: trial 1 is")
+    assert steered.refuses("stop", "1").startswith(("stop 1: trial 1 is being stopped", "stop 1: it has ended"))
     record = steered.wait_until("trial 2 trains", lambda record: epochs(record, 2) > 0)
     stopped = record.trials[1]
     assert (stopped.status, stopped.reason) == ("stopped", "stopped by the user")
