@@ -69,7 +69,8 @@ def test_a_stopped_trial_counts_and_makes_room_for_the_next(steered: RunningSwee
     steered.does("try", "slope=0.5")
     said = steered.does("stop", "1")
     assert said.startswith("Trial 1 stops at its next step")
-    assert steered.refuses("stop", "1").startswith(("stop 1: trial 1 is being stopped", "stop 1: it has ended"))
+    again = steered.refuses("stop", "1")
+    assert again.startswith(("stop 1: trial 1 is being stopped", "stop 1: it has ended"))
     record = steered.wait_until("trial 2 trains", lambda record: epochs(record, 2) > 0)
     stopped = record.trials[1]
     assert (stopped.status, stopped.reason) == ("stopped", "stopped by the user")
