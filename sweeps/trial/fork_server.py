@@ -37,26 +37,31 @@ OOM_SCORE = ("RAY_worker_oom_score_adjustment", "1000")
 """Ray's setting, and its default: the kernel ends workers before Ray's other processes."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
-IMPORTED = (
+SHARED = (
     "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps",
     "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.console", "jsonschema",
     "google.protobuf.message", "msgpack", "aiohttp",
 )  # fmt: skip
 """What a worker imports, and what Ray does; not Ray itself, which reads the environment of its process."""
+OF_RAY = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
+"""What each fork imports for itself."""
 
 
 @contextlib.contextmanager
-def started() -> Iterator[str | None]:
+def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
     """A fork server as long as the block runs.
+
+    Args:
+        variables: of its environment, in addition to those of this process.
 
     Yields:
         The command by which Ray is to start workers in place of Python; None where there can be none.
     """
     with contextlib.ExitStack() as stack:
-        yield _start(stack) if sys.platform == "linux" else None
+        yield _start(stack, variables) if sys.platform == "linux" else None
 
 
-def _start(stack: contextlib.ExitStack) -> str:
+def _start(stack: contextlib.ExitStack, variables: Mapping[str, str]) -> str:
     base = None if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp"
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sweeps-forks-", dir=base))
     address = str(Path(folder, "socket"))
@@ -66,7 +71,7 @@ def _start(stack: contextlib.ExitStack) -> str:
     server = subprocess.Popen(
         [sys.executable, "-P", "-m", "sweeps.trial.fork_server", str(listener.fileno())],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(sys.path)},
         pass_fds=[listener.fileno()], process_group=0,
     )  # fmt: skip
     listener.close()  # where the server has ended nobody answers, and a launcher does not wait
@@ -84,10 +89,9 @@ def main(number: int) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: end with the sweep
     listener = socket.socket(fileno=number)
     before = dict(os.environ)
-    with gc_freeze.uncollected():
-        for name in IMPORTED:
-            importlib.import_module(name)
-        import torch
+    _import(SHARED)
+    import torch
+
     uses_gpu: Any = torch.cuda.is_initialized  # it has no annotations
     if len(list(Path("/proc/self/task").iterdir())) > 1 or uses_gpu():
         return  # its forks would have threads that do not run, or a GPU that they can't use
@@ -130,16 +134,22 @@ class Server:
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         try:
-            request, streams = _received(connection)
+            request, descriptors = _received(connection)
         except (OSError, ValueError):
             connection.close()
             return
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # too many processes, or no memory: Ray is told so where it starts one
+            pid = -1
         if pid == 0:
             self._leave(connection)
-            _become({**request, "environment": {**request["environment"], **self._variables}}, streams)
-        for stream in streams:
-            os.close(stream)
+            _become({**request, "environment": {**request["environment"], **self._variables}}, descriptors)
+        for each in descriptors:
+            os.close(each)
+        if pid < 0:
+            connection.close()
+            return
         self._launchers[pid] = connection
         self._selector.register(connection, selectors.EVENT_READ, pid)
         _tell(connection, pid)
@@ -171,6 +181,12 @@ class Server:
             os.kill(pid, signal.SIGKILL)
 
 
+def _import(names: Sequence[str]) -> None:
+    with gc_freeze.uncollected():
+        for name in names:
+            importlib.import_module(name)
+
+
 def _ended() -> tuple[int, int] | None:
     """Pid and status of a child that has ended, if there is one."""
     try:
@@ -181,15 +197,16 @@ def _ended() -> tuple[int, int] | None:
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    _, streams, _, _ = socket.recv_fds(connection, 1, len(worker_launcher.STREAMS))
+    """What a launcher asks for, and copies of its standard streams and its folder."""
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, len(worker_launcher.STREAMS) + 1)
     try:
         with connection.makefile("rb") as lines:
             request: dict[str, Any] = json.loads(lines.readline(MOST_REQUEST_BYTES))
     except (OSError, ValueError):
-        for stream in streams:
-            os.close(stream)
+        for each in descriptors:
+            os.close(each)
         raise
-    return request, list(streams)
+    return request, list(descriptors)
 
 
 def _tell(connection: socket.socket, value: int) -> None:
@@ -197,13 +214,15 @@ def _tell(connection: socket.socket, value: int) -> None:
         connection.sendall(b"%d\n" % value)
 
 
-def _become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
+def _become(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
     """In a fork: run Ray's program of a worker as a new process would."""
+    *streams, folder = descriptors
+    os.fchdir(folder)
+    os.close(folder)
     for stream, number in zip(streams, worker_launcher.STREAMS, strict=True):
         os.dup2(stream, number)
         os.close(stream)
     os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
-    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     name, default = OOM_SCORE
@@ -213,10 +232,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
 
     np.random.seed()  # Python's own generator has a new state after a fork
     sys.argv = list(request["command"])
-    with gc_freeze.uncollected():
-        import ray.tune  # noqa: F401
-
-        from sweeps.trial import runner, trainable  # noqa: F401
+    _import(OF_RAY)
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
 

@@ -32,11 +32,11 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
     Returns:
         Its status, as `os.waitpid` has it; None where there is no fork server, or it can't fork.
     """
-    request = json.dumps({"command": command, "environment": dict(os.environ), "folder": os.getcwd()})  # noqa: PTH109 (pathlib takes as long to import as Python to start)
+    request = json.dumps({"command": command, "environment": dict(os.environ)})
     try:
         with socket.socket(socket.AF_UNIX) as server:
             server.connect(address)
-            socket.send_fds(server, [b"f"], STREAMS)
+            socket.send_fds(server, [b"f"], [*STREAMS, os.open(".", os.O_PATH)])
             server.sendall(request.encode() + b"\n")
             answers = server.makefile()
             if not answers.readline().strip():

@@ -144,10 +144,9 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
     assert not server.is_running()
 
 
-def test_a_fork_server_with_threads_forks_nobody(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
     """Threads of a library that reads its environment in another way than is known here."""
-    monkeypatch.setattr(fork_server, "ONE_THREAD", {"JE_ARROW_MALLOC_CONF": "background_thread:true"})
-    with fork_server.started() as python:
+    with fork_server.started({"JE_ARROW_MALLOC_CONF": "background_thread:true"}) as python:
         assert python is not None
         process, about = start(shlex.split(python), worker, "pass")
         assert process.wait() == 0
