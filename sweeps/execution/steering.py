@@ -41,10 +41,16 @@ class Steering:
     Args:
         driver: of the sweep.
         clock: seconds.
+        sleep: waits as many seconds in a pause.
     """
 
-    def __init__(self, driver: Driver, clock: Callable[[], float] = time.monotonic) -> None:
-        self._driver, self._clock = driver, clock
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._driver, self._clock, self._sleep = driver, clock, sleep
         self._inbox = Inbox(driver.plan.folder)
         self._look_next = 0.0
         self._fault = ""
@@ -82,7 +88,7 @@ class Steering:
             status_next = self._clock() + STATUS_EVERY_S
             with stops_on_signals(end, driver.say):
                 while end.outcome == "paused":
-                    time.sleep(LOOK_EVERY_S / 2)
+                    self._sleep(LOOK_EVERY_S / 2)
                     if self.take_up():
                         resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
                     if not driver.console.is_terminal and self._clock() >= status_next:

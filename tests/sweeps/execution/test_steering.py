@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +48,9 @@ class Steered:
         cluster = Cluster((PC(2, 0),), None)
         self.driver = Driver(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
-        self.steering = Steering(self.driver, lambda: self.now)
+        self.steering = Steering(self.driver, lambda: self.now, lambda seconds: self.sleep(seconds))
+        self.sleep: Callable[[float], None] = time.sleep
+        """What a pause does; a test may set it."""
         self.steering._inbox.open()
         self.searcher: RecordSearcher = plan.searcher.build(plan.config, plan.space, record)
         self.searcher.slots = 2
@@ -232,7 +235,7 @@ def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
     assert sweep.searcher.suggest("")["number"] == number
 
 
-def test_the_time_of_a_pause_does_not_count(sweep: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
     sweep.begin(0.5)
     sweep.does("pause")
     ask(sweep.folder, ["go"], wait_s=0)
@@ -244,15 +247,13 @@ def test_the_time_of_a_pause_does_not_count(sweep: Steered, monkeypatch: pytest.
         sweep.now += 1
         assert sweep.record.elapsed_s == before
 
-    monkeypatch.setattr("sweeps.execution.steering.time.sleep", sleep)
+    sweep.sleep = sleep
     assert sweep.steering.wait_for_go()
     assert waited
     assert sweep.driver.end.outcome == "finished"
 
 
-def test_a_log_has_the_status_once_a_minute_in_a_pause(
-    sweep: Steered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
     sweep.begin(0.5)
     sweep.does("pause")
 
@@ -261,7 +262,7 @@ def test_a_log_has_the_status_once_a_minute_in_a_pause(
         if sweep.now > 3 * STATUS_EVERY_S:
             ask(sweep.folder, ["go"], wait_s=0)
 
-    monkeypatch.setattr("sweeps.execution.steering.time.sleep", sleep)
+    sweep.sleep = sleep
     assert sweep.steering.wait_for_go()
     told = [line for line in said(sweep.driver) if line.startswith("Paused since ")]
     first, *later = told
