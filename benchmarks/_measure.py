@@ -79,7 +79,7 @@ def run_together(
     Raises:
         RuntimeError: one failed; its output is quoted.
     """
-    _adopt_orphans()
+    adopt_orphans()
     busy_before, began, running = _busy_s(), time.perf_counter(), []
     for number, command in enumerate(commands):
         log = folder / f"output_{number}.log"
@@ -95,7 +95,7 @@ def run_together(
         if process.returncode != 0:
             said = log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"exit status {process.returncode}:\n{said}")
-    _bury_orphans()
+    bury_orphans()
     return wall_s, cpu_s
 
 
@@ -154,12 +154,12 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _adopt_orphans() -> None:
+def adopt_orphans() -> None:
     """Stay the ancestor of processes whose parent has gone, as some of Ray's: PR_SET_CHILD_SUBREAPER."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 
 
-def _bury_orphans(patience_s: float = 20.0) -> None:
+def bury_orphans(patience_s: float = 20.0) -> None:
     """Wait for the processes that were adopted: the next arm shall have the machine for itself."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks import _measure
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 INTERVAL_S = 0.05
@@ -51,7 +52,7 @@ class Watch:
     """Samples all descendants of this process in a thread, from `start` to `stop`."""
 
     def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: Ray's orphans stay descendants
+        _measure.adopt_orphans()
         self.processes: dict[int, Watched] = {}
         self.began = time.time()
         self.driver: int | None = None
@@ -60,20 +61,18 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        self._before = _descendants(os.getpid()).keys()  # what a program before has left
         self.began = time.time()
         self._thread.start()
 
     def stop(self) -> None:
         self._is_over.set()
         self._thread.join()
+        _measure.bury_orphans()
 
     def _run(self) -> None:
         while not self._is_over.wait(INTERVAL_S):
             now = time.time() - self.began
             for pid, cpu_s in _descendants(os.getpid()).items():
-                if pid in self._before:
-                    continue
                 seen = self.processes.setdefault(pid, Watched(pid, OTHER))
                 seen.samples.append((now, cpu_s))
                 if pid == self.driver:
