@@ -25,9 +25,12 @@ class Positioned(DataLoader[Any]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._batch = state["_num_yielded"]
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Any:
+        return self._rest(super().__iter__())
+
+    def _rest(self, batches: Iterator[Any]) -> Iterator[Any]:
         first, self._batch = self._batch, 0
-        for batch, rows in enumerate(super().__iter__()):
+        for batch, rows in enumerate(batches):
             if batch >= first:
                 self._batch = (batch + 1) % len(self)
                 yield rows

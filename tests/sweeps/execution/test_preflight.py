@@ -115,6 +115,12 @@ class Sweep:
         self.preflight.on_trial_start(0, [], trial)
         return trial
 
+    def was_asked(self, trial: Any) -> bool:
+        """Whether the process of a trial is asked for a preflight."""
+        process = self.processes.of(trial)
+        assert process is not None
+        return process.preflight is not None
+
     def turn(self) -> None:
         """The next turn of Tune's loop, when all have answered."""
         asked = list({each.preflight.findings for each in self.processes.all() if each.preflight is not None})
@@ -131,7 +137,7 @@ def test_one_process_is_asked_where_all_are_alike(tmp_path: Path) -> None:
     sweep.start(found_on("pc1", memory_gb=0.5, epoch_s=0.98, checkpoint_bytes=10**6))
     other = sweep.start(found_on("pc1", "it is not asked"))
     sweep.turn()
-    assert sweep.processes.of(other).preflight is None  # type: ignore[union-attr]
+    assert not sweep.was_asked(other)
     told = said(sweep.driver)
     assert told[0] == "Preflight   size=4: 500 MB on the CPU, about 0.98 s an epoch"
     assert "Disk: at most" in told[2]
@@ -192,7 +198,7 @@ def test_once_a_trial_has_an_epoch_it_is_over(tmp_path: Path) -> None:
     assert said(sweep.driver) == [
         "Preflight   size=4: on the CPU of pc2, such a trial will fail: RuntimeError: no"
     ]
-    assert sweep.processes.of(sweep.start()).preflight is None  # type: ignore[union-attr]
+    assert not sweep.was_asked(sweep.start())
 
 
 @pytest.mark.parametrize(
@@ -277,7 +283,7 @@ def test_a_process_that_ends_after_it_is_lost_by_its_trial(tmp_path: Path) -> No
 
 def test_it_can_be_left_out(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, preflight=False)
-    assert sweep.processes.of(sweep.start()).preflight is None  # type: ignore[union-attr]
+    assert not sweep.was_asked(sweep.start())
 
 
 def test_its_findings_are_plain_values_of_the_record(tmp_path: Path) -> None:

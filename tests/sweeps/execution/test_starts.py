@@ -131,7 +131,7 @@ def test_a_process_that_has_not_begun_in_time_is_a_fault_of_the_pc_of_its_group(
 
 
 def test_a_group_that_ray_does_not_know_is_on_no_pc(here: Node) -> None:
-    """It knows the groups of this session; the weak set may hold some of the one before."""
+    """It knows the groups of this Ray; the weak set may hold some of the one before."""
     known = placement.of_trial(ALONE, 0).to_placement_group()
     assert known.wait(30)
     forgotten = PlacementGroup(PlacementGroupID.from_random())
