@@ -69,7 +69,7 @@ def _start(stack: contextlib.ExitStack, variables: Mapping[str, str]) -> str:
     listener.bind(address)
     listener.listen(128)
     server = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sweeps.trial.fork_server", str(listener.fileno())],
+        [sys.executable, "-P", "-m", "sweeps.trial.fork_server", str(listener.fileno()), str(os.getpid())],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(sys.path)},
         pass_fds=[listener.fileno()], process_group=0,
@@ -84,9 +84,11 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     server.wait()
 
 
-def main(number: int) -> None:
-    """The fork server itself, at the socket with this number."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: end with the sweep
+def main(number: int, parent: int) -> None:
+    """The fork server itself, at the socket with this number; it ends with its parent."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it has gone before that
+        return
     listener = socket.socket(fileno=number)
     before = dict(os.environ)
     _import(SHARED)
@@ -238,4 +240,4 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

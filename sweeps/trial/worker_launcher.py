@@ -39,8 +39,10 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
             socket.send_fds(server, [b"f"], [*STREAMS, os.open(".", os.O_PATH)])
             server.sendall(request.encode() + b"\n")
             answers = server.makefile()
-            if not answers.readline().strip():
+            if not (worker := answers.readline().strip()):
                 return None
+            # A worker saves what it has trained, and ends; the end of this process would kill it.
+            signal.signal(signal.SIGTERM, lambda number, _: os.kill(int(worker), number))
             return int(answers.readline() or 0)
     except OSError:
         return None

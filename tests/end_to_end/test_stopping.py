@@ -71,12 +71,14 @@ class Runs:
 
 
 def sigterm_to_all(process: subprocess.Popen[str]) -> None:
-    """Send SIGTERM to a sweep and to all processes that train. Each process of Ray's is in a process group of
-    its own; without its daemons nothing can be saved."""
+    """Send SIGTERM to a sweep, to all processes that train and to their launchers. Each process of Ray's is
+    in a process group of its own; without its daemons nothing can be saved."""
     below = psutil.Process(process.pid).children(recursive=True)
     training = [each for each in below if each.name().startswith(("ray::ResourceTrainable", "ray::Member"))]
+    launchers = [each for each in below if any("worker_launcher" in word for word in each.cmdline())]
     assert training
-    for each in (process, *training):
+    assert launchers
+    for each in (process, *launchers, *training):
         each.send_signal(signal.SIGTERM)
 
 

@@ -7,7 +7,9 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import psutil
 import pytest
 
 from sweeps.trial import fork_server, worker_launcher
+from tests.conftest import ROOT
 
 WORKER = """
 import json, os, random, sys
@@ -118,6 +121,16 @@ def test_a_worker_ends_with_its_launcher(command: list[str], worker: str) -> Non
         psutil.Process(about["pid"]).wait(PATIENCE_S)
 
 
+def test_sigterm_to_a_launcher_reaches_its_worker_which_saves(command: list[str], worker: str) -> None:
+    saves = "import signal; signal.signal(15, lambda *_: (print('saved', flush=True), sys.exit(5)))"
+    process, _ = start(command, worker, f"{saves}; print('ready', flush=True); import time; time.sleep(600)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_S) == 5
+    assert process.stdout.readline() == "saved\n"
+
+
 def test_another_program_is_started_as_usual(command: list[str]) -> None:
     done = subprocess.run(
         [*command, "-c", "import sys; print('torch' in sys.modules)"], capture_output=True, text=True
@@ -142,6 +155,16 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
     with fork_server.started():
         (server,) = servers() - before
     assert not server.is_running()
+
+
+def test_a_fork_server_whose_parent_has_gone_ends() -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        of_another = [str(listener.fileno()), str(os.getppid())]
+        done = subprocess.run(
+            [sys.executable, "-m", "sweeps.trial.fork_server", *of_another],
+            cwd=ROOT, pass_fds=[listener.fileno()], timeout=PATIENCE_S,
+        )  # fmt: skip
+    assert done.returncode == 0
 
 
 def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
