@@ -8,21 +8,26 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ray.tune import Callback
+from sweeps.execution.driver import DriverCallback
 
-LATER = ("sklearn.gaussian_process", "scipy.optimize", "sweeps.analysis.report.page")
-"""What proposals of a model and the report need: one to two seconds of a core, for which processes that have
-no trial, and at the end the user, would wait."""
+OF_REPORT = ("sweeps.analysis.report.page",)
+OF_SEARCHER = {"gp": ("sklearn.gaussian_process",)}
+"""What proposals need: a second of a core, for which processes that have no trial would wait."""
 
 
-class ImportsAhead(Callback):
+def of_searcher(searcher: str) -> Sequence[str]:
+    """The modules that a sweep with this searcher needs later."""
+    return (*OF_SEARCHER.get(searcher, ()), *OF_REPORT)
+
+
+class ImportsAhead(DriverCallback):
     """Imports modules in a thread from the first result on: before it, the trials' processes need the cores.
 
     Args:
         modules: their names; one that can't be imported is told where it is needed.
     """
 
-    def __init__(self, modules: Sequence[str] = LATER) -> None:
+    def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
         self.thread: threading.Thread | None = None
 

@@ -17,7 +17,7 @@ from ray.tune.experiment import Trial
 from sweeps.analysis.tables import write_tables
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
-from sweeps.execution import null_filesystem
+from sweeps.execution import imports_ahead, null_filesystem
 from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
@@ -116,7 +116,8 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
-    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ImportsAhead()]
+    ahead = ImportsAhead(imports_ahead.of_searcher(driver.config.searcher))
+    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ahead]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):
         try:
