@@ -41,7 +41,7 @@ class Preflight(DriverCallback):
 
     def __init__(self, driver: Driver, processes: Processes) -> None:
         self._driver, self._processes = driver, processes
-        is_known = KEY in driver.record.about or self._has_epochs()
+        is_known = KEY in driver.record.about or driver.record.has_epochs
         spaces = {model.name: model.space for model in driver.plan.models}
 
         def is_refused(point: Point) -> bool:
@@ -83,15 +83,12 @@ class Preflight(DriverCallback):
             for findings in done:
                 self._take(findings)
         self._decide()
-        self._is_over = not self._open and self._has_epochs()
+        self._is_over = not self._open and self._driver.record.has_epochs
 
     @property
     def _all_are_asked(self) -> bool:
         """Whether each kind of device was, as far as trials train on it: a process may start late."""
         return self._processes.mailbox is None or self._asked >= _at_a_time(self._driver)
-
-    def _has_epochs(self) -> bool:
-        return any(trial.epochs for trial in self._driver.record.trials)
 
     def _take(self, findings: Any) -> None:
         """Take the answer of a process, by its Ray reference."""
@@ -110,7 +107,7 @@ class Preflight(DriverCallback):
         """End the sweep where no point trains on any kind of device; tell it where one does on some."""
         if not self._broken or self._driver.end.outcome != "finished":
             return
-        if self._found or self._has_epochs():
+        if self._found or self._driver.record.has_epochs:
             for found in self._broken:
                 self._tell(found)
             self._broken.clear()

@@ -37,6 +37,8 @@ class Asked(NamedTuple):
             ray.get(self.findings)
         except ray.exceptions.RayActorError:
             return False
+        except ray.exceptions.RayError:  # it raised, and has ended
+            return True
         return True
 
 
