@@ -117,7 +117,7 @@ def _end_autoscaler() -> None:
     not do: every sweep would wait for that second. On one PC it has nothing to do."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            if any("/autoscaler/" in word for word in child.cmdline()):
+            if any("/ray/autoscaler/" in word and word.endswith("/monitor.py") for word in child.cmdline()):
                 child.kill()
 
 
