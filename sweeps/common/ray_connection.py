@@ -80,7 +80,6 @@ def init(
             return ray.init(
                 # Always given: without an address Ray joins the cluster that was last started on this PC.
                 address=address or "local",
-                # The workers of a local Ray inherit this environment.
                 runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
                 num_cpus=num_cpus,
                 include_dashboard=dashboard,
@@ -95,6 +94,7 @@ def init(
 
 
 def _started_by(python: str | None) -> dict[str, Any] | None:
+    """For workers of a Ray on this PC, which inherit the environment."""
     return None if python is None else {"py_executable": python, "config": {"eager_install": False}}
 
 

@@ -82,11 +82,7 @@ class Inbox:
         for path in sorted(taken, key=lambda each: each.name):
             try:
                 found.append(Request(path.stem, _words(path)))
-            except (
-                OSError,
-                ValueError,
-                RecursionError,
-            ) as error:  # the last: JSON nested too deep
+            except (OSError, ValueError, RecursionError) as error:  # the last of JSON nested too deep
                 faults.append(f"{shown_path(path)}: {error}")
                 path.unlink(missing_ok=True)
         return found, faults

@@ -92,9 +92,8 @@ def write(
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     for path in there:
-        if (
-            epoch_of(path) >= epoch
-        ):  # replaced; later ones are damaged: this trial resumed from an earlier one
+        # Replaced, or later and damaged: this trial resumed from an earlier one.
+        if epoch_of(path) >= epoch:
             remove(path)
     keep_newest(folder, KEPT)
     return target

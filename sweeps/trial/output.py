@@ -103,6 +103,7 @@ def _keep_short(file: int) -> None:
     while True:
         time.sleep(LOOK_EVERY_S)
         with _lock, contextlib.suppress(OSError):  # the disk is full
+            os.utime(file)  # alive: `_remove_left` counts from the end of a process, not from what it printed
             if os.fstat(file).st_size > MOST_ON_DISK_BYTES:
                 content = _content(file)
                 os.ftruncate(file, 0)
