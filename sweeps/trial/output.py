@@ -46,7 +46,8 @@ def start() -> str:
     for stream in (1, 2):
         os.dup2(_file, stream)
     _note_exits()
-    threading.Thread(target=_keep_short, args=(_file,), daemon=True).start()
+    in_place = os.open(path, os.O_RDWR)
+    threading.Thread(target=_keep_short, args=(in_place,), daemon=True).start()
     return path
 
 
@@ -106,8 +107,8 @@ def _keep_short(file: int) -> None:
             os.utime(file)  # alive: `_remove_left` counts from the end of a process, not from what it printed
             if os.fstat(file).st_size > MOST_ON_DISK_BYTES:
                 content = _content(file)
-                os.ftruncate(file, 0)
-                os.write(file, content)
+                os.pwrite(file, content, 0)  # after a cut to nothing, what is printed now would come first
+                os.ftruncate(file, len(content))
 
 
 def _content(file: int) -> bytes:

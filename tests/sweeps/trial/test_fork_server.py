@@ -56,8 +56,13 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def servers() -> set[psutil.Process]:
-    """The fork servers of this process."""
-    return {child for child in psutil.Process().children() if "sweeps.trial.fork_server" in child.cmdline()}
+    """The fork servers of this process, of whose children some may have ended unnoticed."""
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.ZombieProcess):
+            if "sweeps.trial.fork_server" in child.cmdline():
+                found.add(child)
+    return found
 
 
 def start(
