@@ -25,6 +25,8 @@ class NamesOnly(MemoryFileSystem):
         super().__init__()
         self.store: dict[str, Any] = {}  # its own: the class has one for all of a process
         self.pseudo_dirs = [""]
+        self._empty = MemoryFile(self, "")
+        """What all names stand for: there are several of each trial."""
         for name in names:
             self._open(name, "wb")
 
@@ -40,8 +42,7 @@ class NamesOnly(MemoryFileSystem):
     def _open(self, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> Any:
         if "w" not in mode:
             return super()._open(path, mode, *arguments, **options)
-        path = self._strip_protocol(path)
-        self.store[path] = MemoryFile(self, path)
+        self.store[self._strip_protocol(path)] = self._empty
         return io.BytesIO()  # what is written is dropped with it
 
 

@@ -22,6 +22,7 @@ from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
 from sweeps.execution.imports_ahead import ImportsAhead
+from sweeps.execution.lean_results import LeanResults
 from sweeps.execution.leaving import Leaving
 from sweeps.execution.migration import Mover
 from sweeps.execution.preflight import Preflight
@@ -152,7 +153,7 @@ def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sha
             storage_path="/",
             storage_filesystem=null_filesystem.file_system(),
             stop=driver.end,
-            callbacks=callbacks,
+            callbacks=[*callbacks, LeanResults()],
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=0),  # the recorder requeues
             # The recorder decides which trial is saved at its end; a failed one has nothing to save. Tune's
