@@ -2,7 +2,8 @@
 
 100, 1,000 and 10,000 trials of a model with one parameter and one batch, 1 or 2 epochs each (ASHA), two
 at a time, through the whole program: its command line, warm processes, the record, the screen. The floor
-is the same number of Lightning's `fit()` in 2 plain processes.
+is the same number of Lightning's `fit()` in 2 plain processes. After each sweep Ray Tune with nothing around
+it trains as many trials (`_bare_tune.py`).
 
 trials/s counts from the moment that 10 % of the trials have ended (all is warm by then) to the last end;
 `whole` from the start of the process to its exit. Memory is what the driver's process grew by over the
@@ -25,15 +26,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _measure
+from benchmarks import _bare_tune, _measure
+from benchmarks._driver_costs import EPOCHS, SPACE, TRAINABLE, WORKERS, driver_costs, usual_tables
 from benchmarks._job import Job
 from benchmarks._measure import Goal
 
-WORKERS, EPOCHS = 2, 2
-TRAINABLE, SPACE = "benchmarks.trivial", "benchmarks.trivial_space"
 FLOOR_TRIALS, MOST_TRIALS = 400, 10_000
-PROPOSALS = 10
-"""Over which the cost of one is taken."""
 
 Run = dict[str, Any]
 
@@ -46,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         floors.append(floor_trials_per_s())
         print(f"floor, repeat {repeat + 1}: {floors[-1]:.1f} fits/s in {WORKERS} processes", flush=True)
         for trials in asked.trials:
-            runs.append({"repeat": repeat, **one_sweep(trials)})
+            run = {
+                "repeat": repeat,
+                **one_sweep(trials),
+                "bare": _bare_tune.trials_per_s(trials, EPOCHS, WORKERS),
+            }
+            runs.append({**run, "to_bare": run["trials_per_s"] / run["bare"]})
             print(f"{trials} trials, repeat {repeat + 1}: {_words(runs[-1])}", flush=True)
     costs = [driver_costs(trials) for trials in asked.told]
     usual = [usual_tables(trials) for trials in asked.trials]
@@ -127,80 +130,6 @@ def floor_trials_per_s() -> float:
     return FLOOR_TRIALS / (times[1] - times[0])
 
 
-def driver_costs(trials: int) -> dict[str, Any]:
-    """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
-    from sweeps.analysis.tables import write_tables
-    from sweeps.config.sweep_config import SweepConfig
-    from sweeps.plan import build as planning
-    from sweeps.record.record import Record
-
-    costs: dict[str, Any] = {"trials": trials}
-    with tempfile.TemporaryDirectory(prefix="scale-") as base:
-        for searcher in ("random", "tpe", "gp"):
-            config = SweepConfig.of(
-                trainable=TRAINABLE, search_space=SPACE, searcher=searcher, num_trials=trials + PROPOSALS + 1,
-                max_epochs=EPOCHS, grace_epochs=1, results_dir=base, name=searcher,
-            )  # fmt: skip
-            plan = planning.make_plan(config)
-            folder = Path(base) / searcher
-            folder.mkdir()
-            record = Record.create(folder, searcher, "max", {"metric": "score"})
-            costs["record_ms_per_trial"] = _fill(record, trials, plan.space)
-            chosen = plan.searcher.build(plan.config, plan.space, record)
-            chosen.slots = PROPOSALS + 1
-            chosen.suggest("first")  # it imports, and reads what is known
-            began = time.perf_counter()
-            for number in range(PROPOSALS):
-                chosen.suggest(str(number))
-            costs[f"{searcher}_ms"] = _ms_since(began) / PROPOSALS
-            began = time.perf_counter()
-            write_tables(record, folder)
-            costs["tables_ms"] = _ms_since(began)
-    return costs
-
-
-def usual_tables(trials: int) -> dict[str, Any]:
-    """What the tables of a usual sweep cost, of so many trials that are pruned by halving."""
-    from sweeps.analysis.tables import write_tables
-    from sweeps.execution import recorder
-    from sweeps.record.record import Record
-    from sweeps.space.point import OptunaPoint, Point
-    from sweeps.training.profiling.time_breakdown import COSTS
-
-    with tempfile.TemporaryDirectory(prefix="scale-") as base:
-        record = Record.create(Path(base), "usual", "max", {"metric": "m0"})
-        with record.together():
-            for number in range(trials):
-                params = {f"p{place}": number + 0.1 * place for place in range(8)}
-                record.begin(Point(TRAINABLE, params, {"rows": 0}), OptunaPoint(), 0)
-                for epoch in range(1, (27 if number % 9 == 0 else 9 if number % 3 == 0 else 3) + 1):
-                    metrics = {f"m{place}": number + 0.1 * place for place in range(5)}
-                    record.report(number, epoch, metrics["m0"], metrics, 1.5, dict.fromkeys(COSTS, 1.5))
-                record.end(number, "pruned")
-        began = time.perf_counter()
-        write_tables(record, Path(base))
-        cost_s = time.perf_counter() - began
-    pause_s = max(recorder.TABLES_EVERY_S, cost_s / recorder.TABLES_SHARE)
-    return {"trials": trials, "tables_ms": 1000 * cost_s, "tables_percent": 100 * cost_s / (cost_s + pause_s)}
-
-
-def _fill(record: Any, trials: int, space: Any) -> float:
-    """Trials as a sweep records them; ms of each."""
-    from sweeps.space.point import Point
-    from sweeps.space.replay import optuna_point
-
-    began = time.perf_counter()
-    for number in range(trials):
-        x = (number * 0.6180339887) % 1  # spread evenly, none twice
-        point = Point(TRAINABLE, {"x": x})
-        record.begin(point, optuna_point(space, point), 0)
-        record.place(number, {"pc": "pc", "pid": number % WORKERS, "gpu": ""})
-        for epoch in range(1, 2 + (number % 3 == 0)):
-            record.report(number, epoch, x, {"score": x}, 0.01)
-        record.end(number, "finished" if number % 3 == 0 else "pruned")
-    return _ms_since(began) / trials
-
-
 def summary(runs: Sequence[Run]) -> list[Run]:
     keys = [key for key in runs[0] if key not in ("repeat", "trials")] if runs else []
     return [
@@ -215,13 +144,24 @@ def summary(runs: Sequence[Run]) -> list[Run]:
 def describe(
     medians: Sequence[Run], costs: Sequence[Run], floors: Sequence[float], usual: Sequence[Run]
 ) -> str:
-    names = ("trials", "trials/s", "in the last tenth", "whole s", "whole trials/s", "KB per trial")
+    names = (
+        "trials",
+        "trials/s",
+        "bare Tune",
+        "ratio",
+        "in the last tenth",
+        "whole s",
+        "whole trials/s",
+        "KB per trial",
+    )
     rates = _measure.table(
         (*names, "driver MB", "tables %"),
         [
             (
                 f"{row['trials']:,}",
                 _measure.number(row["trials_per_s"], 1),
+                _measure.number(row["bare"], 1),
+                _measure.number(row["to_bare"], 2),
                 _measure.number(row["trials_per_s_of_last_tenth"], 1),
                 _measure.number(row["whole_s"], 1),
                 _measure.number(row["whole_trials_per_s"], 1),
@@ -252,8 +192,9 @@ def goals(medians: Sequence[Run], usual: Sequence[Run] = ()) -> list[Goal]:
     rates = [row["trials_per_s"] for row in medians]
     spread = None if len(rates) < 2 else 100 * (max(rates) - min(rates)) / max(rates)
     return [
-        Goal("trials_per_s", min(rates, default=None), ">=", 40.0),
+        Goal("to_bare_tune", min((row["to_bare"] for row in medians), default=None), ">=", 0.8),
         Goal("flat_percent", spread, "<=", 20.0),
+        Goal("kb_per_trial", max((row["kb_per_trial"] for row in medians), default=None), "<=", 20.0),
         Goal("tables_percent", max(shares, default=None), "<=", 1.0),
     ]
 
@@ -263,10 +204,6 @@ def _words(run: Run) -> str:
         f"{run['trials_per_s']:.1f} trials/s, whole {run['whole_s']:.1f} s, "
         f"{run['kb_per_trial']:.1f} KB a trial ({run['busy_before']:.1f} cores busy before)"
     )
-
-
-def _ms_since(began: float) -> float:
-    return 1000 * (time.perf_counter() - began)
 
 
 def _at(sizes: Sequence[tuple[float, float]], moment: float) -> float:

@@ -137,13 +137,14 @@ def test_rates_leave_the_warming_up_out() -> None:
 
 def test_the_slowest_size_counts_and_flat_is_over_all_sizes() -> None:
     rates = [
-        {"trials": 100, "trials_per_s": 50.0, "tables_percent": 3.0},
-        {"trials": 10_000, "trials_per_s": 39.0, "tables_percent": 0.4},
+        {"trials": 100, "trials_per_s": 50.0, "to_bare": 0.9, "kb_per_trial": 21.0, "tables_percent": 3.0},
+        {"trials": 10_000, "trials_per_s": 39.0, "to_bare": 0.7, "kb_per_trial": 9.0, "tables_percent": 0.4},
     ]
     lines = [goal.line() for goal in scale.goals(rates, [{"trials": 10_000, "tables_percent": 0.5}])]
     assert lines == [
-        "trials_per_s 39.00 (goal >= 40.0) missed",
+        "to_bare_tune 0.70 (goal >= 0.8) missed",
         "flat_percent 22.00 (goal <= 20.0) missed",
+        "kb_per_trial 21.00 (goal <= 20.0) missed",
         "tables_percent 0.50 (goal <= 1.0) met",
     ]
 
