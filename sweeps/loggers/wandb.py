@@ -107,16 +107,16 @@ class _Process:
     """The process in which W&B works.
 
     Args:
-        folder: of the sweep; None only to learn the mode.
+        folder: of the sweep; without one it only tells the mode.
 
     Raises:
         NotWritten: W&B can't be used; the text says why.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, *folder: Path) -> None:
         # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *([] if folder is None else [str(folder)])],
+            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *map(str, folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
