@@ -27,13 +27,16 @@ class File:
     """What a file holds."""
 
     path: Path
-    id: str = ""
-    """Of its run."""
     epochs: tuple[int, ...] = ()
     status: str = ""
     """Of the trial when it was written."""
     is_whole: bool = False
     """Whether the run was finished."""
+
+    @property
+    def id(self) -> str:
+        """Of its run."""
+        return self.path.stem.removeprefix("run-")
 
     @property
     def last_epoch(self) -> int:
@@ -51,9 +54,7 @@ def read(path: Path) -> File:
     epochs = []
     for record in records(path):
         kind = record.WhichOneof("record_type")
-        if kind == "run":
-            found["id"] = record.run.run_id
-        elif kind == "history":
+        if kind == "history":
             epochs.append(record.history.step.num)
         elif kind == "summary":
             for item in record.summary.update:

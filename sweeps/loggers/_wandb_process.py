@@ -87,16 +87,15 @@ class Runs:
     def __init__(self, folder: Path, mode: Mode) -> None:
         self._folder, self._mode = folder, mode
         self._written: dict[str, tuple[int, str]] = {}
-        """Id of a run that is not open to the last epoch and the status in its files; a resumed trial has
-        several."""
+        """Id of a run that is not open to the last epoch and the status in its file."""
+        self._offline: dict[str, list[Path]] = {}
+        """Id to the folders of a run that is offline. `wandb sync` writes each over the one before, from the
+        first epoch on: so a run is written whole, and the folder before is removed."""
         for file in _wandb_files.found(folder / FOLDER):
             if file.is_whole:
-                self._written[file.id] = (
-                    max(self._written.get(file.id, (0, ""))[0], file.last_epoch),
-                    file.status,
-                )
-            elif mode == "offline":  # its writer was killed; the record has it all
-                shutil.rmtree(file.path.parent)
+                self._written[file.id] = file.last_epoch, file.status
+            if file.path.parent.name.startswith("offline-"):
+                self._offline.setdefault(file.id, []).append(file.path.parent)
         self._open: dict[str, tuple[Any, Mapping[str, Any]]] = {}
         """Id to W&B's run and the trial as it was written last, the latest at the end."""
         self._last: dict[str, int] = {}
@@ -120,7 +119,7 @@ class Runs:
         self._open[id] = run, trial
         for epoch, metrics in epochs:
             if epoch > self._last[id]:
-                run.log(metrics, step=epoch)
+                run.log(metrics, step=epoch, commit=True)  # else it is sent with the next
                 self._last[id] = epoch
         if trial["is_over"]:
             self._finish(id)
@@ -138,8 +137,7 @@ class Runs:
                 finish_timeout_raises=True,
             ),
         )  # fmt: skip
-        offline = self._written.pop(trial["id"], (0, ""))[0]
-        self._last[trial["id"]] = offline if self._mode == "offline" else run.starting_step - 1
+        self._last[trial["id"]] = max(run.starting_step - 1, 0)
         return run
 
     def _finish(self, id: str) -> None:
@@ -147,16 +145,21 @@ class Runs:
         run.summary.update(trial["summary"])
         run.finish(trial["exit_code"])
         last = self._last.pop(id)
+        before = self._offline.pop(id, [])
         if self._mode == "offline":
-            self._check_file(Path(run.settings.sync_file), last)
+            path = Path(run.settings.sync_file)
+            self._offline[id] = [path.parent]
+            self._check_file(path, tuple(epoch for epoch, _ in trial["epochs"]))
+        for folder in before:
+            shutil.rmtree(folder)
         self._written[id] = last, trial["summary"]["status"]
 
-    def _check_file(self, path: Path, last_epoch: int) -> None:
+    def _check_file(self, path: Path, epochs: tuple[int, ...]) -> None:
         """Wait until a file is whole: `finish` returns before, and reports no error of the disk."""
         waits_until = time.monotonic() + GIVE_UP_S
         while True:
             file = _wandb_files.read(self._folder / FOLDER / path.parent.name / path.name)
-            if file.is_whole and file.last_epoch in (0, last_epoch):
+            if file.is_whole and file.epochs == epochs:
                 return
             if time.monotonic() > waits_until or not path.exists():
                 shutil.rmtree(path.parent, ignore_errors=True)

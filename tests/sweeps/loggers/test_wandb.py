@@ -69,6 +69,7 @@ def test_a_resumed_trial_continues_its_run(tmp_path: Path) -> None:
     assert ended == list(before.values())[:-1], "what had ended is not written again"
     assert [(row["_step"], row["acc"]) for row in continued.history] == [(1, 0.6), (2, 0.2), (3, 0.3)]
     assert continued.summary["status"] == "finished"
+    assert len(list(tmp_path.glob("wandb/offline-run-*"))) == 5
 
 
 def test_a_dot_in_a_name_is_a_level_of_the_config(tmp_path: Path) -> None:
