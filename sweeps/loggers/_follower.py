@@ -59,6 +59,12 @@ def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[No
             thread.end()
 
 
+def catch_up(names: Iterable[str], folder: Path, record: Record) -> None:
+    """Write what the loggers lack of a sweep that has ended."""
+    with following(names, folder, record):
+        pass
+
+
 class _Follower(threading.Thread):
     """Keeps one logger up to date."""
 

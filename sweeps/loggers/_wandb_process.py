@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import wandb
 
-from sweeps.common.errors import reason_of
+from sweeps.common.errors import UserError, reason_of
 from sweeps.loggers import _wandb_files
 
 PROJECT = "sweeps"
@@ -52,6 +52,8 @@ def main(folder: Path | None = None) -> None:
             for line in sys.stdin:
                 runs.write(json.loads(line))
                 tell()
+    except UserError as error:
+        tell(error=str(error))
     except Exception as error:  # the sweep starts a new process for its next attempt
         tell(error=reason_of(error))
 
@@ -60,7 +62,7 @@ def _mode() -> Mode:
     """As the user has set it up; by default offline without an account.
 
     Raises:
-        ValueError: the user asks for an account, and is not logged in.
+        UserError: the user asks for an account, and is not logged in.
     """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -72,7 +74,7 @@ def _mode() -> Mode:
     if wandb.login(verify=False, prompt=False):
         return "online"
     if os.environ.get("WANDB_MODE"):
-        raise ValueError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset it")
+        raise UserError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset WANDB_MODE")
     return "offline"
 
 

@@ -107,6 +107,13 @@ def test_each_epoch_is_there_once_after_two_resumes(
     assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0), (2, 2.0)], 1: [(1, 1.0), (2, 3.0)], 2: [(1, 4.0)]}
 
 
+def test_a_resume_of_a_sweep_that_has_ended_writes_what_is_missing(name: str, tmp_path: Path) -> None:
+    of = Sweep(tmp_path)
+    of.trial(1.0, ended="finished")
+    _follower.catch_up([name], of.folder, of.record)
+    assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0)]}
+
+
 def test_a_full_disk_costs_a_line_and_nothing_else(
     name: str, small_disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

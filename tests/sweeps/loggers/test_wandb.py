@@ -156,7 +156,10 @@ def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
             {"WANDB_MODE": "ofline"},
             "WANDB_MODE=ofline: no such mode of Weights & Biases. Did you mean 'offline'?",
         ),
-        ({"WANDB_MODE": "online"}, "WANDB_MODE=online needs an account: type `wandb login`, or unset it"),
+        (
+            {"WANDB_MODE": "online"},
+            "WANDB_MODE=online needs an account: type `wandb login`, or unset WANDB_MODE",
+        ),
     ],
 )
 def test_a_mode_that_can_not_be_is_told_before_the_sweep(
