@@ -13,8 +13,6 @@ from pathlib import Path
 
 PREFIX = "sweeps-checkpoint-"
 """Of folders for checkpoints on their way."""
-JUST_MADE_S = 1.0
-"""So young, it may not be claimed yet."""
 
 
 def new_folder() -> Path:
@@ -25,7 +23,7 @@ def new_folder() -> Path:
     return folder
 
 
-def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = JUST_MADE_S) -> None:
+def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = 0.0) -> None:
     """Remove the files and folders that nobody claims.
 
     Args:

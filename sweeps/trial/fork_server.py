@@ -33,6 +33,8 @@ from sweeps.trial import worker_launcher
 
 PREFIX = "sweeps-forks-"
 """Of the folder of its socket."""
+JUST_MADE_S = 1.0
+"""So young, a folder may not be claimed yet."""
 LONGEST_ADDRESS = 100
 """Bytes of the path of a socket."""
 MOST_REQUEST_BYTES = 4 * 2**20
@@ -66,7 +68,7 @@ def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
 
 def _start(stack: contextlib.ExitStack, variables: Mapping[str, str]) -> str:
     base = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp")
-    scratch.remove_left(f"{PREFIX}*", base)
+    scratch.remove_left(f"{PREFIX}*", base, older_than_s=JUST_MADE_S)
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=base))
     stack.callback(os.close, scratch.claim(Path(folder)))
     address = str(Path(folder, "socket"))

@@ -21,7 +21,6 @@ from sweeps.storage import scratch
 print(scratch.new_folder(), flush=True)
 time.sleep(600)
 """
-LONG_AGO = time.time() - scratch.JUST_MADE_S - 60
 
 
 @pytest.fixture
@@ -37,7 +36,6 @@ def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporar
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     (folder / "weights.pt").touch()
-    os.utime(folder, (LONG_AGO, LONG_AGO))
     own = scratch.new_folder()
     assert set(temporary.iterdir()) == {folder, own}
     process.send_signal(signal.SIGKILL)
@@ -49,21 +47,19 @@ def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporar
 def test_a_file_is_removed_too_and_what_has_another_name_stays(temporary: Path) -> None:
     for name in ("sweeps-a", "other"):
         (temporary / name).touch()
-        os.utime(temporary / name, (LONG_AGO, LONG_AGO))
     scratch.remove_left("sweeps-*")
     assert [path.name for path in temporary.iterdir()] == ["other"]
 
 
-def test_what_was_just_made_may_not_be_claimed_yet(temporary: Path) -> None:
-    (made := temporary / f"{scratch.PREFIX}made").mkdir()
-    in_future = time.time() + 60  # however slow this test is
-    os.utime(made, (in_future, in_future))
-    scratch.new_folder()
-    assert made.is_dir()
+def test_what_is_young_may_be_left_alone(temporary: Path) -> None:
+    for name, age_s in (("sweeps-old", 90), ("sweeps-young", 0)):
+        (temporary / name).mkdir()
+        os.utime(temporary / name, (time.time() - age_s,) * 2)
+    scratch.remove_left("sweeps-*", older_than_s=60)
+    assert [path.name for path in temporary.iterdir()] == ["sweeps-young"]
 
 
 def test_what_can_not_be_removed_is_not_kept_locked(temporary: Path, small_disk: Path) -> None:
-    os.utime(small_disk, (LONG_AGO, LONG_AGO))
     scratch.remove_left(small_disk.name)
     assert small_disk.is_dir(), "it is mounted"
     os.close(scratch.claim(small_disk))
