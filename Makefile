@@ -11,6 +11,7 @@ DONE := .venv/.installed
 SWEEPS := .venv/bin/sweeps
 FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
+WANDB := .venv/.wandb-installed
 DOCS := .venv/.docs-installed
 
 # Several models are in this project: the main job names its own where ARGS names none.
@@ -23,7 +24,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(f
 
 QUICK := -m "not slow" -n 2 --dist loadfile --timeout 300 -p tests.support.skipped
 
-.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow clean
+.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
@@ -37,7 +38,7 @@ test-all: test
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 # The tests that `make test` skipped for want of an extra, or of a program that was installed since.
-test-extras: data faces mlflow $(DOCS)
+test-extras: data faces mlflow wandb $(DOCS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "onnxruntime>=1.20"
 	$(BIN)/python -m pytest $(QUICK) --only-skipped
 
@@ -97,6 +98,14 @@ $(MLFLOW): mlflow.lock $(DONE)
 	@echo "Installing MLflow and TensorBoard (once; 20 MB)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r mlflow.lock
 	@touch $(MLFLOW)
+
+# What `--loggers wandb` needs. Without it, its tests are skipped.
+wandb: $(WANDB)
+
+$(WANDB): wandb.lock $(DONE)
+	@echo "Installing Weights & Biases (once; 25 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r wandb.lock
+	@touch $(WANDB)
 
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.

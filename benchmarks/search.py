@@ -89,10 +89,10 @@ def run_all(asked: argparse.Namespace) -> list[Run]:
 
 
 def _jobs(asked: argparse.Namespace) -> list[Job]:
-    from benchmarks import _comparison, _problems, _searches, _synetune
+    from benchmarks import _comparison, _problems, _raytune, _searches, _synetune
 
     arms = asked.arms or _searches.compared()
-    known = [*_searches.OURS, *_searches.RAYS, _synetune.NAME]
+    known = [*_searches.OURS, *_raytune.RAYS, _synetune.NAME]
     for arm in arms:
         if arm not in known:
             raise SystemExit(f"--arms {arm}: one of {', '.join(known)}")
@@ -125,12 +125,12 @@ def run(job: Job) -> list[Run]:
 def _found(job: Job) -> Iterator[tuple[int, list[Epoch]]]:
     """The epochs of each budget: of searches of their own where the number of trials follows from the budget,
     else of one search."""
-    from benchmarks import _searches
+    from benchmarks import _asked, _searches
 
     arm, problem, slots, seed, budgets = job
     is_exact = arm in _searches.OURS and _searches.OURS[arm].is_exact
     for budget in budgets if is_exact else [max(budgets)]:
-        found = _searches.search(_searches.Asked(arm, problem, _seed(problem, seed), slots, budget))
+        found = _searches.search(_asked.Asked(arm, problem, _seed(problem, seed), slots, budget))
         for each in [budget] if is_exact else budgets:
             yield each, found[:each]
 

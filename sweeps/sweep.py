@@ -11,7 +11,7 @@ from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, notify, storage_check, summary, tuner, winner
 from sweeps.execution.driver import Driver
-from sweeps.loggers._follower import following
+from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
@@ -29,6 +29,8 @@ def run(config: SweepConfig, python: str | None = None) -> int:
         if config.resume is not None:
             state = resume.check(plan, record)
             print(state.text, flush=True)
+            if state.is_finished and not config.dry_run:
+                catch_up(config.logger_names, plan.folder, record)
             if state.is_finished or config.dry_run:
                 return 0
         return _run_trials(plan, record, code, python)

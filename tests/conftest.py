@@ -42,9 +42,10 @@ def propose(
     return record.begin(Point(**{"trainable": "", **more}, params=params), optuna, seed)
 
 
-def skip_without_mlflow() -> None:
-    """Skip a test where the extra `mlflow` is not installed."""
-    pytest.importorskip("mlflow", reason="MLflow is not installed (make mlflow)")
+def skip_without(extra: str) -> None:
+    """Skip a test where the extra `mlflow` or `wandb` is not installed; other names need none."""
+    if extra in ("mlflow", "wandb"):
+        pytest.importorskip(extra, reason=f"{extra} is not installed (make {extra})")
 
 
 @pytest.fixture(autouse=True)

@@ -75,17 +75,23 @@ def init(
     Raises:
         UserError: no cluster answers at the address, or it does not take the code.
     """
+    with _refusal_told(ray, address), quietly(), tempfile.TemporaryDirectory() as empty:
+        return ray.init(
+            # Always given: without an address Ray joins the cluster that was last started on this PC.
+            address=address or "local",
+            runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
+            num_cpus=num_cpus,
+            include_dashboard=dashboard,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+
+
+@contextlib.contextmanager
+def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
+    """Turn the errors of a cluster that can't be joined into the user's; those of a Ray on this PC stay."""
     try:
-        with quietly(), tempfile.TemporaryDirectory() as empty:
-            return ray.init(
-                # Always given: without an address Ray joins the cluster that was last started on this PC.
-                address=address or "local",
-                runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
-                num_cpus=num_cpus,
-                include_dashboard=dashboard,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+        yield
     except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
         ray.shutdown()  # it may have been connected already
         if address is None:

@@ -79,6 +79,8 @@ def _check_logger(asked: str, module: ModuleType) -> None:
     package, name = module.NEEDS
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{asked}: {package} is not installed: python -m pip install {name}")
+    if hasattr(module, "check"):
+        module.check()
 
 
 SPACES = ("SPACE", "suggest")

@@ -139,7 +139,7 @@ class SweepConfig(Settings):
     ray_dashboard: bool = True
     """Start Ray's dashboard, a page of nodes and logs."""
     loggers: str | list[str] | None = None
-    """Further loggers of epochs: tensorboard, mlflow, a dotted path, or several (default: none)."""
+    """Further loggers of epochs: tensorboard, mlflow, wandb, a dotted path, or several (default: none)."""
     notify_command: str | None = setting(None, metavar="COMMAND")
     """Shell command to run at every end of the sweep; $SWEEP_TEXT describes the end (default: none)."""
     dry_run: bool = False

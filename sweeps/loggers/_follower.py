@@ -27,8 +27,15 @@ END_S = 60.0
 """Seconds for the last update when the sweep has ended, for a server that does not answer."""
 
 
+class NotWritten(Exception):
+    """A logger could not write; the text is the reason."""
+
+
 class Logger(Protocol):
-    """The result of `build(folder, about)` of a logger; `about` is that of the record."""
+    """The result of `build(folder, about)` of a logger; `about` is that of the record.
+
+    If it has a method `close()`, that is called at the end.
+    """
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write the epochs and the status of a trial that are not written yet.
@@ -52,6 +59,12 @@ def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[No
             thread.end()
 
 
+def catch_up(names: Iterable[str], folder: Path, record: Record) -> None:
+    """Write what the loggers lack of a sweep that has ended."""
+    with following(names, folder, record):
+        pass
+
+
 class _Follower(threading.Thread):
     """Keeps one logger up to date."""
 
@@ -63,20 +76,15 @@ class _Follower(threading.Thread):
         self._storage: JournalStorage | None = None
         self._written: dict[int, tuple[int, str]] = {}
         self._ends = threading.Event()
-        self._has_failed = False
+        self._has_warned = False
 
     def run(self) -> None:
         """Update again and again, and once more when the sweep has ended."""
-        while True:
-            ends = self._ends.is_set()
-            try:
-                self._update(is_on=not ends)
-                self._has_failed = False
-            except Exception as error:  # whatever it is, the sweep continues without this logger
-                self._print_failure(reason_of(error), ends)
-            if ends:
-                return
-            self._ends.wait(RETRY_S if self._has_failed else EVERY_S)
+        while not self._ends.is_set():
+            is_written = self._tried(is_on=True)
+            self._ends.wait(EVERY_S if is_written else RETRY_S)
+        self._tried(is_on=False)
+        self._close()
 
     def end(self) -> None:
         """Write the rest, now that the sweep has ended."""
@@ -87,6 +95,25 @@ class _Follower(threading.Thread):
             self.join(END_S)
         if self.is_alive():
             print(f"--loggers {self._logger_name}: some results were not written in {END_S:g} s.", flush=True)
+
+    def _tried(self, is_on: bool) -> bool:
+        """Update; whether that succeeded."""
+        try:
+            self._update(is_on)
+        except (Exception, SystemExit) as error:  # whatever it is, the sweep continues without this logger
+            self._warn(str(error) if isinstance(error, NotWritten) else reason_of(error), is_on)
+            self._close()
+            return False
+        return True
+
+    def _close(self) -> None:
+        """The next update begins with a new logger, which looks for what is there."""
+        logger, self._logger = self._logger, None
+        self._written.clear()
+        close = getattr(logger, "close", None)
+        if close is not None:
+            with contextlib.suppress(Exception):
+                close()
 
     def _update(self, is_on: bool) -> None:
         if self._storage is None:
@@ -103,11 +130,13 @@ class _Follower(threading.Thread):
                 self._logger.write(trial, is_on)
                 self._written[trial.number] = state
 
-    def _print_failure(self, reason: str, ends: bool) -> None:
+    def _warn(self, reason: str, is_on: bool) -> None:
+        """Once while the sweep runs, and at its end, if some results are missing then."""
+        if is_on and self._has_warned:
+            return
+        self._has_warned = True
         then = f"The sweep continues; the logger retries every {RETRY_S:g} s."
-        if ends:
+        if not is_on:
             then = "Some results were not written."
-        if ends or not self._has_failed:
-            with contextlib.suppress(OSError):
-                print(f"--loggers {self._logger_name}: {reason}. {then}", flush=True)
-        self._has_failed = True
+        with contextlib.suppress(OSError):
+            print(f"--loggers {self._logger_name}: {reason}. {then}", flush=True)

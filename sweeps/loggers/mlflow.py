@@ -28,7 +28,7 @@ METRICS, PARAMS = 1000, 100
 def build(folder: Path, about: Mapping[str, Any]) -> Runs:
     """The logger; it reads the runs of this sweep that the server has."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # its errors are raised, too
     from mlflow import MlflowClient, entities
 
     uri = os.environ.get("MLFLOW_TRACKING_URI")

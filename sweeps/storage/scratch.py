@@ -1,5 +1,5 @@
-"""Temporary folders for checkpoints on their way, each of one process. A new one removes those of dead
-processes."""
+"""Temporary files and folders, each of one process, which claims it. Who makes a new one first removes those
+of processes that were killed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,39 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "sweeps-checkpoint-"
+"""Of folders for checkpoints on their way."""
 
 
 def new_folder() -> Path:
-    """A new folder, of this process until it ends."""
-    for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # in use, of another user, gone
-            descriptor = claim(other)
-            try:
-                shutil.rmtree(other)
-            finally:
-                os.close(descriptor)
+    """A new folder for checkpoints, of this process until it ends."""
+    remove_left(f"{PREFIX}*")
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     claim(folder)
     return folder
+
+
+def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = 0.0) -> None:
+    """Remove the files and folders that nobody claims.
+
+    Args:
+        pattern: of their names.
+        parent: where they are; None: the PC's folder of temporary files.
+        older_than_s: since the last change.
+    """
+    for path in (parent or Path(tempfile.gettempdir())).glob(pattern):
+        with suppress(OSError):  # in use, of another user, gone
+            if time.time() < path.stat().st_mtime + older_than_s:
+                continue
+            descriptor = claim(path)
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def claim(path: Path) -> int:

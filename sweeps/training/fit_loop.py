@@ -108,8 +108,7 @@ class Fit:
         self._data: Any = build_data(trainable, params, prepared)
         self._split = self._split_batch()
         self._trainer: pl.Trainer | None = None
-        trained = sum(weight.numel() for weight in self._model.parameters() if weight.requires_grad)
-        self.choice = strategy.choose(config, trained, strategy.Device.here())
+        self.choice = strategy.of_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
         if config.compile:
             training_compile.check(self.choice.strategy)

@@ -28,8 +28,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sweeps.common import gc_freeze
+from sweeps.storage import scratch
 from sweeps.trial import worker_launcher
 
+PREFIX = "sweeps-forks-"
+"""Of the folder of its socket."""
+JUST_MADE_S = 1.0
+"""So young, a folder may not be claimed yet."""
 LONGEST_ADDRESS = 100
 """Bytes of the path of a socket."""
 MOST_REQUEST_BYTES = 4 * 2**20
@@ -62,8 +67,10 @@ def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
 
 
 def _start(stack: contextlib.ExitStack, variables: Mapping[str, str]) -> str:
-    base = None if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp"
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sweeps-forks-", dir=base))
+    base = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp")
+    scratch.remove_left(f"{PREFIX}*", base, older_than_s=JUST_MADE_S)
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=base))
+    stack.callback(os.close, scratch.claim(Path(folder)))
     address = str(Path(folder, "socket"))
     listener = stack.enter_context(socket.socket(socket.AF_UNIX))
     listener.bind(address)

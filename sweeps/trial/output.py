@@ -25,7 +25,7 @@ MOST_ON_DISK_BYTES = 4 * 2**20
 """Of the file, which is looked at every `LOOK_EVERY_S`: a model that prints per step would fill the disk."""
 LOOK_EVERY_S = 1.0
 LEFT_S = 60.0
-"""For which the file of a process that was killed is left alone."""
+"""For which the file of a process that was killed is left alone: it may still be read."""
 EXIT = "This process ends itself, with exit status "
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
 _LEFT_OUT = re.compile(rb"\n\[([\d,]+) bytes are left out\]\n")
@@ -37,7 +37,7 @@ _lock = threading.Lock()
 def start() -> str:
     """Send all that this process prints from now on to a new file; its path."""
     global _file
-    _remove_left()
+    scratch.remove_left(f"{_PREFIX}*{_SUFFIX}", older_than_s=LEFT_S)
     file, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX)
     os.close(file)
     scratch.claim(Path(path))
@@ -86,25 +86,12 @@ def remove(path: str) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _remove_left() -> None:
-    """Remove the files of processes that were killed. One that was killed just now may still be read."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*{_SUFFIX}"):
-        with contextlib.suppress(OSError):  # in use, of another user, gone
-            if time.time() < path.stat().st_mtime + LEFT_S:
-                continue
-            claim = scratch.claim(path)
-            try:
-                path.unlink()
-            finally:
-                os.close(claim)
-
-
 def _keep_short(file: int) -> None:
     """Leave out the middle of the file again and again; what is printed in that very moment may get lost."""
     while True:
         time.sleep(LOOK_EVERY_S)
         with _lock, contextlib.suppress(OSError):  # the disk is full
-            os.utime(file)  # alive: `_remove_left` counts from the end of a process, not from what it printed
+            os.utime(file)  # alive: `remove_left` counts from the end of a process, not from what it printed
             if os.fstat(file).st_size > MOST_ON_DISK_BYTES:
                 content = _content(file)
                 os.pwrite(file, content, 0)  # after a cut to nothing, what is printed now would come first

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import (
+    _asked,
     _comparison,
     _measure,
     _regret,
@@ -198,14 +199,14 @@ def test_an_arm_that_is_none_is_told_the_choices() -> None:
 
 @pytest.mark.parametrize("arm", ["bohb", "gp+halving", "Ray TuneBOHB"])
 def test_the_same_search_finds_the_same(arm: str) -> None:
-    asked = _searches.Asked(arm, FashionCnn(1), seed=1, slots=4, budget=100)
+    asked = _asked.Asked(arm, FashionCnn(1), seed=1, slots=4, budget=100)
     assert _searches.search(asked) == _searches.search(asked)
 
 
 def test_a_forecast_of_halving_is_what_happens() -> None:
     pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
     for budget in (160, 300):
-        asked = _searches.Asked("random+halving", Lcbench("7593"), seed=1, slots=4, budget=budget)
+        asked = _asked.Asked("random+halving", Lcbench("7593"), seed=1, slots=4, budget=budget)
         assert budget - 10 <= len(_searches.search(asked)) <= budget
 
 
@@ -237,7 +238,7 @@ def ray_of_one() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("arm", ["tpe+asha", "gp+halving", "bohb", OPTUNA, "Ray TuneBOHB"])
 def test_tune_itself_finds_what_its_loop_with_a_clock_finds(arm: str, ray_of_one: None) -> None:
-    asked = _searches.Asked(arm, FashionCnn(0), seed=0, slots=1, budget=400)
+    asked = _asked.Asked(arm, FashionCnn(0), seed=0, slots=1, budget=400)
     by_clock, by_tune = (_searches.search(asked, by_tune=by_tune) for by_tune in (False, True))
     names = {trial: number for number, trial in enumerate(dict.fromkeys(epoch.trial for epoch in by_tune))}
     same = {trial: number for number, trial in enumerate(dict.fromkeys(epoch.trial for epoch in by_clock))}

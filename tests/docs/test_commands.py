@@ -22,7 +22,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.training import run_settings
 from sweeps.training.data import dataset
-from tests.conftest import ROOT, skip_without_mlflow
+from tests.conftest import ROOT, skip_without
 from tests.docs import examples
 from tests.docs.pages import BY_NAME, COMMANDS, PAGES, Page, arguments_of, of
 from tests.support.searched import peak, searched
@@ -86,8 +86,8 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         assert not end.value.code
         assert capsys.readouterr().out
         return
-    if "mlflow" in tokens:
-        skip_without_mlflow()
+    for extra in {"mlflow", "wandb"} & set(tokens):
+        skip_without(extra)
     if "--submit" in tokens:  # what the head is asked for
         tokens = [token for token in tokens if token not in ("--submit", "--resume", "results/NAME")]
     if "--resume" in tokens:

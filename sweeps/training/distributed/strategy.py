@@ -63,6 +63,12 @@ class Device:
         )
 
 
+def of_model(model: nn.Module, config: FitConfig) -> Choice:
+    """`choose` for a model on the device of this process."""
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    return choose(config, trained, Device.here())
+
+
 def choose(config: FitConfig, trained_weights: int, device: Device) -> Choice:
     """Replace `auto` by a strategy and a precision, and check those that were set.
 

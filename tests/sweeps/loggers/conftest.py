@@ -1,21 +1,31 @@
-"""A server of MLflow."""
+"""A PC on which nobody has set up a logger, and the runs of MLflow."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import skip_without_mlflow
+from sweeps.loggers import wandb
+from tests.conftest import skip_without
+
+
+@pytest.fixture(autouse=True)
+def nothing_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server and no account."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wandb.check.cache_clear()
 
 
 @pytest.fixture
-def mlflow(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], dict[int, Any]]:
+def mlflow() -> Callable[[Path], dict[int, Any]]:
     """The runs of a sweep's folder, by trial, as MLflow has them."""
-    skip_without_mlflow()
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    skip_without("mlflow")
 
     def runs(folder: Path) -> dict[int, Any]:
         from mlflow import MlflowClient

@@ -1,7 +1,14 @@
-"""What a logger writes of a record."""
+"""What a logger writes of a record, and what can be read of it."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +20,7 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
+from tests import ROOT
 
 Events = dict[str, list[tuple[int, float]]]
 
@@ -58,3 +66,94 @@ def log(name: str, record: Record, is_on: bool = False) -> None:
     logger = plugins.find("logger", name).build(record.folder, record.about)
     for trial in rows(record):
         logger.write(trial, is_on)
+    if hasattr(logger, "close"):
+        logger.close()
+
+
+def log_anew(name: str, record: Record) -> None:
+    """The same in a process of its own."""
+    code = (
+        "import json, sys, types, pathlib; from tests.sweeps.loggers.logged import log;"
+        "name, folder, about = sys.argv[1:];"
+        "log(name, types.SimpleNamespace(folder=pathlib.Path(folder), about=json.loads(about)))"
+    )
+    about = json.dumps(dict(record.about))
+    subprocess.run([sys.executable, "-c", code, name, str(record.folder), about], cwd=ROOT, check=True)
+
+
+@dataclass
+class WandbRun:
+    """A run of W&B, of all its files together."""
+
+    names: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    config: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    exit_codes: list[int] = field(default_factory=list)
+    """Of each file that is whole."""
+
+
+def wandb_runs(folder: Path) -> dict[str, WandbRun]:
+    """By id, in order of their names, by wandb's protocol buffers."""
+    from sweeps.loggers import _wandb_files
+
+    runs: dict[str, WandbRun] = {}
+    for path in sorted(folder.glob("wandb/*run-*/run-*.wandb")):
+        for record in _wandb_files.records(path):
+            if record.WhichOneof("record_type") == "run":
+                run = runs.setdefault(record.run.run_id, WandbRun())
+                run.names.add(record.run.display_name)
+                run.groups.add(record.run.run_group)
+                run.config.update(
+                    {item.key: json.loads(item.value_json) for item in record.run.config.update}
+                )
+            elif record.WhichOneof("record_type") == "history":
+                row = {item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+                run.history.append(row)
+            elif record.WhichOneof("record_type") == "summary":
+                values = {item.key: json.loads(item.value_json) for item in record.summary.update if item.key}
+                run.summary.update(values)
+            elif record.WhichOneof("record_type") == "exit":
+                run.exit_codes.append(record.exit.exit_code)
+    return dict(sorted(runs.items(), key=lambda pair: min(pair[1].names)))
+
+
+Epochs = dict[int, list[tuple[int, float]]]
+"""Trial to its epochs, each with its score, in the order in which they are there."""
+
+
+def _in_tensorboard(folder: Path) -> Epochs:
+    files = event_files(folder)
+    return {
+        int(name.removeprefix("trial_")): of_file(path)[0].get("score", []) for name, path in files.items()
+    }
+
+
+def _in_mlflow(folder: Path) -> Epochs:
+    """By SQLite: MLflow's client keeps a database open, also one that was removed."""
+    query = (
+        "SELECT CAST(tags.value AS INTEGER), step, metrics.value FROM tags LEFT JOIN metrics"
+        " ON metrics.run_uuid = tags.run_uuid AND metrics.key = 'score' WHERE tags.key = 'trial'"
+        " ORDER BY 1, 2"
+    )
+    found: Epochs = {}
+    with contextlib.closing(sqlite3.connect(f"file:{folder / 'mlflow.db'}?mode=ro", uri=True)) as database:
+        for trial, step, value in database.execute(query):
+            found.setdefault(trial, []).extend([] if step is None else [(step, value)])
+    return found
+
+
+def _in_wandb(folder: Path) -> Epochs:
+    return {
+        int(min(run.names).removeprefix("trial_")): [(row["_step"], row["score"]) for row in run.history]
+        for run in wandb_runs(folder).values()
+    }
+
+
+EPOCHS_IN: Mapping[str, Callable[[Path], Epochs]] = {
+    "tensorboard": _in_tensorboard,
+    "mlflow": _in_mlflow,
+    "wandb": _in_wandb,
+}
+"""Logger to what it has written into the folder of a sweep."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.loggers import _follower
-from tests.conftest import skip_without_mlflow
+from tests.conftest import skip_without
 from tests.sweeps.loggers.logged import event_files, of_file
 from tests.sweeps.plan.test_resume import Sweep
 
@@ -44,7 +44,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
 def test_a_server_that_is_away_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without_mlflow()
+    skip_without("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     of = Sweep(tmp_path, loggers="mlflow")

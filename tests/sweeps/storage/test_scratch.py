@@ -1,39 +1,65 @@
-"""Folders of checkpoints on their way: who may remove them."""
+"""Temporary files and folders: who may remove them."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from sweeps.storage import scratch
+from tests.conftest import ROOT
+
+CLAIMS = """
+import sys, time
+from sweeps.storage import scratch
+print(scratch.new_folder(), flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary files of this process alone."""
+    """The folder of temporary files of this process, and of those that it starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def test_a_folder_of_a_process_that_has_died_is_removed(temporary: Path) -> None:
-    (left := temporary / f"{scratch.PREFIX}left").mkdir()
-    new = scratch.new_folder()
-    assert list(temporary.iterdir()) == [new]
-    assert not left.exists()
+def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporary: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", CLAIMS], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    folder = Path(process.stdout.readline().strip())
+    (folder / "weights.pt").touch()
+    own = scratch.new_folder()
+    assert set(temporary.iterdir()) == {folder, own}
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    another = scratch.new_folder()
+    assert set(temporary.iterdir()) == {own, another}
 
 
-def test_a_folder_in_use_stays(temporary: Path) -> None:
-    (used := temporary / f"{scratch.PREFIX}used").mkdir()
-    descriptor = scratch.claim(used)
-    scratch.new_folder()
-    assert used.is_dir()
-    os.close(descriptor)
+def test_a_file_is_removed_too_and_what_has_another_name_stays(temporary: Path) -> None:
+    for name in ("sweeps-a", "other"):
+        (temporary / name).touch()
+    scratch.remove_left("sweeps-*")
+    assert [path.name for path in temporary.iterdir()] == ["other"]
 
 
-def test_what_can_not_be_removed_is_not_kept_locked(temporary: Path) -> None:
-    (file := temporary / f"{scratch.PREFIX}0a1b.lock").touch()
-    scratch.new_folder()
-    os.close(scratch.claim(file))
+def test_what_is_young_may_be_left_alone(temporary: Path) -> None:
+    for name, age_s in (("sweeps-old", 90), ("sweeps-young", 0)):
+        (temporary / name).mkdir()
+        os.utime(temporary / name, (time.time() - age_s,) * 2)
+    scratch.remove_left("sweeps-*", older_than_s=60)
+    assert [path.name for path in temporary.iterdir()] == ["sweeps-young"]
+
+
+def test_what_can_not_be_removed_is_not_kept_locked(temporary: Path, small_disk: Path) -> None:
+    scratch.remove_left(small_disk.name)
+    assert small_disk.is_dir(), "it is mounted"
+    os.close(scratch.claim(small_disk))

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,41 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
     with fork_server.started():
         (server,) = servers() - before
     assert not server.is_running()
+
+
+STARTS = """
+import time
+from sweeps.trial import fork_server
+with fork_server.started() as python:
+    print(python, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_folder_of_a_driver_that_was_killed_is_removed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # of a short name, for a socket
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        drivers, folders = [], []
+        for _ in range(2):
+            driver = subprocess.Popen(
+                [sys.executable, "-c", STARTS], cwd=ROOT, env={**os.environ, "TMPDIR": temporary},
+                stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert driver.stdout is not None
+            folder = Path(shlex.split(driver.stdout.readline())[-1]).parent
+            long_ago = time.time() - 60
+            os.utime(folder, (long_ago, long_ago))
+            drivers.append(driver)
+            folders.append(folder)
+        drivers[0].kill()
+        drivers[0].communicate()
+        assert folders[0].is_dir()
+        with fork_server.started():
+            assert [folder.is_dir() for folder in folders] == [False, True]
+        drivers[1].kill()
+        drivers[1].communicate()
 
 
 def test_a_fork_server_whose_parent_has_gone_ends() -> None:

@@ -1,0 +1,173 @@
+"""Weights & Biases: a run for each trial, grouped by the sweep, in `wandb/` of its folder or in your account.
+
+wandb sync results/NAME/wandb/offline-run-*
+
+Its package works in a process of its own (`_wandb_process.py`): in that of the sweep it would replace
+`sys.exit`, print a traceback for each line that it can't log, wait at the end for a server that is away, and
+never work again once its own service has ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import nearest
+from sweeps.loggers._follower import NotWritten
+from sweeps.record import sweep_info
+from sweeps.record.sweep_info import SweepInfo
+from sweeps.record.trials import ENDED_WELL, TrialRow
+
+NEEDS = ("wandb", "wandb")
+MODE = "WANDB_MODE"
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
+ANSWER_S = 90.0
+"""For a request: W&B itself gives up connecting, and uploading the rest of a run, after 30 s each."""
+
+
+@functools.cache
+def check() -> None:
+    """Refuse what W&B would.
+
+    Raises:
+        UserError: WANDB_MODE is no mode, or asks for an account and nobody is logged in.
+    """
+    mode = os.environ.get(MODE)
+    if mode and mode not in MODES:
+        raise UserError(f"{MODE}={mode}: no such mode of Weights & Biases.{nearest(mode, MODES)}")
+    try:
+        _Process().close()
+    except NotWritten as error:
+        raise UserError(f"--loggers wandb: {error}") from None
+
+
+def build(folder: Path, about: Mapping[str, Any]) -> Runs:
+    """The logger."""
+    return Runs(folder, sweep_info.parse(about))
+
+
+class Runs:
+    """The runs of a sweep.
+
+    Args:
+        folder: of the sweep.
+        info: of the sweep.
+    """
+
+    def __init__(self, folder: Path, info: SweepInfo) -> None:
+        self._info = info
+        # An account may have another sweep of this name.
+        self._key = hashlib.sha256(f"{info.name} of {info.started}".encode()).hexdigest()[:8]
+        self._process = _Process(folder)
+
+    def write(self, trial: TrialRow, is_on: bool) -> None:
+        """Write what a run lacks. Without an account nobody looks on: then it is written when it ends."""
+        is_over = trial.status != "unfinished" or not is_on
+        if self._process.mode == "online" or (self._process.mode == "offline" and is_over):
+            self._process.ask(self._run_of(trial, is_over))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def _run_of(self, trial: TrialRow, is_over: bool) -> dict[str, Any]:
+        """A trial in the terms of W&B, its epochs in order."""
+        best: float | None = None
+        epochs = []
+        for epoch, row in sorted(trial.epochs.items()):
+            if self._info.objective.is_better(row.score, best):
+                best = row.score
+            scalars = {**row.metrics, **({} if best is None else {"best": best})}
+            epochs.append((epoch, {**scalars, "_timestamp": row.time}))
+        more = {"trainable": trial.trainable, "seed": trial.seed}
+        log = {} if trial.log is None else {"log": trial.log}
+        return {
+            "id": f"{self._key}-{trial.number:04d}",
+            "name": f"trial_{trial.number:04d}",
+            "group": self._info.name,
+            "job_type": "trial" if trial.confirms is None else "rerun",
+            "config": _nested({**trial.fixed, **trial.params, **more}),
+            "epochs": epochs,
+            "summary": {"status": trial.status, "reason": trial.reason, **log, **trial.place},
+            "exit_code": int(trial.status not in (*ENDED_WELL, "unfinished")),
+            "is_over": is_over,
+        }
+
+
+class _Process:
+    """The process in which W&B works.
+
+    Args:
+        folder: of the sweep; without one it only tells the mode.
+
+    Raises:
+        NotWritten: W&B can't be used; the text says why.
+    """
+
+    def __init__(self, *folder: Path) -> None:
+        # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *map(str, folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        try:
+            self.mode = str(self._answer()["mode"])
+            """online, offline or disabled."""
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Have a run written.
+
+        Raises:
+            NotWritten: it was not; the text says why.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise NotWritten("its process has ended") from None
+        self._answer()
+
+    def close(self) -> None:
+        """End it; what it has answered is written."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(ANSWER_S):
+                raise NotWritten(f"W&B did not answer in {ANSWER_S:g} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise NotWritten("its process has ended")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise NotWritten(answer["error"])
+        return answer
+
+
+def _nested(params: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"model.lr": 0.1}` as `{"model": {"lr": 0.1}}`: W&B shows both alike, and takes no dot in a name."""
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        *path, last = name.split(".")
+        inner = found
+        for each in path:
+            inner = inner.setdefault(each, {})
+        inner[last] = value
+    return found

@@ -1,0 +1,217 @@
+"""Weights & Biases: a run for each trial, read back from its files; nobody is asked, and no server."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.common.errors import UserError
+from sweeps.config import plugins
+from sweeps.loggers import _follower, wandb
+from tests.conftest import ROOT, propose, skip_without
+from tests.support.dashboards import LR, sweep
+from tests.sweeps.loggers.logged import log, rows, wandb_runs
+from tests.sweeps.loggers.test_loggers import Said, followed, until
+from tests.sweeps.plan.test_resume import Sweep
+
+NOBODY = "http://127.0.0.1:9"
+"""Where nobody listens."""
+
+
+@pytest.fixture(autouse=True)
+def installed() -> None:
+    skip_without("wandb")
+
+
+def test_a_trial_is_a_run_of_the_group_of_its_sweep(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    log("wandb", record)
+    runs = list(wandb_runs(tmp_path).values())
+    assert [run.names for run in runs] == [{f"trial_{number:04d}"} for number in range(5)]
+    assert all(run.groups == {"s"} for run in runs)
+    config = {name: value for name, value in runs[1].config.items() if name != "_wandb"}
+    assert config == {"lr": 0.1, "seed": 0, "trainable": ""}
+    assert [(row["_step"], row["acc"], row["best"]) for row in runs[0].history] == [
+        (1, 0.1, 0.1),
+        (2, 0.3, 0.3),
+        (3, 0.2, 0.3),
+    ]
+    assert runs[0].history[0]["_timestamp"] == pytest.approx(record.trials[0].epochs[1].time)
+    statuses = ["finished", "pruned", "failed", "diverged", "unfinished"]
+    assert [run.summary["status"] for run in runs] == statuses
+    assert runs[2].summary["reason"] == "RuntimeError: the toy broke"
+    assert [run.exit_codes for run in runs] == [[0], [0], [1], [1], [0]]
+    assert math.isnan(runs[3].history[1]["acc"])
+
+
+def test_a_resumed_trial_continues_its_run(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    log("wandb", record)
+    before = wandb_runs(tmp_path)
+    for epoch in (2, 3):
+        record.report(4, epoch, epoch / 10, {"acc": epoch / 10}, 1.0)
+    record.end(4, "finished")
+    log("wandb", record)
+    log("wandb", record)
+    after = wandb_runs(tmp_path)
+    assert list(after) == list(before)
+    *ended, continued = after.values()
+    assert ended == list(before.values())[:-1], "what had ended is not written again"
+    assert [(row["_step"], row["acc"]) for row in continued.history] == [(1, 0.6), (2, 0.2), (3, 0.3)]
+    assert continued.summary["status"] == "finished"
+    assert len(list(tmp_path.glob("wandb/offline-run-*"))) == 5
+
+
+def test_a_dot_in_a_name_is_a_level_of_the_config(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    propose(record, {"lr": 0.1, "model.lr": 0.2, "model.depth": 3}, LR)
+    log("wandb", record)
+    assert wandb_runs(tmp_path).popitem()[1].config["model"] == {"lr": 0.2, "depth": 3}
+
+
+def test_a_file_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    log("wandb", record)
+    run = list(wandb_runs(tmp_path).values())[1]
+    torn = next(tmp_path.glob("wandb/*/run-*-0001.wandb"))
+    torn.write_bytes(torn.read_bytes()[:-20])
+    log("wandb", record)
+    again = list(wandb_runs(tmp_path).values())[1]
+    assert [row["acc"] for row in again.history] == [row["acc"] for row in run.history] == [0.1, 0.2]
+    assert again.exit_codes == [0]
+    assert len(list(tmp_path.glob("wandb/*/run-*-0001.wandb"))) == 1
+
+
+def its_process() -> psutil.Process:
+    (found,) = [
+        child for child in psutil.Process().children() if "sweeps.loggers._wandb_process" in child.cmdline()
+    ]
+    return found
+
+
+def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, said = Sweep(tmp_path), Said(capsys)
+    with followed(of, "wandb", monkeypatch):
+        of.trial(1.0, ended="finished")
+        until(lambda: len(wandb_runs(of.folder)) == 1)
+        its_process().kill()
+        of.trial(2.0, ended="finished")
+        until(lambda: "--loggers wandb: its process has ended. The sweep continues" in str(said))
+        until(lambda: len(wandb_runs(of.folder)) == 2)
+    assert str(said).count("--loggers") == 1
+    assert not [child for child in psutil.Process().children() if "wandb" in " ".join(child.cmdline())]
+
+
+def test_a_process_that_does_not_answer_costs_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wandb, "ANSWER_S", 5.0)
+    of, said = Sweep(tmp_path), Said(capsys)
+    with followed(of, "wandb", monkeypatch):
+        of.trial(1.0, ended="finished")
+        until(lambda: len(wandb_runs(of.folder)) == 1)
+        its_process().send_signal(signal.SIGSTOP)
+        of.trial(2.0, ended="finished")
+        until(lambda: "--loggers wandb: W&B did not answer in 5 s. The sweep continues" in str(said))
+        until(lambda: len(wandb_runs(of.folder)) == 2)
+
+
+DRIVER = """
+import pathlib, sys, time
+from sweeps.loggers import wandb
+logger = wandb.build(pathlib.Path(sys.argv[1]), {"sweep": "s", "metric": "acc", "mode": "max"})
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "started\n"
+        processes = psutil.Process(driver.pid).children(recursive=True)
+        assert "wandb-core" in [each.name() for each in processes]
+        driver.kill()
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert not alive
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (
+            {"WANDB_MODE": "ofline"},
+            "WANDB_MODE=ofline: no such mode of Weights & Biases. Did you mean 'offline'?",
+        ),
+        (
+            {"WANDB_MODE": "online"},
+            "WANDB_MODE=online needs an account: type `wandb login`, or unset WANDB_MODE",
+        ),
+    ],
+)
+def test_a_mode_that_can_not_be_is_told_before_the_sweep(
+    variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=re.escape(message)):
+        plugins.find("logger", "wandb")
+
+
+def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    log("wandb", sweep(tmp_path))
+    assert not (tmp_path / "wandb").exists()
+
+
+def test_without_an_account_no_connection_leaves_this_pc(tmp_path: Path) -> None:
+    record = sweep(tmp_path)
+    logger = plugins.find("logger", "wandb").build(tmp_path, record.about)
+    remote: set[tuple[str, int]] = set()
+    is_over = threading.Event()
+    process = its_process()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            for each in (process, *process.children(recursive=True)):
+                for connection in each.net_connections("inet"):
+                    remote.add(connection.raddr or ("", 0))
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for trial in rows(record):
+        logger.write(trial, is_on=False)
+    is_over.set()
+    thread.join()
+    logger.close()
+    assert {host for host, _ in remote} <= {"", "127.0.0.1", "::1"}
+
+
+def test_a_server_that_is_away_is_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an account, of which W&B knows before it asks the server."""
+    monkeypatch.setenv("WANDB_BASE_URL", NOBODY)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "3")
+    monkeypatch.setattr(_follower, "END_S", 5.0)
+    of, said = Sweep(tmp_path), Said(capsys)
+    with followed(of, "wandb", monkeypatch):
+        of.trial(1.0)
+        until(lambda: re.search(r"--loggers wandb: CommError: .* The sweep continues", str(said)))
+    assert str(said).count("The sweep continues") == 1
+    assert os.environ["WANDB_API_KEY"] not in str(said)
