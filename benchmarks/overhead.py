@@ -225,7 +225,22 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
         Goal("ray_tune_reuse_96", _ratio(runs, "cnn", 96, "c", "g"), ">=", 1.5),
         Goal("default_to_tpe_asha_24", _ratio(runs, "cnn", 24, "h", "g"), "<=", 1.03),
         Goal("default_to_tpe_asha_96", _ratio(runs, "cnn", 96, "h", "g"), "<=", 1.03),
+        Goal("own_ms_of_a_core_per_trial", own_ms_per_trial(runs), "<=", 60.0),
     ]
+
+
+def own_ms_per_trial(runs: Sequence[Run], model: str = "cnn", few: int = 24, many: int = 96) -> float | None:
+    """Milliseconds of a core of each further trial of (a) beyond those of the Lightning floor, which trains the
+    same epochs: what a sweep costs once stands in both sizes. Median over the repeats."""
+    beyond = {
+        trials: [
+            ours["wall_s"] - floor["wall_s"]
+            for ours, floor in zip(*(_of(runs, model, trials, arm) for arm in "af"), strict=False)
+        ]
+        for trials in (few, many)
+    }
+    costs = [after - before for before, after in zip(beyond[few], beyond[many], strict=False)]
+    return _measure.median([1000 * WORKERS * cost / (many - few) for cost in costs])
 
 
 def _ratio(runs: Sequence[Run], model: str, trials: int, above: str, below: str) -> float | None:

@@ -72,9 +72,9 @@ def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tm
     assert cpu_s > 1.6
 
 
-def a_run(arm: str, repeat: int, wall_s: float, epochs: int) -> dict[str, Any]:
+def a_run(arm: str, repeat: int, wall_s: float, epochs: int, trials: int = 24) -> dict[str, Any]:
     return {
-        "model": "cnn", "trials": 24, "repeat": repeat, "arm": arm, "wall_s": wall_s, "epochs": epochs,
+        "model": "cnn", "trials": trials, "repeat": repeat, "arm": arm, "wall_s": wall_s, "epochs": epochs,
         "cpu_s": 2 * wall_s, "s_per_epoch": wall_s / epochs, "cpu_s_per_epoch": 2 * wall_s / epochs,
     }  # fmt: skip
 
@@ -95,10 +95,20 @@ def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
         "ray_tune_reuse_96": None,
         "default_to_tpe_asha_24": None,
         "default_to_tpe_asha_96": None,
+        "own_ms_of_a_core_per_trial": None,
     }
     floor = overhead.summary(runs)[1]
     assert (floor["arm"], floor["epochs"], floor["s_per_epoch"]) == ("f", 100, pytest.approx(0.1))
     assert "cnn 24  f floor, Lightning" in overhead.describe(overhead.summary(runs))
+
+
+def test_what_a_sweep_costs_once_is_no_cost_of_a_trial() -> None:
+    runs = [
+        a_run("a", 0, 20.0, 100), a_run("f", 0, 12.0, 100),
+        a_run("a", 0, 45.2, 400, trials=96), a_run("f", 0, 30.0, 400, trials=96),
+    ]  # fmt: skip
+    assert overhead.own_ms_per_trial(runs) == pytest.approx(200.0)
+    assert overhead.own_ms_per_trial(runs[:2]) is None
 
 
 def a_job(**changes: Any) -> Job:
