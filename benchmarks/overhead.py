@@ -230,8 +230,8 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
 
 
 def own_ms_per_trial(runs: Sequence[Run], model: str = "cnn", few: int = 24, many: int = 96) -> float | None:
-    """Milliseconds of a core of each further trial of (a) beyond those of the Lightning floor, which trains the
-    same epochs: what a sweep costs once stands in both sizes. Median over the repeats."""
+    """Milliseconds of a core of each further trial of (a) beyond those of the Lightning floor, which trains
+    the same epochs: what a sweep costs once is in both sizes. Median over the repeats."""
     beyond = {
         trials: [
             ours["wall_s"] - floor["wall_s"]
