@@ -15,7 +15,8 @@ from sweeps.execution.driver import DriverCallback
 
 READ_NO_MORE = (
     "score", "metrics", "seconds", "costs", "place", "has_test", "failures", "notices", "output",
-    "date", "hostname", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
+    "config", "date", "timestamp", "hostname",
+    "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
 )  # fmt: skip
 """What is in the record by then, and what Tune's own reporters would show."""
 

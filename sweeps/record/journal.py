@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ class Journal(JournalFileBackend):
         finally:
             self._guard.release()
 
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Lines as Optuna reads them. Optuna keeps all, so they have one copy of each name."""
+        for log in super().read_logs(log_number_from):
+            yield _named_once(log)
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Sync the lines of a block once, at its end: an epoch has several lines, and a sync is most of what
@@ -78,6 +84,13 @@ class Journal(JournalFileBackend):
         if self._lost is not None:
             why = self._lost.strerror or self._lost
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
+
+
+def _named_once(content: Any) -> Any:
+    """The same with the one copy of each name that this process has."""
+    if not isinstance(content, dict):
+        return content
+    return {sys.intern(name): _named_once(value) for name, value in content.items()}
 
 
 def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:
