@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.common import gc_freeze, ray_auth, ray_connection
-from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage.protocol import StorageError
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (CannotPrepare, StorageError) as error:
+    except (CannotPrepare, RayNotStarted, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head` has ended: the interpreter must not print this at its exit

@@ -13,8 +13,10 @@ from typing import Any
 
 import psutil
 
-from sweeps.common.errors import UserError, first_line
+from sweeps.common.errors import RayNotStarted, UserError, first_line
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
+
+STARTS_NOT = "Is this PC very busy, or /tmp or /dev/shm full? Ray's logs are in /tmp/ray/session_latest/logs."
 
 
 def set_environment(settings: dict[str, str]) -> None:
@@ -74,6 +76,7 @@ def init(
 
     Raises:
         UserError: no cluster answers at the address, or it does not take the code.
+        RayNotStarted: Ray does not start on this PC.
     """
     with _refusal_told(ray, address), quietly(), tempfile.TemporaryDirectory() as empty:
         return ray.init(
@@ -89,12 +92,16 @@ def init(
 
 @contextlib.contextmanager
 def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
-    """Turn the errors of a cluster that can't be joined into the user's; those of a Ray on this PC stay."""
+    """Turn the errors of Ray into those that the user meets."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError) as error:
+    except Exception as error:  # a Ray that takes too long to start raises this very class
         ray.shutdown()  # it may have been connected already
         if address is None:
+            raise RayNotStarted(
+                f"Ray does not start on this PC ({first_line(error)}). {STARTS_NOT}"
+            ) from None
+        if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
 

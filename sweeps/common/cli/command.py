@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeps.common import machine_folders, param_types, params_file, plugins, project
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, UserError
+from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, RayNotStarted, UserError
 from sweeps.common.formatting import command
 from sweeps.common.params_file import Recipe
 from sweeps.common.settings import flag
@@ -38,7 +38,7 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
     except (UserError, CannotTrain) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (CannotPrepare, DiskIsFull) as error:
+    except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

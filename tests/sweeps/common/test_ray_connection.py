@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from sweeps.common import ray_connection
 from sweeps.common.errors import UserError
+from tests import ROOT
 
 
 def test_a_port_that_answers_is_no_mistake_and_one_that_does_not_is_named() -> None:
@@ -44,6 +46,18 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     ray_connection.set_environment({"SWEEPS_TEST_OF_USER": "ours", "SWEEPS_TEST_OF_OURS": "ours"})
     assert (os.environ["SWEEPS_TEST_OF_USER"], os.environ["SWEEPS_TEST_OF_OURS"]) == ("theirs", "ours")
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
+
+
+def test_a_ray_that_does_not_start_here_is_told_in_a_line(tmp_path: Path) -> None:
+    flags = ["--trainable", "tests.faulty.toy", "--num-trials", "1", "--results-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps.run", *flags, "--search-space", "tests.faulty.slopes"],
+        env={**os.environ, "RAY_TMPDIR": "/proc"}, cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    _, resume, error = done.stderr.splitlines()
+    assert "sweeps run --resume" in resume
+    assert error.startswith("error: Ray does not start on this PC (")
 
 
 def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -> None:
