@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
 from ray.job_submission import JobSubmissionClient
@@ -55,7 +56,7 @@ def submit(config: SweepConfig) -> int:
         named = "-".join(name.split(".")[-1] for name in config.trainables)
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     with gc_freeze.uncollected():
-        code = source_files.to_send([plugins.find(kind, name) for kind, name in _plug_ins(config)])
+        code = source_files.to_send(_plug_ins(config))
     client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"
@@ -142,15 +143,16 @@ def _client(address: str, flag: str) -> JobSubmissionClient:
         ) from None
 
 
-def _plug_ins(config: SweepConfig) -> list[tuple[str, str]]:
-    """Kind and name of each; a trainable without a space has its own, or the shipped one of its name."""
-    spaces = config.search_spaces or [name for name in config.trainables if "." not in name]
+def _plug_ins(config: SweepConfig) -> list[ModuleType]:
+    """The plug-ins of a sweep; where a space is missing, the head says so."""
+    trainables = [plugins.find("trainable", name) for name in config.trainables]
+    spaces = zip(config.search_spaces or config.trainables, trainables, strict=True)
+    others = [("searcher", config.searcher), *(("logger", name) for name in config.logger_names)]
+    others += [("scheduler", config.scheduler)] if config.scheduler else []
     return [
-        *(("trainable", name) for name in config.trainables),
-        *(("search_space", name) for name in spaces),
-        ("searcher", config.searcher),
-        *([("scheduler", config.scheduler)] if config.scheduler else []),
-        *(("logger", name) for name in config.logger_names),
+        *trainables,
+        *(plugins.space_of(name, trainable, has_ranges=True) for name, trainable in spaces),
+        *(plugins.find(kind, name) for kind, name in others),
     ]
 
 

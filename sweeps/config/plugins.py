@@ -45,18 +45,26 @@ def named(config: SweepConfig) -> SweepConfig:
     return dataclasses.replace(config, **by_name)
 
 
-def space_of(name: str, trainable: ModuleType) -> ModuleType:
-    """The default search space of a trainable: that of its name in search_spaces/, else its own file.
+def space_of(name: str, trainable: ModuleType, has_ranges: bool = False) -> ModuleType:
+    """The search space of a name, by default the trainable's: in search_spaces/, else its own file.
+
+    Args:
+        name: of the search space, or of the trainable.
+        trainable: that is trained in it.
+        has_ranges: whether --ranges gives some; then the file of a trainable needs no space.
 
     Raises:
         UserError: there is neither.
     """
     is_own = plugins.path_of(KINDS["search_space"], name) == trainable.__name__
-    if is_own and not any(hasattr(trainable, entry) for entry in SPACES):
-        raise UserError(
-            f"--trainable {name}: give --search-space, or define SPACE or suggest(trial) in its file"
-        )
-    return find("search_space", name)
+    if not is_own or any(hasattr(trainable, entry) for entry in SPACES):
+        return find("search_space", name)
+    if has_ranges:
+        return trainable
+    raise UserError(
+        f"--trainable {name}: it has no search space. Give --ranges, as in --ranges lr=1e-4..1e-1:log "
+        "batch_size=32,64, or --search-space, or define SPACE or suggest(trial) in its file"
+    )
 
 
 def searchers_that_take(form: str) -> list[str]:

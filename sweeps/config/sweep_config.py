@@ -42,8 +42,9 @@ class SweepConfig(Settings):
     """Fixed hyperparameters: name=value, separated by spaces; with several trainables
     trainable.name=value for one of them."""
     ranges: dict[str, Any] = field(default_factory=dict)
-    """Ranges that replace those of the search space: name=LOW..HIGH, name=A,B of its choices, or name=A to
-    fix it; with several trainables trainable.name=LOW..HIGH for one of them."""
+    """Ranges in place of those of the search space, or added to it: name=LOW..HIGH, name=LOW..HIGH:log,
+    name=LOW..HIGH:STEP, name=A,B,C, or name=A to fix it. They may be the whole space. With several trainables
+    trainable.name=LOW..HIGH for one of them."""
 
     fit: FitConfig = setting(FitConfig(), group="Training")
     """The training of each trial. Its fields outside OF_FIT follow from the resources of a trial."""
@@ -194,6 +195,10 @@ OF_ONE_RUN = frozenset({"resume", "force", "dry_run", "submit"})
 """Settings of one command, not of the sweep: never in sweep.yaml."""
 
 
+YAML_KEYS = {"ranges": "space"}
+"""Settings that have another name in a file."""
+
+
 def to_yaml(config: SweepConfig) -> str:
     """The config as YAML for `--config`, with the doc of each key above it."""
     values, lines = config.flat(), []
@@ -201,7 +206,8 @@ def to_yaml(config: SweepConfig) -> str:
         kept = [each for each in group if each.name not in OF_ONE_RUN]
         lines += [f"# {title}"] if kept else []
         for each in kept:
-            entry = yaml.dump({each.name: values[each.name]}, Dumper=_Dumper, sort_keys=False).rstrip()
+            named = {YAML_KEYS.get(each.name, each.name): values[each.name]}
+            entry = yaml.dump(named, Dumper=_Dumper, sort_keys=False).rstrip()
             lines += [f"# {each.doc}", entry]
         lines += [""] if kept else []
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from sweeps.common.cli.parser import Fault, typed
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short, shown_path
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.config.sweep_config import OF_ONE_RUN, YAML_KEYS, SweepConfig, flag
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
 
 PAIRS = ("params", "ranges")
@@ -36,13 +36,17 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     settings = SweepConfig.settings()
     faults: list[str] = []
     values: dict[str, Any] = {}
-    for key, value in _lines(path, name).items():
+    named = {typed_as: setting for setting, typed_as in YAML_KEYS.items()}
+    for typed_key, value in _lines(path, name).items():
+        key = named.get(typed_key, typed_key)  # older versions have written the setting's own name
         if key not in settings:
-            faults.append(f"{path}: {key}: no such key.{nearest(str(key), settings)}")
+            faults.append(f"{path}: {key}: no such key.{nearest(str(key), [*settings, *named])}")
+        elif key in values:
+            faults.append(f"{path}: {typed_key}: the same as {YAML_KEYS[key]}; give it once")
         elif key in OF_ONE_RUN - {"dry_run"}:  # older versions have written `dry_run`
             faults.append(f"{path}: {key}: can't be set in a file: use the flag {flag(key)}")
         elif key in PAIRS:
-            faults += _faults_of_hyperparameters(path, key, value)
+            faults += _faults_of_hyperparameters(path, typed_key, value)
             values[key] = value
         elif key in POINTS:
             points = value if isinstance(value, list) else [value]
@@ -74,11 +78,12 @@ def _lines(path: str, name: str) -> Mapping[Any, Any]:
 
 def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
     if not isinstance(given, Mapping):
-        return [f"{path}: {key} {given}: must be 'name: value' lines"]
+        hint = "; the name of a search space is given as search_space" if key == "space" else ""
+        return [f"{path}: {key} {given}: must be 'name: value' lines{hint}"]
     return [
         f"{path}: {key} {name}: {value}: must be a number, true, false or text"
         for name, value in given.items()
-        for one in (value if key == "ranges" and isinstance(value, list) else [value])
+        for one in (value if key in ("ranges", "space") and isinstance(value, list) else [value])
         if not isinstance(one, bool | int | float | str)
     ]
 

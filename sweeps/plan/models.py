@@ -101,13 +101,12 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
     trainable = plugins.find("trainable", name)
-    is_given = bool(config.search_spaces)
-    file = plugins.find("search_space", space_name) if is_given else plugins.space_of(name, trainable)
     ranges = own(config.ranges, name)
+    file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.Params, own(config.params, name), searcher.TAKES, config.searcher, name)
     space: OneSpace
     if not hasattr(file, "suggest"):
-        space = flat.check(file.SPACE, *rest, ranges)
+        space = flat.check(getattr(file, "SPACE", {}), *rest, ranges)
     elif ranges:
         raise UserError(
             f"--ranges {' '.join(ranges)}: {file.__name__} is a function suggest(trial), whose ranges "

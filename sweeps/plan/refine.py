@@ -20,10 +20,10 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import models
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.domain import Domain, Form
+from sweeps.space.domain import Domain, Form, of_choices
 from sweeps.space.flat import check, refusal
 from sweeps.space.numeric_range import Range, Side, range_of_grid
-from sweeps.space.overrides import applied, text_of
+from sweeps.space.overrides import applied, text_of, unmarked
 
 NARROWER = 0.9
 """A new range wider than this share of the old one, on its scale, is not taken."""
@@ -49,7 +49,8 @@ def narrowed(
     names = config.trainables
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         prefix = f"{name}." if len(names) > 1 else ""
-        file = plugins.find("search_space", space_name)
+        trainable = plugins.find("trainable", name)
+        file = plugins.space_of(space_name, trainable, has_ranges=True)
         if hasattr(file, "suggest"):
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
@@ -59,7 +60,7 @@ def narrowed(
             of_model = f"{name}: " if prefix else ""
             lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")
         for hyperparameter, new, line in _new_ranges(
-            config, name, file.SPACE, parents, learnt, searcher.TAKES
+            config, name, getattr(file, "SPACE", {}), parents, learnt, searcher.TAKES
         ):
             lines.append(f"{prefix}{hyperparameter}: {line}")
             if new is not None:
@@ -120,13 +121,17 @@ def _new_ranges(
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
     trainable = plugins.find("trainable", name)
     takes_grid: frozenset[Form] = takes | {"grid_search"}
-    domains = check(space, trainable.Params, fixed, takes_grid, config.searcher, name).domains
+    hints, domains = hints_of(trainable.Params), dict[str, Domain]()
+    if space:
+        domains |= check(space, trainable.Params, fixed, takes_grid, config.searcher, name).domains
     before: dict[str, Any] = {}
     if config.search_space == parents[0].info.settings.search_space:
         of_parent = models.own(parents[0].info.settings.ranges, name)
-        before = {key: value for key, value in of_parent.items() if key in space and key not in given}
-    base, _ = applied(domains, before, takes_grid)
-    for hyperparameter, domain in domains.items():
+        before = {key: value for key, value in of_parent.items() if key in hints and key not in given}
+    if not (domains or before):  # all are given
+        return
+    base, _ = applied(domains, before, takes_grid, hints)
+    for hyperparameter in {**domains, **base}:
         if hyperparameter in given or hyperparameter in fixed:
             continue
         own = before.get(hyperparameter)
@@ -138,18 +143,26 @@ def _new_ranges(
         old = base[hyperparameter]
         new, why = _new(hyperparameter, old, learnt, takes - {"continuous"} if is_prepared else takes)
         if isinstance(new, Range):
-            new = text_of(_accepted(new, old, hyperparameter, trainable.Params, fixed))
+            new = _accepted(new, old, hyperparameter, trainable.Params, fixed)
+            plain = unmarked(domains.get(hyperparameter), hints[hyperparameter], new.low, new.high)
+            new = text_of(new, plain)
         new = own if new is None else new
-        yield hyperparameter, new, _in_words(old, domain, new, why, takes)
+        words = str(old) if new is None else _in_words(domains, hyperparameter, hints, new, takes)
+        yield hyperparameter, new, _change(old, words, why)
 
 
-def _in_words(old: Domain, own: Domain, new: Any, why: str, takes: frozenset[Form]) -> str:
+def _in_words(
+    domains: Mapping[str, Domain], name: str, hints: Mapping[str, Any], new: Any, takes: frozenset[Form]
+) -> str:
+    """A new value of --ranges."""
+    # A space must keep at least one hyperparameter; this one is no field of Params.
+    other = of_choices([0, 1])
+    found, fixed = applied({**domains, "": other}, {name: new}, takes, hints)
+    return f"fixed at {short(fixed[name])}" if name in fixed else str(found[name])
+
+
+def _change(old: Domain, words: str, why: str) -> str:
     """The old range and the new one, with the reason."""
-    words = str(old)
-    if new is not None:
-        # The second entry: a space must keep at least one hyperparameter.
-        domains, fixed = applied({"new": own, "": own}, {"new": new}, takes)
-        words = f"fixed at {short(fixed['new'])}" if fixed else str(domains["new"])
     change = f"{old}, as it was" if words == str(old) else f"{old} -> {words}"
     return f"{change} ({why})" if why else change
 

@@ -109,7 +109,7 @@ def check(
     Raises:
         UserError: all faults at once, one a line.
     """
-    if not isinstance(space, Mapping) or not space:
+    if not isinstance(space, Mapping) or not (space or ranges):
         raise UserError(
             "SPACE must be a dict with at least one hyperparameter, "
             "such as {'lr': tune.loguniform(1e-3, 0.1)}"
@@ -117,11 +117,11 @@ def check(
     hints = hints_of(params_class)
     domains, faults = _converted(space, hints)
     if ranges and not faults:
-        domains, in_ranges = overrides.applied(domains, ranges, takes)
+        domains, in_ranges = overrides.applied(domains, ranges, takes, hints)
         fixed = {**in_ranges, **fixed}
     for name, domain in domains.items():
         faults[name] = _faults_of_domain(name, domain, hints[name], takes, searcher)
-    lines = [f"{name}: {fault}" for name in space for fault in faults.get(name, [])]
+    lines = [f"{name}: {fault}" for name in {**space, **domains} for fault in faults.get(name, [])]
     lines += [f"{name}: {SWEPT_AND_FIXED}" for name in domains if name in fixed]
     values, wrong = given(params_class, fixed)
     lines += wrong
@@ -183,6 +183,7 @@ def _faults_of_domain(
         use = "tune.choice or a range, or --searcher grid for grid_search, --searcher random for sample_from"
         if searcher == "grid":
             use = "grid_search([...]), choice([...]), randint or a quantized range, or --searcher random"
+            use += f"; with --ranges {name}=A,B,C or {name}=LOW..HIGH:STEP"
         return [f"searcher {searcher} can't take {domain.form_name}. Use {use}."]
     if (choices := domain.choices) is not None:
         faults = [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]
@@ -192,9 +193,9 @@ def _faults_of_domain(
     if domain.range is None:
         return []
     wanted, field = plain_types(hint), f"Params.{name} is {names_of(hint)}"
-    if not domain.range.is_whole and float not in wanted:
+    if not domain.range.is_whole and not {float, Any} & wanted:
         return [f"the space gives fractions, {field}; use tune.randint or tune.qrandint"]
-    if domain.range.is_whole and not {int, float} & wanted:
+    if domain.range.is_whole and not {int, float, Any} & wanted:
         return [f"the space gives whole numbers, {field}"]
     return []
 

@@ -1,47 +1,52 @@
-"""`--ranges`: other ranges or choices in place of those of a space.
+"""`--ranges` and `space:` of a YAML file: ranges and choices as text, in place of those of a space or added to
+it.
 
-A range keeps the scale, the steps and the type of the hyperparameter's domain; a grid of numbers becomes a
-range on the scale of the grid.
+    lr=1e-4..1e-1:log   rows=8..64:8   steps=1..1000:log:10   act=relu,gelu   bias=true,false   momentum=0.9
+
+A range without a scale keeps the scale, the steps and the type of the space's own domain. A grid of numbers
+becomes a range on the scale of the grid. A hyperparameter that the space lacks has the type of Params.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.common.errors import UserError
+from sweeps.common.param_types import plain_types, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
 
 BETWEEN = ".."
+LOG, LINEAR = "log", "linear"
+FORMS = "LOW..HIGH, LOW..HIGH:log, LOW..HIGH:STEP or A,B,C"
 
 
 def applied(
-    space: Mapping[str, Domain], ranges: Mapping[str, Any], takes: frozenset[Form]
+    space: Mapping[str, Domain], ranges: Mapping[str, Any], takes: frozenset[Form], hints: Mapping[str, Any]
 ) -> tuple[dict[str, Domain], dict[str, ParamValue]]:
     """The space with ranges in place of its own, and the hyperparameters that they fix at one value.
 
     Args:
         space: hyperparameter to its domain.
-        ranges: hyperparameter to LOW..HIGH, a list of choices, or one value.
+        ranges: hyperparameter to a range, choices (a text or a list), or one value.
         takes: forms of domain that the searcher can take.
+        hints: every hyperparameter of Params to its type.
 
     Raises:
         UserError: all ranges that do not fit, one a line.
     """
     domains, fixed, faults = dict(space), {}, []
     for name, given in ranges.items():
-        if name not in space:
-            faults.append(
-                f"--ranges {name}: not in the space.{nearest(name, space)} "
-                f"Hyperparameters: {', '.join(space)}; the value of a fixed one is given by --params"
-            )
+        if name not in hints:
+            faults.append(f"--ranges {name}: {unknown(name, hints).replace(' of Params', '')}")
             continue
         try:
-            found = _one(space[name], given, takes)
+            found = _one(space.get(name), hints[name], given, takes)
         except ValueError as error:
             shown = ",".join(map(str, given)) if isinstance(given, list) else given
             faults.append(f"--ranges {name}={shown}: {error}")
@@ -50,42 +55,87 @@ def applied(
             domains[name] = found
         else:
             fixed[name] = found
-            del domains[name]
+            domains.pop(name, None)
     if not domains and not faults:
-        faults.append("--ranges: every hyperparameter is fixed; give at least one a range")
+        faults.append(f"--ranges: every hyperparameter is fixed; give at least one a range: {FORMS}")
     if faults:
         raise UserError("\n".join(faults))
     return domains, fixed
 
 
-def _one(domain: Domain, given: Any, takes: frozenset[Form]) -> Domain | ParamValue:
+def unmarked(domain: Domain | None, hint: Any, low: float, high: float) -> Range:
+    """The range that `LOW..HIGH` without a scale and steps means.
+
+    Args:
+        domain: of the space; None where the space lacks the hyperparameter.
+        hint: its type in Params.
+        low, high: as they were given; both whole numbers mean a range of whole numbers, where Params takes
+            these and fractions.
+    """
+    own = None if domain is None else domain.range or range_of_grid(domain.choices or [])
+    if own is not None:
+        return dataclasses.replace(own, low=low, high=high)
+    return _of_hint(hint, low, high)
+
+
+def text_of(found: Range, own: Range) -> str:
+    """A range as a value of --ranges; `own` is what it would be without a scale and steps."""
+    text = f"{found.low!r}{BETWEEN}{found.high!r}"
+    if (found.is_log, found.step) == (own.is_log, own.step):
+        return text
+    marks = [LOG] if found.is_log else []
+    if found.step is not None and not (found.is_whole and found.step == 1):
+        marks.append(f"{found.step!r}")
+    return ":".join([text, *(marks or [LINEAR])])
+
+
+def _one(domain: Domain | None, hint: Any, given: Any, takes: frozenset[Form]) -> Domain | ParamValue:
     """A domain, or the one value that is left of it; ValueError where the range does not fit."""
-    if domain.distribution is None:
+    if domain is not None and domain.distribution is None:
         raise ValueError(f"{domain.form_name} has no range to replace")
-    choices = domain.choices
-    if isinstance(given, str) and BETWEEN in given and (choices is None or given not in choices):
-        return _between(domain, given)
+    choices = None if domain is None else domain.choices
+    if isinstance(given, str) and _is_range(given, hint, choices):
+        return _between(domain, hint, given)
     listed: list[Any] = given if isinstance(given, list) else [given]
     if isinstance(given, str):
-        listed = [hyperparameter("--ranges", part) for part in given.split(",")]
-    if choices is not None:
-        kept = [_among(choices, value) for value in listed]
-        if len(kept) == 1:
-            return kept[0]
-        return of_choices(kept, is_grid=domain.form == "grid_search" and "grid_search" in takes)
-    if len(listed) == 1 and isinstance(listed[0], int | float):
-        return _of_type(listed[0], domain.range is not None and domain.range.is_whole)
-    raise ValueError("must be LOW..HIGH, or one value: the space has a range for it")
+        listed = [hyperparameter("--ranges", part.strip()) for part in given.split(",")]
+    kept = [_among(choices or [], value) for value in listed]
+    if len(kept) == 1:
+        return _value(domain, hint, kept[0])
+    is_grid = domain is not None and domain.form == "grid_search" and "grid_search" in takes
+    return of_choices(kept, is_grid=is_grid)
+
+
+def _is_range(text: str, hint: Any, choices: Sequence[Any] | None) -> bool:
+    """Whether a text is meant as a range: two dots may be part of a word, such as a path."""
+    if BETWEEN not in text or (choices is not None and text in choices):
+        return False
+    return bool({int, float, Any} & plain_types(hint)) or _parts(text) is not None
 
 
 def _among(choices: Sequence[Any], value: Any) -> ParamValue:
+    """A value as the space spells it. A number may be another one than the space's: Params checks it."""
     found: list[ParamValue] = [choice for choice in choices if choice == value or str(choice) == str(value)]
-    if not found:
-        raise ValueError(f"{value} is not one of its choices: {', '.join(map(str, choices))}")
-    return found[0]
+    if found:
+        return found[0]
+    if isinstance(value, str) and any(isinstance(choice, str) for choice in choices):
+        listed = list(map(str, choices))
+        raise ValueError(f"{value} is not one of its choices: {', '.join(listed)}.{nearest(value, listed)}")
+    return value  # type: ignore[no-any-return]
 
 
-def _of_type(value: float, is_whole: bool) -> ParamValue:
+def _value(domain: Domain | None, hint: Any, value: ParamValue) -> ParamValue:
+    """The one value at which a hyperparameter is fixed."""
+    if domain is not None and domain.range is not None:
+        return _of_type(value, domain.range.is_whole)
+    if fault := type_fault(value, hint):
+        raise ValueError(fault)
+    return value
+
+
+def _of_type(value: Any, is_whole: bool) -> ParamValue:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be {FORMS}, or one number: the space has a range for it")
     if not is_whole:
         return float(value)
     if value != int(value):
@@ -93,29 +143,68 @@ def _of_type(value: float, is_whole: bool) -> ParamValue:
     return int(value)
 
 
-def _between(domain: Domain, text: str) -> Domain | ParamValue:
-    ends = [hyperparameter("--ranges", part.strip()) for part in text.split(BETWEEN, 1)]
-    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool)]
-    if len(numbers) < 2:
-        raise ValueError("must be LOW..HIGH, two numbers")
-    low, high = numbers
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+TEXT = re.compile(rf"({NUMBER}){re.escape(BETWEEN)}({NUMBER})((?::[^:]*)*)")
+
+
+def _parts(text: str) -> tuple[float, float, list[str]] | None:
+    """Both ends of a range, and the marks behind them; None where it is none."""
+    found = TEXT.fullmatch(text.replace(" ", ""))
+    if found is None:
+        return None
+    low, high = (hyperparameter("--ranges", end) for end in found.groups()[:2])
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    return low, high, found[3].split(":")[1:]
+
+
+def _between(domain: Domain | None, hint: Any, text: str) -> Domain | ParamValue:
+    parts = _parts(text)
+    if parts is None:
+        raise ValueError(f"must be two numbers, LOW{BETWEEN}HIGH, with :log or :STEP behind them if needed")
+    low, high, marks = parts
     if low > high:
         raise ValueError("bounds reversed: LOW must be at most HIGH")
-    asked = domain.range or range_of_grid(choices := domain.choices or [])
-    if asked is None:
-        raise ValueError(f"must be choices, not a range: give some of {', '.join(map(str, choices))}")
+    asked = _marked(hint, low, high, marks) if marks else unmarked(domain, hint, low, high)
     if asked.is_log and low <= 0:
         raise ValueError("log scale: LOW must be above 0")
     if (step := asked.step) is not None:
-        off = [v for v in (low, high) if not math.isclose(v / step, round(v / step), abs_tol=1e-9)]
-        if off:
-            must = "whole numbers" if step == 1 else f"multiples of {step:g}, the space's step"
-            raise ValueError(f"must be {must}; wrong: {', '.join(f'{end:g}' for end in off)}")
-    if low == high:
-        return _of_type(low, asked.is_whole)
-    return of_range(dataclasses.replace(asked, low=low, high=high))
+        _refuse_between_steps(asked, step, "" if marks else ", the space's step")
+    return _of_type(low, asked.is_whole) if low == high else of_range(asked)
 
 
-def text_of(found: Range) -> str:
-    """A range as a value of --ranges."""
-    return f"{found.low!r}{BETWEEN}{found.high!r}"
+def _of_hint(hint: Any, *numbers: float) -> Range:
+    """A linear range between the first two numbers; of whole numbers by the type in Params, or where Params
+    takes both, if all numbers are whole."""
+    wanted = plain_types(hint)
+    is_whole = int in wanted and float not in wanted
+    if Any in wanted or {int, float} <= wanted:
+        is_whole = all(isinstance(number, int) for number in numbers)
+    low, high = numbers[:2]
+    return Range(low, high, step=1 if is_whole else None, is_whole=is_whole)
+
+
+def _marked(hint: Any, low: float, high: float, marks: Sequence[str]) -> Range:
+    """A range with a scale and steps."""
+    steps: list[Any] = [hyperparameter("--ranges", mark) for mark in marks if re.fullmatch(NUMBER, mark)]
+    for mark in marks:
+        if mark not in (LOG, LINEAR) and not re.fullmatch(NUMBER, mark):
+            raise ValueError(f":{mark} is no scale.{nearest(mark, (LOG, LINEAR))} Give :log, :linear or :STEP")
+    asked = dataclasses.replace(_of_hint(hint, low, high, *steps), is_log=LOG in marks)
+    for step in steps:
+        if step <= 0:
+            raise ValueError(f"STEP {step}: must be above 0")
+        if asked.is_whole and step != int(step):
+            raise ValueError(f"STEP {step}: must be a whole number, as the hyperparameter is")
+        asked = dataclasses.replace(asked, step=int(step) if asked.is_whole else float(step))
+    return asked
+
+
+def _refuse_between_steps(asked: Range, step: float, whose: str) -> None:
+    """Refuse ends that are no steps: values are multiples of the step."""
+    at = {end: round(end / step) for end in (asked.low, asked.high)}
+    off = [end for end, steps in at.items() if not math.isclose(end / step, steps, abs_tol=1e-9)]
+    if off:
+        must = "whole numbers" if step == 1 else f"multiples of {step:g}{whose}"
+        near = "" if step == 1 else f"; the nearest is {', '.join(f'{at[end] * step:g}' for end in off)}"
+        raise ValueError(f"must be {must}; wrong: {', '.join(f'{end:g}' for end in off)}{near}")

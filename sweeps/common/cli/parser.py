@@ -27,7 +27,7 @@ MOST_METAVAR = 50
 """Characters of choices shown beside a flag; longer lists follow its help."""
 PAIRS_EXAMPLE = {
     "params": "rows=0 width=16",
-    "ranges": "lr=0.01..0.1 width=16,32",
+    "ranges": "lr=1e-4..1e-1:log width=16,32",
     "try": "lr=0.1 batch_size=64",
 }
 
@@ -193,7 +193,7 @@ def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
     name, equals, value = text.partition("=")
     if takes_files and not equals and text.endswith((".yaml", ".yml")):
         return text
-    if not equals or not all(part.isidentifier() for part in name.split(".")):
+    if not equals or not all(part.isidentifier() or part.isdecimal() for part in name.split(".")):
         example = PAIRS_EXAMPLE[flag_name]
         return Fault(f"{flag(flag_name)} {text}: give name=value, as in {flag(flag_name)} {example}")
     return name, hyperparameter(f"{flag(flag_name)} {text}", value)

@@ -36,6 +36,9 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
         ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
         ("trainable: []\n", "--trainable: give at least one"),
         ("params: 3\n", "params 3: must be 'name: value' lines"),
+        ("space: net_wide\n", "space net_wide: must be 'name: value' lines; the name of a search space is"),
+        ("space: {lr: 0..1}\nranges: {lr: 0..1}\n", "ranges: the same as space; give it once"),
+        ("space:\n  lr: {low: 0}\n", "space lr: {'low': 0}: must be a number, true, false or text"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),
         ("a: [\n", "not YAML"),
@@ -44,6 +47,18 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
 )
 def test_a_bad_file_is_answered_in_plain_words(text: str, expected: str, tmp_path: Path) -> None:
     assert expected in faults("--config", yaml_file(tmp_path, text))[0]
+
+
+def test_a_space_in_a_file_is_that_of_ranges(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "space:\n  lr: 1e-4..1e-1:log\n  act: relu,gelu\n  rows: 8..64:8\n")
+    typed = ("lr=1e-4..1e-1:log", "act=relu,gelu", "rows=8..64:8")
+    assert parse(["--config", path]) == parse(["--ranges", *typed])
+    assert parse(["--config", path, "--ranges", "lr=0.1"]).ranges["lr"] == 0.1
+
+
+def test_a_file_of_an_older_version_names_its_ranges(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "ranges:\n  lr: 0.01..0.1\n")
+    assert parse(["--config", path]).ranges == {"lr": "0.01..0.1"}
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.search.candidates import model_fidelity
+from sweeps.space.flat import FlatSpace
 from tests.conftest import Command
 from tests.support.searched import carried_out, peak, searched
 from tests.sweeps.plan.refining import coarse_grid, ranges_of, refined, space_file, user_file
@@ -311,7 +312,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
         (["--refine-keep", "0.5"], "--refine-keep needs --refine"),
         (
             ["--refine", "results/wide", "--ranges", "lrr=0..1"],
-            "--ranges lrr: not in the space. Did you mean 'lr'?",
+            "--ranges lrr: no such hyperparameter. Did you mean 'lr'?",
         ),
     ],
 )
@@ -366,3 +367,51 @@ def test_real_sweeps_grid_then_refined_then_resumed_without_the_grid(
     assert record.about["parents"][0]["name"] == "grid"
     low, high = (float(end) for end in str(record.about["identity"]["settings"]["ranges"]["lr"]).split(".."))
     assert all(low <= float(trial.params["lr"]) <= high for trial in record.trials)
+
+
+BARE = """
+from dataclasses import dataclass
+
+METRIC, MODE = "val_acc", "max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.1
+    hidden: int = 32
+
+
+def build_model(params): ...
+def build_data(params): ...
+"""
+BARE_RANGES = {"lr": "1e-3..1.0:log", "hidden": "8..64:8"}
+
+
+def test_a_trainable_without_a_space_is_refined_in_the_ranges_that_were_its_space(place: Path) -> None:
+    user_file("refine_bare", BARE)
+    searched(place, "bare", peak(0.03), trainable="refine_bare", ranges=BARE_RANGES, num_trials=30)
+    plan = refined("results/bare")
+    space = plan.space
+    assert isinstance(space, FlatSpace)
+    lr = space.domains["lr"].range
+    assert lr is not None
+    assert lr.is_log
+    assert 0.001 <= lr.low < 0.03 < lr.high < 1
+    assert space.fixed.keys() | space.domains.keys() == {"lr", "hidden"}
+    given = refined("results/bare", "--ranges", "lr=0.01..0.1", "hidden=16,32").space
+    assert isinstance(given, FlatSpace)
+    assert given.describe() == {"lr": "0.01 to 0.1", "hidden": "one of 16, 32"}
+
+
+def test_a_sweep_of_ranges_alone_is_resumed_with_its_file(place: Path) -> None:
+    user_file("resume_bare", BARE)
+    searched(place, "bare", peak(0.03), trainable="resume_bare", ranges=BARE_RANGES, num_trials=4)
+    plan = make_plan(cli.parse(["--resume", str(place / "bare")]))
+    assert plan.config.ranges == BARE_RANGES
+    assert ranges_of(plan) == {"lr": (0.001, 1.0), "hidden": (8, 64)}
+
+
+def test_a_trainable_without_a_space_and_ranges_is_told_how_to_give_some(place: Path) -> None:
+    user_file("plan_bare", BARE)
+    with pytest.raises(UserError, match="it has no search space. Give --ranges, as in --ranges lr=1e-4"):
+        make_plan(cli.parse(["--trainable", "plan_bare"]))
