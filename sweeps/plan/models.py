@@ -16,6 +16,7 @@ from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import Space
 from sweeps.storage import datasets
+from sweeps.training import trainer_options
 from sweeps.training.data.dataset import DataSet, describe_data
 
 
@@ -115,6 +116,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     else:
         space = conditional.check(file.suggest, *rest)
     prepared = datasets.wanted(name, trainable, space)
+    trainer_options.check(f"--trainable {name}", trainable, trainable.Params(**space.fixed))
     about_data = describe_data(name, trainable, trainable.Params(**space.fixed))
     return Model(name, trainable, space_name, space, about_data, prepared)
 

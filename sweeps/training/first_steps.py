@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
@@ -19,6 +20,8 @@ class FirstSteps(pl.Callback):
         self._step_s = self._val_batch_s = self._began = 0.0
         self._batches: int | None = None
         self._val_batches: int | None = 0  # a model need not be validated
+        self.limits: Mapping[str, float | int | None] = {}
+        """Of a whole epoch, as the Trainer takes them."""
 
     @property
     def epoch_s(self) -> float | None:
@@ -28,24 +31,32 @@ class FirstSteps(pl.Callback):
         return self._batches * self._step_s + self._val_batches * self._val_batch_s
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        self._batches, self._began = _length(trainer.train_dataloader), _now()
+        self._batches, self._began = self._length(trainer, "train"), _now()
 
     def on_train_batch_end(self, *_: Any) -> None:
         self._step_s, self._began = _now() - self._began, _now()
 
     def on_validation_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        self._val_batches, self._began = _length(trainer.val_dataloaders), _now()
+        self._val_batches, self._began = self._length(trainer, "val"), _now()
 
     def on_validation_batch_end(self, *_: Any) -> None:
         self._val_batch_s, self._began = _now() - self._began, _now()
 
+    def _length(self, trainer: pl.Trainer, part: str) -> int | None:
+        """Batches of all loaders of a whole epoch; None where they are not known."""
+        loaders: Any = trainer.train_dataloader if part == "train" else trainer.val_dataloaders
+        each = loaders if isinstance(loaders, list | tuple) else [loaders]
+        batches = [_limited(loader, self.limits.get(f"limit_{part}_batches")) for loader in each]
+        return None if None in batches else sum(filter(None, batches))
 
-def _length(loaders: Any) -> int | None:
-    """Batches of a loader or of several; None of one without a length."""
+
+def _limited(loader: Any, limit: float | int | None) -> int | None:
+    """Batches of a loader within a limit; None where its length is not known."""
     try:
-        return sum(map(len, loaders if isinstance(loaders, list | tuple) else [loaders]))
+        batches = len(loader)
     except TypeError:  # a DataLoader has a length only where its data set has one
-        return None
+        return limit if isinstance(limit, int) else None
+    return min(batches, limit) if isinstance(limit, int) else int(batches * (1 if limit is None else limit))
 
 
 def _now() -> float:

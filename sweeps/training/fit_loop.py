@@ -25,6 +25,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import compile as training_compile
+from sweeps.training import trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
@@ -32,6 +33,7 @@ from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
 from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
+from sweeps.training.first_steps import FirstSteps
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
@@ -106,6 +108,7 @@ class Fit:
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
+        self._options = trainer_options.of(trainable, params)
         self._split = self._split_batch()
         self._trainer: pl.Trainer | None = None
         self.choice = strategy.of_model(self._model, config)
@@ -154,10 +157,16 @@ class Fit:
             Exception: any error of the model or the data.
         """
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if progress_bar else []
-        steps, accumulation = self.config.steps_per_epoch, 1
+        parts, options = 1, dict(self._options)
         if self._split is not None and self._split.accumulation > 1:
-            accumulation = self._split.accumulation
+            parts = self._split.accumulation
             more.append(MicroBatches(self._split))
+        accumulation = parts * options.pop("accumulate_grad_batches", 1)
+        own_callbacks = options.pop("callbacks", [])
+        for each in callbacks:
+            if isinstance(each, FirstSteps):
+                each.limits = trainer_options.limits(options, parts, accumulation, None)
+        options |= trainer_options.limits(options, parts, accumulation, self.config.steps_per_epoch)
         self._trainer = pl.Trainer(
             max_epochs=self.config.max_epochs,
             precision=self.choice.precision,  # type: ignore[arg-type]
@@ -165,12 +174,10 @@ class Fit:
             num_nodes=self.config.num_nodes,
             plugins=None if self._environment is None else [self._environment],
             accumulate_grad_batches=accumulation,
-            limit_train_batches=None if steps is None else steps * accumulation,
-            limit_val_batches=steps,
-            callbacks=[EpochEnd(self, on_epoch), *more, *callbacks],
+            callbacks=[EpochEnd(self, on_epoch), *more, *own_callbacks, *callbacks],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
-            **{**lean(self.config.devices), "enable_progress_bar": progress_bar},
+            **{**lean(self.config.devices), "enable_progress_bar": progress_bar, **options},
         )
         resume = None
         if self._checkpoint is not None:

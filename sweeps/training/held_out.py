@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 import torch
 
 from sweeps.common.params_file import WEIGHTS_FILE
-from sweeps.training import fit_loop
+from sweeps.training import fit_loop, trainer_options
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
@@ -39,6 +39,7 @@ def score(
         data.batch_size = config.micro_batch
     model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **fit_loop.lean(devices=1))
+    options = {**fit_loop.lean(devices=1), **trainer_options.of(trainable, params)}
+    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
     trainer.test(model, data, verbose=False)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}

@@ -49,9 +49,12 @@ class MicroBatches(pl.Callback):
         whole = steps * self._split.accumulation
         if not epoch.drops_last:
             self._last_step = whole, rest
-            return
         limit = trainer.limit_train_batches
-        trainer.limit_train_batches = min(limit, whole) if isinstance(limit, int) else whole
+        if isinstance(limit, float) and limit < 1:  # a share of the whole batches
+            batches = steps if epoch.drops_last else steps + bool(rest)
+            trainer.limit_train_batches = int(batches * limit) * self._split.accumulation
+        elif epoch.drops_last:
+            trainer.limit_train_batches = min(limit, whole) if isinstance(limit, int) else whole
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int

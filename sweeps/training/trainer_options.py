@@ -1,0 +1,147 @@
+"""`trainer_options(params)` of a trainable: settings of Lightning's Trainer beside those that this program sets.
+
+Light: the driver checks them without importing Lightning, unless the trainable does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.yaml_values import nearest
+
+_DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
+_EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
+_SCORED = "every epoch is validated once, at its end, so that trials can be compared"
+_OUTPUT = "a trial shows no progress of its own; the record has its epochs"
+_LOGGER = "epochs are in the record; give --loggers for further ones"
+_CHECKPOINTS = "checkpoints are written where a resume needs them; see --checkpoint-epochs"
+_PLACE = "it follows from the resources of a trial; see --gpus-per-trial, --workers-per-trial and --devices"
+OWNED: Mapping[str, str] = {
+    **dict.fromkeys(("max_epochs", "min_epochs", "max_steps", "min_steps"), _EPOCHS),
+    "max_time": "a trial would end by the clock; --time-budget-hours limits a sweep",
+    "precision": "give --precision",
+    "strategy": "give --strategy",
+    **dict.fromkeys(("accelerator", "devices", "num_nodes", "plugins"), _PLACE),
+    "logger": _LOGGER,
+    **dict.fromkeys(("enable_checkpointing", "default_root_dir", "model_registry"), _CHECKPOINTS),
+    **dict.fromkeys(("enable_progress_bar", "enable_model_summary", "num_sanity_val_steps"), _OUTPUT),
+    "profiler": "sweeps fit --profile profiles a run",
+    **dict.fromkeys(("val_check_interval", "check_val_every_n_epoch"), _SCORED),
+    **dict.fromkeys(("fast_dev_run", "overfit_batches", "barebones"), _DEBUGGING),
+}
+"""Settings of the Trainer that this program sets, each with the reason and what to give instead."""
+FREE = (
+    "accumulate_grad_batches", "benchmark", "callbacks", "detect_anomaly", "deterministic",
+    "enable_autolog_hparams", "gradient_clip_algorithm", "gradient_clip_val", "inference_mode",
+    "limit_predict_batches", "limit_test_batches", "limit_train_batches", "limit_val_batches",
+    "log_every_n_steps", "reload_dataloaders_every_n_epochs", "sync_batchnorm", "use_distributed_sampler",
+)  # fmt: skip
+"""All the others."""
+OWNED_CALLBACKS: Mapping[str, str] = {
+    "Checkpoint": _CHECKPOINTS,
+    **dict.fromkeys(("ProgressBar", "ModelSummary"), _OUTPUT),
+    **dict.fromkeys(("LearningRateMonitor", "DeviceStatsMonitor", "ThroughputMonitor"), _LOGGER),
+    "SaveConfigCallback": "best/ has the settings of the best trial",
+    "Timer": OWNED["max_time"],
+    "BatchSizeFinder": "sweeps fit --find-batch-size finds the largest micro-batch",
+    "LearningRateFinder": "the search space has the step size",
+    "GradientAccumulationScheduler": "give accumulate_grad_batches: the number must not change in a run",
+}
+"""The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
+
+
+def of(trainable: Any, params: Any) -> dict[str, Any]:
+    """The options of a trainable for a run, checked; {} where it defines none.
+
+    Raises:
+        CannotTrain: some can't be taken; every fault, one a line.
+    """
+    if not hasattr(trainable, "trainer_options"):
+        return {}
+    options = trainable.trainer_options(params)
+    if not isinstance(options, Mapping):
+        raise CannotTrain(
+            f"trainer_options must return a dict of settings of Lightning's Trainer, not {options!r}"
+        )
+    if faults := [f"trainer_options: {name}: {why}" for name, why in refused(options).items()]:
+        raise CannotTrain("\n".join(faults))
+    found = {name: value for name, value in options.items() if value is not None}
+    return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
+
+
+def check(asked: str, trainable: Any, params: Any) -> None:
+    """Check the options of a trainable for some hyperparameters, before any resource is taken.
+
+    Args:
+        asked: begins each message, as `--trainable fashion_cnn`.
+        trainable: the module.
+        params: of any point.
+
+    Raises:
+        UserError: some can't be taken, or the function raises.
+    """
+    try:
+        of(trainable, params)
+    except CannotTrain as error:
+        raise UserError("\n".join(f"{asked}: {line}" for line in str(error).splitlines())) from None
+    except Exception as error:  # it is the user's code
+        raise UserError(f"{asked}: trainer_options raises {type(error).__name__}: {error}") from None
+
+
+def refused(options: Mapping[str, Any]) -> dict[str, str]:
+    """Settings that can't be taken, each with the reason; a callback by the name of its class."""
+    found = {name: f"the sweep sets it: {why}" for name, why in OWNED.items() if name in options}
+    for name in options:
+        if name not in OWNED and name not in FREE:
+            known = (*FREE, *OWNED)
+            found[str(name)] = (
+                f"no such setting of Lightning's Trainer.{nearest(str(name), known)} Choices: {', '.join(FREE)}"
+            )
+    for each in callbacks_of(options):
+        if why := why_owned(type(each)):
+            found[type(each).__name__] = f"the sweep has its own: {why}"
+    steps = options.get("accumulate_grad_batches")
+    if steps is not None and (not isinstance(steps, int) or steps < 1):
+        found["accumulate_grad_batches"] = f"{steps!r}: must be a whole number, at least 1"
+    return found
+
+
+def why_owned(callback: type) -> str:
+    """Why a class of callbacks can't be taken; "" where it can."""
+    of_lightning = (
+        each.__name__ for each in callback.__mro__ if each.__module__.startswith("lightning.pytorch.")
+    )
+    return next((why for name in of_lightning if (why := OWNED_CALLBACKS.get(name))), "")
+
+
+def callbacks_of(options: Mapping[str, Any]) -> list[Any]:
+    """The callbacks: Lightning takes one, too."""
+    given = options.get("callbacks")
+    return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+
+
+def limits(
+    options: Mapping[str, Any], parts: int, accumulation: int, steps: int | None
+) -> dict[str, float | int | None]:
+    """The Trainer's limits of batches.
+
+    Args:
+        options: of the trainable, which count whole batches.
+        parts: micro-batches of a batch.
+        accumulation: micro-batches between two steps of the optimizer.
+        steps: most steps of an epoch and batches of a validation; None: all.
+    """
+    train, val = (_in_parts(options.get(f"limit_{part}_batches"), parts) for part in ("train", "val"))
+    if steps is None:
+        return {"limit_train_batches": train, "limit_val_batches": val}
+    return {
+        "limit_train_batches": min(train, steps * accumulation) if isinstance(train, int) else steps * accumulation,
+        "limit_val_batches": min(val, steps) if isinstance(val, int) else steps,
+    }
+
+
+def _in_parts(limit: float | int | None, parts: int) -> float | int | None:
+    """A limit of batches in micro-batches; a share stays one."""
+    return limit * parts if isinstance(limit, int) else limit

@@ -1,0 +1,127 @@
+"""`trainer_options` of a trainable: what the Trainer gets, and what is refused with the reason."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from lightning.pytorch import callbacks
+
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.training import trainer_options
+from sweeps.training.config import FitConfig
+from sweeps.training.epoch_callback import Epoch
+from sweeps.training.fit_loop import Fit
+from sweeps.training.trainer_options import FREE, OWNED, OWNED_CALLBACKS
+from trainables import digits_mlp
+
+CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max")
+
+
+def trainable(options: Any) -> Any:
+    """digits_mlp with options of the Trainer."""
+    own = vars(digits_mlp)
+    return SimpleNamespace(**own, trainer_options=options if callable(options) else lambda params: options)
+
+
+class Seen(pl.Callback):
+    """Notes the steps of each epoch, and the norm of the gradients of each step."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.norms: list[float] = []
+        self.validated = 0
+
+    def on_before_zero_grad(self, trainer: pl.Trainer, model: pl.LightningModule, *_: Any) -> None:
+        gradients = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+        if gradients:
+            self.norms.append(float(torch.cat(gradients).norm()))
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        self.validated += 1
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.steps.append(trainer.global_step)
+
+
+def trained(options: Any, config: FitConfig = CONFIG) -> tuple[Seen, list[Epoch]]:
+    seen, epochs = Seen(), list[Any]()
+    fit = Fit(trainable(options), digits_mlp.Params(batch_size=64), config)
+    fit.run(lambda epoch: epochs.append(epoch) or True, seen)
+    return seen, epochs
+
+
+def test_every_setting_of_the_trainer_is_free_or_has_its_reason() -> None:
+    assert sorted([*FREE, *OWNED]) == sorted(inspect.signature(pl.Trainer).parameters)
+
+
+def test_the_callbacks_that_are_refused_are_those_of_lightning() -> None:
+    known = {*callbacks.__all__, "SaveConfigCallback"}
+    assert set(OWNED_CALLBACKS) <= known
+    refused = {name for name in callbacks.__all__ if trainer_options.why_owned(getattr(callbacks, name))}
+    assert {"ModelCheckpoint", "OnExceptionCheckpoint", "RichProgressBar", "RichModelSummary"} <= refused
+    assert not refused & {"EarlyStopping", "StochasticWeightAveraging", "LambdaCallback", "Callback"}
+
+
+def test_gradients_are_clipped_and_batches_limited() -> None:
+    plain, _ = trained({})
+    seen, _ = trained({"gradient_clip_val": 0.01, "limit_train_batches": 5, "limit_val_batches": 1})
+    assert seen.steps == [5, 10, 15]
+    assert seen.validated == 3
+    assert max(seen.norms) == pytest.approx(0.01, rel=1e-3)
+    assert max(plain.norms) > 0.1
+
+
+def test_options_depend_on_hyperparameters() -> None:
+    seen, _ = trained(lambda params: {"limit_train_batches": params.batch_size // 16})
+    assert seen.steps == [4, 8, 12]
+
+
+def test_a_training_that_a_callback_ends_is_over() -> None:
+    stopping = callbacks.EarlyStopping("val_acc", mode="max", patience=1, min_delta=1.0)
+    _, epochs = trained({"callbacks": stopping})
+    assert [epoch.epoch for epoch in epochs] == [1, 2]
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(None, 10), (6, 3), (0.5, 5)])
+def test_accumulation_and_limits_count_whole_batches_whatever_the_micro_batch(
+    limit: float | None, steps: int
+) -> None:
+    options = {"accumulate_grad_batches": 2, "limit_train_batches": limit}
+    config = FitConfig(max_epochs=1, metric="val_acc", mode="max", micro_batch=16)
+    whole, (first,) = trained(options, FitConfig(max_epochs=1, metric="val_acc", mode="max"))
+    split, (second,) = trained(options, config)
+    assert whole.steps == split.steps == [steps]
+    assert split.norms[-1] == pytest.approx(whole.norms[-1], rel=1e-3)
+    assert second.score == pytest.approx(first.score, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_epochs": 3}, "trainer_options: max_epochs: the sweep sets it: .* give --max-epochs"),
+        ({"logger": None}, "logger: the sweep sets it: .* give --loggers"),
+        ({"devices": 2, "precision": 16}, "precision: .*\n.*devices: the sweep sets it"),
+        ({"gradient_clip": 1}, "no such setting of Lightning's Trainer. Did you mean 'gradient_clip_val'"),
+        ({"callbacks": [callbacks.ModelCheckpoint()]}, "ModelCheckpoint: the sweep has its own: checkpoints"),
+        ({"accumulate_grad_batches": 0}, "accumulate_grad_batches: 0: must be a whole number, at least 1"),
+        ([], r"must return a dict of settings of Lightning's Trainer, not \[\]"),
+    ],
+)
+def test_what_the_sweep_owns_is_refused_with_the_reason(options: Any, expected: str) -> None:
+    with pytest.raises(CannotTrain, match=expected):
+        trainer_options.of(trainable(options), digits_mlp.Params())
+    with pytest.raises(UserError, match="--trainable net: trainer_options"):
+        trainer_options.check("--trainable net", trainable(options), digits_mlp.Params())
+
+
+def test_a_function_that_raises_is_named() -> None:
+    def options(params: Any) -> dict[str, Any]:
+        raise KeyError("clip")
+
+    with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
+        trainer_options.check("--trainable net", trainable(options), digits_mlp.Params())
