@@ -26,6 +26,7 @@ from sweeps.common import gc_freeze, machine_folders, ray_auth, ray_connection, 
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
+from sweeps.common.plugins import short_name
 from sweeps.config import plugins
 from sweeps.config.steering import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
@@ -53,7 +54,7 @@ def submit(config: SweepConfig) -> int:
     """
     address = str(config.address)
     if config.name is None and config.resume is None:
-        named = "-".join(name.split(".")[-1] for name in config.trainables)
+        named = "-".join(map(short_name, config.trainables))
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     with gc_freeze.uncollected():
         code = source_files.to_send(_plug_ins(config))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import re
 import symtable
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -71,8 +72,27 @@ def only(kind: Kind, known: Sequence[str]) -> str:
 
 
 def load(path: str) -> ModuleType:
-    """Import a module by the dotted path that `find` has found, also on another PC."""
-    return importlib.import_module(path)
+    """A plug-in by the `__name__` of what `find` has found, also on another PC."""
+    module, colon, payload = path.partition(":")
+    found = importlib.import_module(module)
+    return found.load(payload) if colon else found  # type: ignore[no-any-return]
+
+
+def is_adapted(name: str) -> bool:
+    """Whether a name is that of a project of one of ADAPTERS, which is a trainable as it is."""
+    return name.partition(":")[0] in ADAPTERS and ":" in name
+
+
+def adapted(prefix: str, *parts: str) -> str:
+    """The name of such a project."""
+    return ":".join((prefix, *parts))
+
+
+def short_name(name: str) -> str:
+    """The name of a trainable for the name of a folder."""
+    if is_adapted(name):
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1]).strip("-.")
+    return name.split(".")[-1]
 
 
 def name_of(kind: Kind, typed: str) -> str:
@@ -81,7 +101,7 @@ def name_of(kind: Kind, typed: str) -> str:
     Raises:
         UserError: there is no such file.
     """
-    if not _is_file(typed):
+    if is_adapted(typed) or not _is_file(typed):
         return typed
     path = path_of(kind, typed)
     plain = path.removeprefix(f"{kind.folder}.")
@@ -99,6 +119,10 @@ def find(kind: Kind, name: str) -> ModuleType:
         UserError: it does not exist, can't be imported, or breaks the contract.
     """
     project.enter()
+    if is_adapted(name):
+        prefix, _, rest = name.partition(":")
+        adapter: ModuleType = importlib.import_module(ADAPTERS[prefix]).find(rest)
+        return adapter
     path = path_of(kind, name)
     if not _exists(path):
         raise UserError(_hidden(kind, name, path) or _no_such(kind, name))
@@ -243,6 +267,8 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
     return module
 
 
+ADAPTERS = {"lightning-cli": "sweeps.training.adapters.lightning_cli"}
+"""Prefix of a name to the module that makes a trainable of what is behind it."""
 TRAINABLE = Kind(
     "trainable",
     TRAINABLES,

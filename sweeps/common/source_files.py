@@ -53,7 +53,9 @@ def _named(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
 
 
 def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
-    return _walk(plug_in.__name__, Path(str(plug_in.__file__)).absolute())
+    """Of a plug-in, or of the modules that are the SOURCES of a project."""
+    for name, path in getattr(plug_in, "SOURCES", ((plug_in.__name__, Path(str(plug_in.__file__))),)):
+        yield from _walk(name, path.absolute())
 
 
 def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.common import plugins
+from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
 from sweeps.common.plugins import Kind
 from sweeps.common.project import SEARCH_SPACES
@@ -31,7 +32,10 @@ def named(config: SweepConfig) -> SweepConfig:
         UserError: the project has several trainables or none, or a file does not exist.
     """
     trainables = config.trainables
-    if config.trainable is None:
+    if config.lightning_cli is not None:
+        trainables = [plugins.adapted("lightning-cli", config.lightning_cli, *_settings_files(config))]
+        config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
+    elif config.trainable is None:
         trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
     given = {"trainable": trainables, "searcher": [config.searcher]}
     if config.scheduler is not None:
@@ -45,6 +49,13 @@ def named(config: SweepConfig) -> SweepConfig:
     return dataclasses.replace(config, **by_name)
 
 
+def _settings_files(config: SweepConfig) -> list[str]:
+    """The files of --cli-config, relative to the project's folder where they are in it."""
+    paths = [Path(path).expanduser().absolute() for path in config.cli_configs]
+    here = project.folder()
+    return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in paths]
+
+
 def space_of(name: str, trainable: ModuleType, has_ranges: bool = False) -> ModuleType:
     """The search space of a name, by default the trainable's: in search_spaces/, else its own file.
 
@@ -56,7 +67,8 @@ def space_of(name: str, trainable: ModuleType, has_ranges: bool = False) -> Modu
     Raises:
         UserError: there is neither.
     """
-    is_own = plugins.path_of(KINDS["search_space"], name) == trainable.__name__
+    is_own = plugins.is_adapted(name)
+    is_own = is_own or plugins.path_of(KINDS["search_space"], name) == trainable.__name__
     if not is_own or any(hasattr(trainable, entry) for entry in SPACES):
         return find("search_space", name)
     if has_ranges:

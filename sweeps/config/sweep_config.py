@@ -35,6 +35,11 @@ class SweepConfig(Settings):
     trainable: str | list[str] | None = None
     """Model to train: a name in the project, the path of a .py file, or a dotted path such as
     my_project.model. Several compete in one sweep (default: the project's only one)."""
+    lightning_cli: str | None = setting(None, metavar="MODULE")
+    """In place of a trainable: the module of your LightningCLI, as my_project.cli. Its hyperparameters are
+    the paths of its settings, as model.init_args.lr (default: none)."""
+    cli_config: str | list[str] | None = setting(None, metavar="FILE")
+    """With --lightning-cli: its YAML file, or several (default: its own defaults)."""
     search_space: str | list[str] | None = None
     """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each
     trainable (default: the trainable's own)."""
@@ -170,6 +175,11 @@ class SweepConfig(Settings):
     def search_spaces(self) -> list[str]:
         """The search space of each trainable; [] where none is set."""
         return _listed(self.search_space)
+
+    @property
+    def cli_configs(self) -> list[str]:
+        """The files of --cli-config."""
+        return _listed(self.cli_config)
 
     @property
     def logger_names(self) -> list[str]:

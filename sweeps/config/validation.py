@@ -94,6 +94,10 @@ def _faults_of_address(config: SweepConfig) -> list[str]:
 
 def _faults_of_names(config: SweepConfig) -> list[str]:
     names, spaces = config.trainables, config.search_spaces
+    if config.lightning_cli is not None and names:
+        return ["--lightning-cli can't be combined with --trainable: it is the trainable"]
+    if config.cli_config is not None and config.lightning_cli is None:
+        return ["--cli-config needs --lightning-cli, the module that reads it"]
     faults = [] if names or config.trainable is None else ["--trainable: give at least one"]
     for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names)):
         faults += [

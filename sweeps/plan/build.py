@@ -12,6 +12,7 @@ from types import ModuleType
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
+from sweeps.common.plugins import short_name
 from sweeps.common.formatting import GB, command, shown_path, size
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
@@ -75,7 +76,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         searcher.check(space)
     tries = _tries(config, space)
     objective = plan_models.objective(config, found)
-    names = "-".join(model.name.split(".")[-1] for model in found)
+    names = "-".join(short_name(model.name) for model in found)
     config = config.changed(
         name=config.name or f"{names[:80]}-{time.strftime('%Y%m%d-%H%M%S')}",
         search_space=one_or_several([model.space_name for model in found]),

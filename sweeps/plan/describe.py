@@ -78,10 +78,20 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     return [
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
+        *[line for title, text in getattr(model.module, "NOTES", ()) for line in _wrapped(title, text)],
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words)],
-        ("fixed", ", ".join(f"{name}={value}" for name, value in model.space.fixed.items()) or "none"),
+        ("fixed", _fixed(model)),
     ]
+
+
+def _fixed(model: Model) -> str:
+    """The fixed hyperparameters; of a project with its own settings, those that differ from these."""
+    fixed, rest = dict(model.space.fixed), getattr(model.module, "REST", "")
+    if rest:
+        defaults = {each.name: each.default for each in dataclasses.fields(model.module.Params)}
+        fixed = {name: value for name, value in fixed.items() if value != defaults[name]}
+    return ", ".join(filter(None, [*(f"{name}={value}" for name, value in fixed.items()), rest])) or "none"
 
 
 def _resources(config: SweepConfig) -> str:

@@ -84,7 +84,9 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
     code = [name for name, _, _ in _differing(before["code"], now["code"])]
     program = [name for name in code if name.startswith(("sweeps/", *FORMER_PACKAGES))]
-    lines += [f"{name}: its code" for name in code if name not in program]
+    lines += [
+        f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in code if name not in program
+    ]
     if other_searcher:
         program = [name for name in program if not name.startswith("sweeps/searchers/")]
     if len(program) > MOST_FILES:  # another version, not a line that was edited
@@ -95,7 +97,7 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
 def score_changes(before: Identity, plan: Plan) -> list[str]:
     """What differs, a line each, of what a score depends on beside the params and the seed of its trial."""
     now = identity(plan)
-    training = {name for model in plan.models for name in source_files.files(model.module)}
+    training = {name for model in plan.models for name in (*source_files.files(model.module), *_texts(model))}
     training |= set(source_files.files_of_training())
     kept = {
         "settings": set(SCORING),
@@ -131,4 +133,11 @@ def _code(plan: Plan) -> dict[str, str]:
         files |= source_files.files(model.module)
         if model.space.has_code:
             files |= source_files.files(plugins.find("search_space", model.space_name))
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
+    contents = {name: path.read_bytes() for name, path in files.items()}
+    contents |= {name: text.encode() for model in plan.models for name, text in _texts(model).items()}
+    return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in contents.items()}
+
+
+def _texts(model: Model) -> Mapping[str, str]:
+    """The settings of a project, as its program completes them."""
+    return getattr(model.module, "TEXTS", {})

@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
+from sweeps.common.plugins import is_adapted
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -43,6 +44,8 @@ def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
         UserError: what does not fit, of all models at once.
     """
     names = config.trainables
+    if len(names) > 1 and (alone := next(filter(is_adapted, names), None)):
+        raise UserError(f"--trainable {' '.join(names)}: {alone} can't compete with other models")
     if len(names) > 1 and "several" not in searcher.TAKES:
         able = plugins.searchers_that_take("several")
         raise UserError(
@@ -85,6 +88,11 @@ def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
         UserError: METRIC or MODE differs between models, or --metric was given without --mode.
     """
     metric = config.fit.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
+    if not metric:
+        raise UserError(
+            f"--metric: give the metric by which trials are compared, and its --mode. {models[0].name} has no "
+            "callback that monitors one"
+        )
     if config.fit.mode is not None:
         return Objective(metric, config.fit.mode)
     if any(metric != model.module.METRIC for model in models):
@@ -122,13 +130,20 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """The part of --params or --ranges for a model: names without a model, then those of this model."""
+    """The part of --params or --ranges for a model: names without a model, then those of this model.
+
+    In a project of an adapter, names are paths of its settings.
+    """
+    if is_adapted(model):
+        return dict(given)
     split = [(*name.rpartition(".")[::2], value) for name, value in given.items()]
     return {name: value for of in ("", model) for prefix, name, value in split if prefix == of}
 
 
 def _faults_of_params(config: SweepConfig) -> list[str]:
     names = config.trainables
+    if any(map(is_adapted, names)):
+        return []
     return [
         f"{flag} {name}: no such trainable in this sweep.{nearest(model, names)} Choices: {', '.join(names)}"
         for flag, given in (("--params", config.params), ("--ranges", config.ranges))

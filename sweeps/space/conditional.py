@@ -177,7 +177,7 @@ def check(
     space = ConditionalSpace(define, values, frozenset(values), params_class, trainable)
     seen, dimensions = _sample(space)
     fields = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)} | values
-    fixed = {name: value for name, value in fields.items() if name not in seen}
+    fixed = {name: value for name, value in fields.items() if name not in seen and value is not None}
     return dataclasses.replace(space, fixed=fixed, seen=seen, dimensions=dimensions)
 
 

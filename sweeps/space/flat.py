@@ -130,7 +130,7 @@ def check(
     if lines:
         raise UserError("\n".join(lines))
     fields = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)} | values
-    fixed = {name: value for name, value in fields.items() if name not in domains}
+    fixed = {name: value for name, value in fields.items() if name not in domains and value is not None}
     checked = FlatSpace(domains, fixed, params_class, trainable)
     if checked.has_code:
         _try_functions(checked)

@@ -66,7 +66,7 @@ class Typed:
 
     def folder_name(self, of: str) -> str:
         """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
-        return time.strftime(f"{of}-{self.trainable.split('.')[-1]}-%Y%m%d-%H%M%S")
+        return time.strftime(f"{of}-{plugins.short_name(self.trainable)}-%Y%m%d-%H%M%S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class Command:
         """Hyperparameters with their own flag; one with the name of another flag is set by --params."""
         names = [field.name for field in dataclasses.fields(module.Params)]
         taken = {*map(flag, self.settings), *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
-        free = [name for name in names if flag(name) not in taken | {"--help"}]
+        free = [name for name in names if name.isidentifier() and flag(name) not in taken | {"--help"}]
         return free if self.takes is None else [name for name in free if name in self.takes(module)]
 
     def _parser(self, name: str | None, module: Any, hyperparameters: Sequence[str]) -> cli_parser.Parser:

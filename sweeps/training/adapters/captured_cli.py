@@ -1,0 +1,157 @@
+"""Run a project's LightningCLI up to a point, in this process: its parser, or what it builds.
+
+The project's own program runs, as `python -m my_project.cli` does, so that its subclasses, links and hooks
+have their effect. It is left where LightningCLI has parsed, or where it would make its Trainer. Two public
+methods of LightningCLI are replaced meanwhile, since the project makes the object itself.
+https://lightning.ai/docs/pytorch/stable/api/lightning.pytorch.cli.LightningCLI.html
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lightning.pytorch.cli import LightningCLI
+
+from sweeps.common.errors import CannotTrain
+from sweeps.common.yaml_values import load_yaml
+
+FIT = "fit"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A LightningCLI that has parsed its settings, and built nothing."""
+
+    cli: LightningCLI
+    has_subcommands: bool
+    main: Any
+    """The module of the program, in which classes of its own are found as `__main__.Net`."""
+
+    def tree(self) -> dict[str, Any]:
+        """Its settings, without those that it computes from others."""
+        return self._dumped(self.cli.config)
+
+    def check(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings as its parser completes them.
+
+        Raises:
+            ValueError: the parser refuses them.
+        """
+        before, sys.modules["__main__"] = sys.modules["__main__"], self.main
+        try:
+            return self._dumped(self.cli.parser.parse_object(arguments(tree, self.has_subcommands)))
+        except Exception as error:  # jsonargparse's ArgumentError, and whatever a type of the user's raises
+            raise ValueError(in_a_line(error)) from None
+        finally:
+            sys.modules["__main__"] = before
+
+    def _dumped(self, config: Any) -> dict[str, Any]:
+        found: dict[str, Any] = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
+        return dict(found.get(FIT) or {}) if self.has_subcommands else found
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a LightningCLI has built."""
+
+    model: Any
+    data: Any
+    """None where the model has its own loaders."""
+    trainer: Mapping[str, Any]
+    """Arguments of the Trainer."""
+
+
+class _Left(BaseException):
+    """Leaves the program of the project, which may catch an Exception."""
+
+    def __init__(self, found: Parsed | Built) -> None:
+        self.found = found
+
+
+def parsed(module: str, files: Sequence[str]) -> Parsed:
+    """The LightningCLI of a module, with the settings of files.
+
+    Raises:
+        CannotTrain: the module runs none.
+        Exception: the parser or the module raises it.
+    """
+    return _run(module, files, is_built=False)  # type: ignore[return-value]
+
+
+def built(module: str, tree: Mapping[str, Any]) -> Built:
+    """What the LightningCLI of a module builds of settings.
+
+    Raises: as `parsed`.
+    """
+    return _run(module, tree, is_built=True)  # type: ignore[return-value]
+
+
+def arguments(tree: Mapping[str, Any], has_subcommands: bool) -> dict[str, Any]:
+    """Settings as the main parser takes them."""
+    return {"subcommand": FIT, FIT: dict(tree)} if has_subcommands else dict(tree)
+
+
+def in_a_line(error: BaseException) -> str:
+    """The message of jsonargparse, which has several lines."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) -> Parsed | Built:
+    with _intercepted(given, is_built), _arguments_hidden(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*skip_none.*")  # Lightning's own use of jsonargparse
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except _Left as left:
+            return left.found
+    other = "pytorch_lightning.cli" in sys.modules
+    hint = "; it imports pytorch_lightning: import lightning.pytorch in its place" if other else ""
+    raise CannotTrain(f"python -m {module} ends without a LightningCLI{hint}")
+
+
+@contextmanager
+def _intercepted(given: Sequence[str] | Mapping[str, Any], is_built: bool) -> Iterator[None]:
+    cls: Any = LightningCLI
+    set_up, parse = cls.setup_parser, cls.parse_arguments
+    has_subcommands = True
+
+    def setup_parser(self: Any, add_subcommands: bool, main: dict[str, Any], sub: dict[str, Any]) -> None:
+        nonlocal has_subcommands
+        has_subcommands = add_subcommands
+        raises = {"exit_on_error": False}
+        set_up(self, add_subcommands, {**main, **raises}, {**sub, FIT: {**sub.get(FIT, {}), **raises}})
+
+    def parse_arguments(self: Any, parser: Any, _: Any) -> None:
+        if isinstance(given, Mapping):
+            parse(self, parser, arguments(given, has_subcommands))
+        else:
+            words = [word for file in given for word in ("--config", file)]
+            parse(self, parser, [FIT, *words] if has_subcommands else words)
+        if not is_built:
+            raise _Left(Parsed(self, has_subcommands, sys.modules["__main__"]))
+
+        def trainer(**settings: Any) -> None:
+            raise _Left(Built(self.model, self.datamodule, settings))
+
+        self.trainer_class, self.save_config_callback = trainer, None
+
+    cls.setup_parser, cls.parse_arguments = setup_parser, parse_arguments
+    try:
+        yield
+    finally:
+        cls.setup_parser, cls.parse_arguments = set_up, parse
+
+
+@contextmanager
+def _arguments_hidden() -> Iterator[None]:
+    """Hide the words of this command from the project's program."""
+    words, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        yield
+    finally:
+        sys.argv = words

@@ -1,0 +1,108 @@
+"""A tree of settings, as a YAML file has it: its leaves as hyperparameters, and the tree with other values.
+
+A leaf is named by its path, `model.init_args.lr` or `trainer.callbacks.0.init_args.patience`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+CLASS = "class_path"
+ARGUMENTS = "init_args"
+
+
+def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Path and value of each number, text, true, false and null of a tree."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from leaves(value, (*path, str(key)))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from leaves(value, (*path, str(number)))
+    elif path and (tree is None or isinstance(tree, bool | int | float | str)):
+        yield ".".join(path), tree
+
+
+def with_values(tree: Mapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a tree with other values at some paths.
+
+    Args:
+        tree: with all defaults.
+        given: the same without defaults: where a class is another one, it gets these arguments alone.
+        values: by path.
+
+    Raises:
+        KeyError: there is no such path.
+    """
+    found: dict[str, Any] = copy.deepcopy(dict(tree))
+    changed = {name: value for name, value in values.items() if value_at(tree, name) != value}
+    classes = [name for name in changed if name.rpartition(".")[2] == CLASS]
+    for name in sorted(classes, key=len):
+        node = name.rpartition(".")[0]
+        parent = value_at(found, node)
+        parent[CLASS] = changed.pop(name)
+        parent[ARGUMENTS] = copy.deepcopy(_or_none(given, f"{node}.{ARGUMENTS}") or {})
+    for name, value in changed.items():
+        node, _, key = name.rpartition(".")
+        parent = value_at(found, node) if node else found
+        parent[int(key) if isinstance(parent, list) else key] = value
+    return found
+
+
+def merged(tree: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Two trees as one; values of the later one have priority."""
+    found = dict(tree)
+    for key, value in later.items():
+        before = found.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        found[key] = merged(before, value) if both else value  # type: ignore[arg-type]
+    return found
+
+
+def value_at(tree: Any, path: str) -> Any:
+    """The value at a path.
+
+    Raises:
+        KeyError: there is none.
+    """
+    for key in path.split("."):
+        try:
+            tree = tree[int(key)] if isinstance(tree, list) else tree[key]
+        except (IndexError, TypeError, ValueError):
+            raise KeyError(path) from None
+    return tree
+
+
+def _or_none(tree: Any, path: str) -> Any:
+    try:
+        return value_at(tree, path)
+    except KeyError:
+        return None
+
+
+def params_class(defaults: Mapping[str, Any], check: Callable[[Mapping[str, Any]], object]) -> type:
+    """Params with a field for each path; the parser of the project checks most types.
+
+    Args:
+        defaults: path to value.
+        check: gets the given values, and raises a ValueError where they don't fit.
+    """
+
+    def init(self: Any, **values: Any) -> None:
+        if unknown := [name for name in values if name not in defaults]:
+            raise TypeError(f"no such hyperparameter: {', '.join(unknown)}")
+        for name, default in defaults.items():
+            object.__setattr__(self, name, values.get(name, default))
+        check(values)
+
+    hints = {name: _hint(value) for name, value in defaults.items()}
+    body = {"__annotations__": hints, "__init__": init, "__doc__": "Hyperparameters by their paths.", **defaults}
+    return dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)(type("Params", (), body))
+
+
+def _hint(value: Any) -> Any:
+    """The type of a field as far as its default tells: an int may be a float's, null and text anything's."""
+    return type(value) if isinstance(value, bool | float) else Any
