@@ -170,14 +170,14 @@ def _no_project() -> str:
 
 
 def _no_such(kind: Kind, name: str) -> str:
-    known, beside = choices(kind), _beside(name)
-    if kind.folder == TRAINABLES and not known and not beside:
+    known, near = choices(kind), beside(name)
+    if kind.folder == TRAINABLES and not known and not near:
         return f"{kind.flag} {name}: no such {kind.name}. {_no_project()}"
-    if "." in name and beside and beside[0].startswith(f"{name.rpartition('.')[0]}."):
-        listed = ", ".join(beside)
+    if "." in name and near and near[0].startswith(f"{name.rpartition('.')[0]}."):
+        listed = ", ".join(near)
     else:
         listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
-    hint = nearest(name, [*known, *beside])
+    hint = nearest(name, [*known, *near])
     return f"{kind.flag} {name}: no such {kind.name}.{hint} Choices: {listed}."
 
 
@@ -197,7 +197,7 @@ def _hidden(kind: Kind, name: str, path: str) -> str:
     )
 
 
-def _beside(name: str) -> list[str]:
+def beside(name: str) -> list[str]:
     """Similar names: files of the same folder, modules of the same package, else of any package here."""
     if _is_file(name):
         folder = Path(name).parent

@@ -103,7 +103,8 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -
         (part / PARAMS_FILE).write_text(_params_text(plan, record, run, fit))
         module = next(model.module for model in plan.models if model.name == run.trainable)
         if hasattr(module, "export"):
-            for name, text in module.export({**run.fixed, **run.params}, fit.settings()).items():
+            where = shown_path(plan.folder / BEST_FOLDER)
+            for name, text in module.export({**run.fixed, **run.params}, fit.settings(), where).items():
                 (part / name).write_text(text)
         shutil.rmtree(plan.folder / BEST_FOLDER, ignore_errors=True)
 

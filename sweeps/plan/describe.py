@@ -44,8 +44,9 @@ def _words(point: Point) -> str:
     return ", ".join(f"{name}={short(value)}" for name, value in point.params.items())
 
 
-def _wrapped(title: str, text: str) -> list[tuple[str, str]]:
-    parts = textwrap.wrap(text, 69, break_on_hyphens=False)  # 80 columns with the title
+def _wrapped(title: str, text: str, indent: str = "") -> list[tuple[str, str]]:
+    # 80 columns with the title
+    parts = textwrap.wrap(text, 69, subsequent_indent=indent, break_on_hyphens=False)
     return [("" if number else title, part) for number, part in enumerate(parts)]
 
 
@@ -78,7 +79,7 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     return [
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
-        *[line for title, text in getattr(model.module, "NOTES", ()) for line in _wrapped(title, text)],
+        *[line for title, text in getattr(model.module, "NOTES", ()) for line in _wrapped(title, text, "  ")],
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words)],
         ("fixed", _fixed(model)),

@@ -111,6 +111,7 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
     trainable = plugins.find("trainable", name)
     ranges = own(config.ranges, name)
+    _refuse_no_hyperparameters(trainable, {"--params": own(config.params, name), "--ranges": ranges})
     file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.Params, own(config.params, name), searcher.TAKES, config.searcher, name)
     space: OneSpace
@@ -127,6 +128,18 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     trainer_options.check(f"--trainable {name}", trainable, trainable.Params(**space.fixed))
     about_data = describe_data(name, trainable, trainable.Params(**space.fixed))
     return Model(name, trainable, space_name, space, about_data, prepared)
+
+
+def _refuse_no_hyperparameters(trainable: ModuleType, given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse settings of a project that are no hyperparameters.
+
+    Raises:
+        UserError: every fault, one a line.
+    """
+    why_not = getattr(trainable, "why_not", lambda name: "")
+    named = [(flag, name) for flag, values in given.items() for name in values]
+    if faults := [f"{flag} {name}: {why}" for flag, name in named if (why := why_not(name))]:
+        raise UserError("\n".join(faults))
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -43,17 +43,26 @@ class Parsed:
         Raises:
             ValueError: the parser refuses them.
         """
-        before, sys.modules["__main__"] = sys.modules["__main__"], self.main
         try:
-            return self._dumped(self.cli.parser.parse_object(arguments(tree, self.has_subcommands)))
+            with self._in_its_main():
+                config = self.cli.parser.parse_object(arguments(tree, self.has_subcommands))
+            return self._dumped(config)
         except Exception as error:  # jsonargparse's ArgumentError, and whatever a type of the user's raises
             raise ValueError(in_a_line(error)) from None
-        finally:
-            sys.modules["__main__"] = before
 
     def _dumped(self, config: Any) -> dict[str, Any]:
-        found: dict[str, Any] = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
+        with self._in_its_main():
+            found: dict[str, Any] = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
         return dict(found.get(FIT) or {}) if self.has_subcommands else found
+
+
+    @contextmanager
+    def _in_its_main(self) -> Iterator[None]:
+        before, sys.modules["__main__"] = sys.modules["__main__"], self.main
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = before
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class Built:
 class _Left(BaseException):
     """Leaves the program of the project, which may catch an Exception."""
 
-    def __init__(self, found: Parsed | Built) -> None:
+    def __init__(self, found: Parsed | Built | Exception) -> None:
         self.found = found
 
 
@@ -81,7 +90,9 @@ def parsed(module: str, files: Sequence[str]) -> Parsed:
         CannotTrain: the module runs none.
         Exception: the parser or the module raises it.
     """
-    return _run(module, files, is_built=False)  # type: ignore[return-value]
+    found = _run(module, files, is_built=False)
+    assert isinstance(found, Parsed)
+    return found
 
 
 def built(module: str, tree: Mapping[str, Any]) -> Built:
@@ -89,7 +100,9 @@ def built(module: str, tree: Mapping[str, Any]) -> Built:
 
     Raises: as `parsed`.
     """
-    return _run(module, tree, is_built=True)  # type: ignore[return-value]
+    found = _run(module, tree, is_built=True)
+    assert isinstance(found, Built)
+    return found
 
 
 def arguments(tree: Mapping[str, Any], has_subcommands: bool) -> dict[str, Any]:
@@ -104,10 +117,13 @@ def in_a_line(error: BaseException) -> str:
 
 def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) -> Parsed | Built:
     with _intercepted(given, is_built), _arguments_hidden(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*skip_none.*")  # Lightning's own use of jsonargparse
+        # Lightning's own use of jsonargparse, which a user can't change.
+        warnings.filterwarnings("ignore", "(?s).*(deprecated|DEPRECATION).*", module=r"lightning\.pytorch\.cli")
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except _Left as left:
+            if isinstance(left.found, Exception):
+                raise left.found from None
             return left.found
     other = "pytorch_lightning.cli" in sys.modules
     hint = "; it imports pytorch_lightning: import lightning.pytorch in its place" if other else ""
@@ -127,11 +143,14 @@ def _intercepted(given: Sequence[str] | Mapping[str, Any], is_built: bool) -> It
         set_up(self, add_subcommands, {**main, **raises}, {**sub, FIT: {**sub.get(FIT, {}), **raises}})
 
     def parse_arguments(self: Any, parser: Any, _: Any) -> None:
-        if isinstance(given, Mapping):
-            parse(self, parser, arguments(given, has_subcommands))
-        else:
-            words = [word for file in given for word in ("--config", file)]
-            parse(self, parser, [FIT, *words] if has_subcommands else words)
+        try:
+            if isinstance(given, Mapping):
+                parse(self, parser, arguments(given, has_subcommands))
+            else:
+                words = [word for file in given for word in ("--config", file)]
+                parse(self, parser, [FIT, *words] if has_subcommands else words)
+        except Exception as error:
+            raise _Left(error) from None
         if not is_built:
             raise _Left(Parsed(self, has_subcommands, sys.modules["__main__"]))
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sweeps.common import project
+from sweeps.common import plugins, project
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import short, shown_path
 from sweeps.common.objective import Mode
-from sweeps.common.yaml_values import load_yaml
+from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.training import trainer_options as options_of_trainer
 from sweeps.training.adapters import settings_tree
 from sweeps.training.adapters.settings_tree import ARGUMENTS, CLASS
@@ -59,7 +59,7 @@ def find(rest: str) -> ModuleType:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: {NEEDS} is not installed: python -m pip install 'jsonargparse[signatures]'")
     if _spec(module) is None:
-        raise UserError(f"{flag}: Python finds no such module in {project.folder()}. Give a dotted path")
+        raise UserError(f"{flag}: no such module.{nearest(module, plugins.beside(module))} Give a dotted path")
     paths = [project.folder() / Path(file).expanduser() for file in files]
     if missing := [str(path) for path in paths if not path.is_file()]:
         raise UserError(f"--cli-config {' '.join(missing)}: no such file")
@@ -78,7 +78,9 @@ def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: t
     except CannotTrain as error:
         raise UserError(f"--lightning-cli {module}: {error}") from None
     except (Exception, SystemExit) as error:
-        raise UserError(f"{where}: {type(error).__name__}: {captured_cli.in_a_line(error)}") from None
+        said = captured_cli.in_a_line(error)
+        is_of_parser = type(error).__name__ == "ArgumentError"
+        raise UserError(f"{where}: {said if is_of_parser else f'{type(error).__name__}: {said}'}") from None
     given: dict[str, Any] = {}
     for text in texts:
         given = settings_tree.merged(given, load_yaml(text) or {})
@@ -125,6 +127,7 @@ class Project:
         found.Params = settings_tree.params_class(self._hyperparameters, self._check)
         found.build_model, found.build_data = self._build_model, self._build_data
         found.trainer_options, found.describe_data = self._options, self._describe_data
+        found.why_not = self._why_not
         found.NOTES = self._notes()
         found.REST = f"the rest as {' and '.join(self._files) or self._module} has it"
         found.SOURCES = tuple(self._sources())
@@ -170,6 +173,25 @@ class Project:
                 if str(each.get(CLASS)).endswith(f".{name}") and arguments.get("monitor"):
                     return arguments["monitor"], "max" if arguments.get("mode") == "max" else "min"
         return "", "max"
+
+    def _why_not(self, path: str) -> str:
+        """Why a path of the settings is no hyperparameter; "" where it is one, or where there is no such path."""
+        try:
+            value = settings_tree.value_at(self._tree, path)
+        except KeyError:
+            return ""
+        first, _, name = path.partition(".")
+        if first in OF_THE_RUN:
+            return "the sweep sets it: give --seed" if first == "seed_everything" else "the sweep sets it"
+        if first == "trainer" and name in _OWNED:
+            return f"the sweep sets it: {_OWNED[name]}"
+        if name.startswith("callbacks.") and path not in self._hyperparameters:
+            return "the sweep has its own, in place of this callback"
+        items = [each for each, _ in settings_tree.leaves(value, tuple(path.split(".")))]
+        if isinstance(value, list | Mapping) and items:
+            kind = "a list" if isinstance(value, list) else "a section"
+            return f"{kind}; give its {'items' if kind == 'a list' else 'settings'}, as {', '.join(items[:3])}"
+        return "" if path in self._hyperparameters else "it stays as the settings have it"
 
     def _settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return settings_tree.with_values(self._tree, self._given, values)
@@ -265,12 +287,13 @@ class Project:
         texts = dict.fromkeys(self._files, "{}\n")
         return {**texts, **dict.fromkeys(self._files[:1], yaml.safe_dump(dict(self._tree), sort_keys=False))}
 
-    def _export(self, values: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, str]:
+    def _export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         """The file with which the project's own program trains a trial, by its name.
 
         Args:
             values: hyperparameters.
             fit: settings of FitConfig.
+            folder: where the file will be.
         """
         tree = self._settings(values)
         tree["trainer"] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
@@ -281,8 +304,8 @@ class Project:
             tree["trainer"]["precision"] = "32-true" if precision == "32" else precision
         if self._parsed is not None:
             tree = self._parsed.check(tree)
-        words = f"python -m {self._module} {'fit ' if self._has_fit else ''}-c {BEST_FILE}"
-        return {BEST_FILE: f"# {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
+        words = f"python -m {self._module} {'fit ' if self._has_fit else ''}-c {folder}/{BEST_FILE}"
+        return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
 
     @property
     def _has_fit(self) -> bool:

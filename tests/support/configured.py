@@ -1,0 +1,154 @@
+"""Projects that are configured by files, as their owners have them: no line of them knows this program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MODEL = """
+import lightning.pytorch as pl
+import torch
+from torch import nn
+
+
+class Net(pl.LightningModule):
+    def __init__(
+        self, lr: float = 0.1, hidden: int = 32, act: str = "relu", classes: int = 10, drop: float | None = None
+    ):
+        super().__init__()
+        self.save_hyperparameters()
+        self.lr = lr
+        layers = [nn.Linear(64, hidden), nn.ReLU() if act == "relu" else nn.Tanh()]
+        self.net = nn.Sequential(*layers, nn.Dropout(drop or 0.0), nn.Linear(hidden, classes))
+
+    def training_step(self, batch):
+        return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+    def validation_step(self, batch):
+        self.log("val_acc", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def test_step(self, batch):
+        self.log("test_acc", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), self.lr)
+"""
+DATA = """
+import lightning.pytorch as pl
+from sklearn.datasets import load_digits
+from torch import tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Digits(pl.LightningDataModule):
+    def __init__(self, batch_size: int = 64, sizes: list[int] = [1000, 400]):
+        super().__init__()
+        self.batch_size, self.sizes, self.classes = batch_size, sizes, 10
+
+    def setup(self, stage):
+        images, digits = map(tensor, load_digits(return_X_y=True))
+        rest = len(digits) - sum(self.sizes)
+        parts = zip((images.float() / 16).split([*self.sizes, rest]), digits.split([*self.sizes, rest]))
+        self.parts = [TensorDataset(*part) for part in parts]
+
+    def train_dataloader(self):
+        return DataLoader(self.parts[0], self.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(self.parts[1], 400)
+
+    def test_dataloader(self):
+        return DataLoader(self.parts[2], 400)
+"""
+CLI = """
+from lightning.pytorch.cli import LightningCLI
+
+from net_project.data import Digits
+from net_project.model import Net
+
+
+class CLI(LightningCLI):
+    def add_arguments_to_parser(self, parser):
+        parser.link_arguments("data.classes", "model.classes", apply_on="instantiate")
+
+
+def main():
+    try:
+        CLI(Net, Digits)
+    except Exception as error:
+        raise SystemExit(f"my own words: {error}")
+
+
+if __name__ == "__main__":
+    main()
+"""
+CONFIG = """
+seed_everything: 3
+model: {hidden: 48}
+trainer:
+  max_epochs: 50
+  gradient_clip_val: 0.5
+  limit_val_batches: 1
+  precision: 32-true
+  callbacks:
+    - class_path: ModelCheckpoint
+      init_args: {monitor: val_acc, mode: max}
+    - class_path: EarlyStopping
+      init_args: {monitor: val_acc, mode: max, patience: 40}
+    - class_path: LearningRateMonitor
+"""
+ANY_CLI = """
+from lightning.pytorch.cli import LightningCLI
+
+cli = LightningCLI()
+"""
+ANY_CONFIG = """
+model: {class_path: net_project.model.Net, init_args: {hidden: 16}}
+data: {class_path: net_project.data.Digits}
+optimizer: {class_path: Adam, init_args: {lr: 0.01}}
+"""
+OWN_LOADERS = """
+import lightning.pytorch as pl
+from lightning.pytorch.cli import LightningCLI
+
+from net_project.data import Digits
+from net_project.model import Net
+
+
+class Whole(Net):
+    def __init__(self, lr: float = 0.1, batch_size: int = 32):
+        super().__init__(lr)
+        self.data = Digits(batch_size)
+        self.data.setup("fit")
+
+    def train_dataloader(self):
+        return self.data.train_dataloader()
+
+    def val_dataloader(self):
+        return self.data.val_dataloader()
+
+
+if __name__ == "__main__":
+    cli = LightningCLI(Whole, subclass_mode_model=True, run=False, seed_everything_default=1)
+    cli.trainer.fit(cli.model)
+"""
+FILES = {
+    "net_project/__init__.py": "",
+    "net_project/model.py": MODEL,
+    "net_project/data.py": DATA,
+    "net_project/cli.py": CLI,
+    "net_project/any_cli.py": ANY_CLI,
+    "net_project/own_loaders.py": OWN_LOADERS,
+    "net_project/nothing.py": "print('no cli here')\n",
+    "net_project/broken.py": "import no_such_package\n",
+    "config.yaml": CONFIG,
+    "any.yaml": ANY_CONFIG,
+    "own.yaml": "model: {class_path: __main__.Whole, init_args: {batch_size: 50}}\n",
+}
+
+
+def write(folder: Path) -> Path:
+    """The project; its folder."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,223 @@
+"""A LightningCLI project as a trainable: its own parser checks, and its own program builds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweeps.common import plugins, project
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.config import plugins as config_plugins
+from sweeps.config.sweep_config import to_yaml
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.plan import Plan
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
+from tests.support import configured
+
+pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
+
+RUN = ("--lightning-cli", "net_project.cli", "--cli-config", "config.yaml")
+ANY = ("--lightning-cli", "net_project.any_cli", "--cli-config", "any.yaml", "--metric", "val_acc", "--mode", "max")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(configured.write(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
+        del sys.modules[name]
+    project.use()
+    return tmp_path
+
+
+def planned(*arguments: str) -> Plan:
+    return make_plan(config_plugins.named(cli.parse(arguments)))
+
+
+def fault(*arguments: str) -> str:
+    with pytest.raises(UserError) as raised:
+        planned(*arguments)
+    return str(raised.value)
+
+
+def test_its_settings_are_hyperparameters_and_the_others_stay() -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", "data.batch_size=32,64", "data.sizes.0=500..1000")
+    (model,) = plan.models
+    assert model.space.describe() == {
+        "model.lr": "0.001 to 1, log scale",
+        "data.batch_size": "one of 32, 64",
+        "data.sizes.0": "500 to 1000",
+    }
+    assert model.space.fixed["model.hidden"] == 48
+    assert plan.config.objective.metric == "val_acc", "as its ModelCheckpoint monitors it"
+    assert "model.classes" not in model.space.fixed, "it is linked to the data's"
+
+
+def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() -> None:
+    said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=1e-3..1:log")).split())
+    assert "trainer kept: limit_val_batches 1, gradient_clip_val 0.5, EarlyStopping overruled" in said
+    assert "precision 32-true: give --precision max_epochs 50: trials are compared" in said
+    assert "ModelCheckpoint: checkpoints are written where a resume needs them" in said
+    assert "LearningRateMonitor: epochs are in the record; give --loggers" in said
+    assert "fixed the rest as config.yaml has it" in said
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ("model.init_args.lr=0.1..1", "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?"),
+        ("model.hidden=0.5..2", "model.hidden: Parser key \"model.hidden\": Expected a <class 'int'>"),
+        ("model.lr=fast,slow", "model.lr: 'fast': must be float, is str"),
+        ("model.act=1,2", "Expected a <class 'str'>"),
+        ("data.sizes=1,2", "--ranges data.sizes: a list; give its items, as data.sizes.0, data.sizes.1"),
+        ("model=1,2", "--ranges model: a section; give its settings, as model.lr"),
+        ("trainer.max_epochs=5,9", "--ranges trainer.max_epochs: the sweep sets it: .* give --max-epochs"),
+        ("seed_everything=1,2", "--ranges seed_everything: the sweep sets it: give --seed"),
+        ("trainer.deterministic=true,false", "trainer.deterministic: it stays as the settings have it"),
+        ("trainer.callbacks.0.init_args.mode=min,max", "the sweep has its own, in place of this callback"),
+        ("trainer.callbacks.1.init_args.patience=a,b", "Expected a <class 'int'>"),
+    ],
+)
+def test_a_range_is_checked_by_the_parser_of_the_project(ranges: str, expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        planned(*RUN, "--ranges", ranges)
+
+
+def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
+    ranges = ("--ranges", "model.lr=0.1..1")
+    plan = planned(*RUN, *ranges, "--params", "model.hidden=8", "trainer.accumulate_grad_batches=2")
+    assert plan.models[0].space.fixed["model.hidden"] == 8
+    said = " ".join(describe(plan).split())
+    assert "fixed model.hidden=8, trainer.accumulate_grad_batches=2, the rest as config.yaml has it" in said
+    assert "--params model.hiden: no such hyperparameter. Did you mean 'model.hidden'?" in fault(
+        *RUN, *ranges, "--params", "model.hiden=8"
+    )
+    assert "--params: Parser key \"model.hidden\": Expected" in fault(*RUN, *ranges, "--params", "model.hidden=x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--lightning-cli", "net_project.cly"), "net_project.cly: no such module. Did you mean 'net_project.cli'?"),
+        (("--lightning-cli", "net_project.cli", "--cli-config", "c.yaml"), "--cli-config .*c.yaml: no such file"),
+        (("--lightning-cli", "net_project.nothing"), "python -m net_project.nothing ends without a LightningCLI"),
+        (("--lightning-cli", "net_project.broken"), "ModuleNotFoundError: No module named 'no_such_package'"),
+        (("--lightning-cli", "net_project.cli", "--cli-config", "any.yaml"), "any.yaml: Subcommand 'fit' does not accept option"),
+        (("--lightning-cli", "net_project.cli", "--trainable", "x"), "can't be combined with --trainable"),
+        (("--cli-config", "config.yaml"), "--cli-config needs --lightning-cli"),
+        (("--lightning-cli", "net_project.cli", "--ranges", "model.lr=0.1..1"), "--metric: give the metric"),
+        ((*RUN,), "it has no search space. Give --ranges"),
+    ],
+)
+def test_what_can_not_be_swept_is_told_before_anything_starts(arguments: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        planned(*arguments)
+
+
+def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.training.adapters.lightning_cli.NEEDS", "no_such_package")
+    assert "no_such_package is not installed: python -m pip install" in fault(*RUN, "--ranges", "model.lr=0.1..1")
+
+
+def trained(plan: Plan, **values: Any) -> Fit:
+    """Two epochs in what another process makes of the trainable."""
+    module = plugins.load(plan.models[0].module.__name__)
+    assert module is not plan.models[0].module
+    params = module.Params(**{**plan.models[0].space.fixed, **values})
+    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
+    fit.run(lambda epoch: True)
+    return fit
+
+
+def test_another_process_builds_and_trains_what_the_project_would() -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
+    fit = trained(plan, **{"model.lr": 0.7, "model.hidden": 24})
+    model: Any = fit._model
+    assert (model.lr, model.hparams.hidden, model.hparams.classes) == (0.7, 24, 10)
+    trainer: Any = fit._trainer
+    assert (trainer.gradient_clip_val, trainer.limit_val_batches, trainer.logger) == (0.5, 1, None)
+    names = {type(each).__name__ for each in trainer.callbacks}
+    assert "EarlyStopping" in names
+    assert not names & {"ModelCheckpoint", "LearningRateMonitor", "SaveConfigCallback"}
+    assert fit.best_score > 0.5
+
+
+def test_the_seed_is_that_of_the_trial_and_not_of_the_file() -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
+    module = plan.models[0].module
+    weights = []
+    for seed in (1, 2, 1):
+        fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed))
+        weights.append(float(next(fit._model.parameters()).sum()))
+    assert weights[0] == weights[2] != weights[1]
+
+
+def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
+    ranges = ("optimizer.class_path=torch.optim.Adam,torch.optim.SGD", "optimizer.init_args.lr=1e-3..1:log")
+    plan = planned(*ANY, "--ranges", *ranges)
+    for name in ("torch.optim.SGD", "torch.optim.Adam"):
+        trainer: Any = trained(plan, **{"optimizer.class_path": name, "optimizer.init_args.lr": 0.3})._trainer
+        assert type(trainer.optimizers[0]).__name__ == name.rpartition(".")[2]
+        assert trainer.optimizers[0].param_groups[0]["lr"] == 0.3
+    wrong = fault(*ANY, "--ranges", "optimizer.class_path=torch.optim.Adam,torch.optim.Nothing")
+    assert "optimizer.class_path: " in wrong
+    assert "torch.optim.Nothing" in wrong
+
+
+def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
+    arguments = ("--lightning-cli", "net_project.own_loaders", "--cli-config", "own.yaml")
+    plan = planned(*arguments, "--metric", "val_acc", "--mode", "max", "--ranges", "model.init_args.lr=1e-3..1:log")
+    fit = trained(plan, **{"model.init_args.lr": 0.5})
+    assert fit.best_score > 0.5
+    assert not fit.has_test
+
+
+def test_the_exported_file_is_what_the_program_of_the_project_takes(here: Path) -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
+    fit = FitConfig(max_epochs=2, seed=11, precision="32").settings()
+    values = {**plan.models[0].space.fixed, "model.lr": 0.25}
+    ((name, text),) = plan.models[0].module.export(values, fit, "results/s/best").items()
+    assert text.startswith("# Train it again: python -m net_project.cli fit -c results/s/best/config.yaml\n")
+    (here / "best").mkdir()
+    (here / "best" / name).write_text(text)
+    words = ["-m", "net_project.cli", "fit", "-c", f"best/{name}", "--print_config"]
+    printed = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=True)
+    found = yaml.safe_load(printed.stdout)
+    assert (found["seed_everything"], found["trainer"]["max_epochs"]) == (11, 2)
+    assert found["model"] == {"lr": 0.25, "hidden": 48, "act": "relu", "drop": None}
+    assert [each["class_path"].rpartition(".")[2] for each in found["trainer"]["callbacks"]] == [
+        "ModelCheckpoint",
+        "EarlyStopping",
+        "LearningRateMonitor",
+    ]
+
+
+def test_a_change_of_the_settings_or_of_the_code_is_found(here: Path) -> None:
+    arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
+    before = identity(planned(*arguments))
+    assert {"net_project/cli.py", "net_project/model.py", "net_project/data.py"} <= before["code"].keys()
+    (here / "config.yaml").write_text(configured.CONFIG.replace("48", "50"))
+    (here / "net_project" / "data.py").write_text(configured.DATA + "# changed\n")
+    assert changes(before, identity(planned(*arguments))) == ["net_project/data.py: its code", "config.yaml: its content"]
+
+
+def test_classes_that_only_the_settings_name_are_code_too() -> None:
+    found = identity(planned(*ANY, "--ranges", "optimizer.init_args.lr=1e-3..1:log"))["code"]
+    assert {"net_project/any_cli.py", "net_project/model.py", "net_project/data.py"} <= found.keys()
+
+
+def test_the_settings_of_a_sweep_name_it(here: Path) -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", "--name", "again")
+    (here / "sweep.yaml").write_text(to_yaml(plan.config.changed(name=None)))
+    again = planned("--config", "sweep.yaml")
+    assert again.config.trainables == ["lightning-cli:net_project.cli:config.yaml"]
+    assert str(again.config.name).startswith("net_project.cli-")
+    assert again.space == plan.space or again.models[0].space.describe() == plan.models[0].space.describe()
