@@ -45,7 +45,7 @@ def test_all_trials_train_and_the_plan_says_what_is_overruled(
     assert "overruled  max_epochs 50" in done.stdout or "max_epochs 50: trials" in done.stdout
     trials = pq.read_table(folder / "results" / "swept" / "trials.parquet").to_pylist()
     assert {trial["status"] for trial in trials} <= {"finished", "pruned"}
-    assert all(trial["params.model.lr"] >= 0.05 for trial in trials)
+    assert all(trial["params_model.lr"] >= 0.05 for trial in trials)
     assert "test_acc" in done.stdout
 
 

@@ -20,6 +20,7 @@ from lightning.pytorch.cli import LightningCLI
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import load_yaml
+from sweeps.training.adapters.adapted import Built
 
 FIT = "fit"
 
@@ -63,17 +64,6 @@ class Parsed:
             yield
         finally:
             sys.modules["__main__"] = before
-
-
-@dataclass(frozen=True)
-class Built:
-    """What a LightningCLI has built."""
-
-    model: Any
-    data: Any
-    """None where the model has its own loaders."""
-    trainer: Mapping[str, Any]
-    """Arguments of the Trainer."""
 
 
 class _Left(BaseException):

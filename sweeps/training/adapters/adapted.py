@@ -1,0 +1,243 @@
+"""A project that is configured by files, as a trainable: what all kinds of projects have in common."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import yaml
+
+from sweeps.common import project
+from sweeps.common.formatting import short
+from sweeps.common.objective import Mode
+from sweeps.training import trainer_options
+from sweeps.training.adapters import settings_tree
+
+OF_TRAINER = (
+    "accumulate_grad_batches",
+    "gradient_clip_algorithm",
+    "gradient_clip_val",
+    "limit_train_batches",
+    "limit_val_batches",
+)
+"""Settings of the Trainer that are hyperparameters."""
+MONITORS = ("ModelCheckpoint", "EarlyStopping")
+"""Callbacks that name the metric of a project."""
+
+
+class Built(NamedTuple):
+    """What a project has built for a trial."""
+
+    model: Any
+    data: Any
+    """None where the model has its own loaders."""
+    trainer: Mapping[str, Any]
+    """Arguments of Lightning's Trainer, as the project would make it."""
+
+
+class Adapted(ABC):
+    """A project and its settings.
+
+    Args:
+        tree: settings, with all defaults.
+        files: of the settings, relative to the project's folder; () in another process.
+    """
+
+    kind: str
+    """What the settings are of, for messages."""
+    class_key: str
+    """Key of the class of an object in the settings."""
+
+    def __init__(self, tree: Mapping[str, Any], files: tuple[str, ...]) -> None:
+        self.tree, self.files = tree, files
+        self._rest: tuple[Any, Any, dict[str, Any]] = (None, None, {})
+        """Params of the last model, its data module and its options of the Trainer."""
+
+    @property
+    @abstractmethod
+    def content(self) -> Mapping[str, Any]:
+        """All that `load` needs in another process."""
+
+    @cached_property
+    @abstractmethod
+    def hyperparameters(self) -> dict[str, Any]:
+        """Path to value."""
+
+    @property
+    @abstractmethod
+    def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Class path and arguments of each callback in the settings."""
+
+    @abstractmethod
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise a ValueError where values do not fit."""
+
+    @abstractmethod
+    def build(self, values: Mapping[str, Any]) -> Built:
+        """Build the objects of a trial.
+
+        Args:
+            values: all hyperparameters.
+        """
+
+    @abstractmethod
+    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
+        """The files with which the project's own program trains a trial, by their names.
+
+        Args:
+            values: hyperparameters.
+            fit: settings of FitConfig.
+            folder: where the files will be.
+        """
+
+    @abstractmethod
+    def modules(self) -> Iterator[str]:
+        """Modules that train; those of installed packages are left out later."""
+
+    @abstractmethod
+    def why_not_here(self, path: str, value: Any) -> str:
+        """Why a path of the settings is not to be swept in this kind of project; "" where it may be."""
+
+    def trainable(self) -> ModuleType:
+        """The project as a trainable."""
+        found: Any = ModuleType(f"{type(self).__module__}:{json.dumps(self.content)}")
+        found.METRIC, found.MODE = self.objective
+        found.Params = settings_tree.params_class(self.hyperparameters, self.check)
+        found.build_model, found.build_data = self.build_model, self.build_data
+        found.trainer_options = self.options
+        found.describe_data = lambda params: f"as {' and '.join(self.files) or self.kind} has it"
+        found.why_not, found.export = self.why_not, self.export
+        found.NOTES, found.SOURCES, found.TEXTS = self.notes(), tuple(self._sources()), self._texts()
+        found.REST = f"the rest as {' and '.join(self.files) or self.kind} has it"
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def trainer(self) -> Mapping[str, Any]:
+        """Settings of the Trainer."""
+        return self.tree.get("trainer") or {}
+
+    @property
+    def objective(self) -> tuple[str, Mode]:
+        """What its callbacks monitor; "" where nothing is."""
+        for name in MONITORS:
+            for path, arguments in self.callbacks:
+                if path.endswith(f".{name}") and isinstance(arguments.get("monitor"), str):
+                    return arguments["monitor"], "max" if arguments.get("mode") == "max" else "min"
+        return "", "max"
+
+    def build_model(self, params: Any) -> Any:
+        built = self.build({name: getattr(params, name) for name in self.hyperparameters})
+        options = {name: built.trainer[name] for name in trainer_options.FREE if name in built.trainer}
+        listed = trainer_options.callbacks_of(options)
+        options["callbacks"] = [each for each in listed if not trainer_options.why_owned(type(each))]
+        self._rest = params, _loaders_of(built.model) if built.data is None else built.data, options
+        return built.model
+
+    def build_data(self, params: Any) -> Any:
+        """The data module that was built together with the model."""
+        if self._rest[0] is not params:
+            self.build_model(params)
+        data = self._rest[1]
+        self._rest = params, None, self._rest[2]
+        return data
+
+    def options(self, params: Any) -> dict[str, Any]:
+        """Of the Trainer that the project would make with the last model; {} for other params, as on the
+        driver, which builds none."""
+        (built_with, _, options), self._rest = self._rest, (None, None, {})
+        return options if built_with is params else {}
+
+    def notes(self) -> list[tuple[str, str]]:
+        """What becomes of the settings of the Trainer, for the plan."""
+        import inspect
+
+        import lightning.pytorch as pl
+
+        defaults = {name: each.default for name, each in inspect.signature(pl.Trainer).parameters.items()}
+        given = {
+            name: value
+            for name, value in self.trainer.items()
+            if name != "callbacks" and name in defaults and value not in (None, defaults[name], [])
+        }
+        owned = trainer_options.OWNED
+        kept = [f"{name} {short(value)}" for name, value in given.items() if name not in owned]
+        overruled = [f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned]
+        for path, _ in self.callbacks:
+            name, why = path.rpartition(".")[2], why_owned(path)
+            overruled += [f"{name}: {why}"] if why else []
+            kept += [] if why else [name]
+        lines = [("trainer", f"kept: {', '.join(kept)}")] if kept else []
+        return [*lines, *(("" if number else "overruled", line) for number, line in enumerate(overruled))]
+
+    def why_not(self, path: str) -> str:
+        """Why a path of the settings is no hyperparameter; "" where it is one, or where there is none."""
+        try:
+            value = settings_tree.value_at(self.tree, path)
+        except KeyError:
+            return ""
+        if why := self.why_not_here(path, value):
+            return why
+        first, _, name = path.partition(".")
+        if first == "trainer" and name in trainer_options.OWNED:
+            return f"the sweep sets it: {trainer_options.OWNED[name]}"
+        if path in self.hyperparameters:
+            return ""
+        items = [each for each, _ in settings_tree.leaves(value, tuple(path.split(".")))]
+        if isinstance(value, Mapping | list) and items:
+            what, parts = ("a list", "items") if isinstance(value, list) else ("a section", "settings")
+            return f"{what}; give one of its {parts}, as {', '.join(items[:3])}"
+        return "it stays as the settings have it"
+
+    def _in_short(self, value: Any) -> str:
+        """A value, or the class of an object."""
+        if isinstance(value, Mapping) and self.class_key in value:
+            return str(value[self.class_key]).rpartition(".")[2]
+        return short(value)
+
+    def _sources(self) -> Iterator[tuple[str, Path]]:
+        """Name and file of each module of the project that trains."""
+        for name in dict.fromkeys(self.modules()):
+            spec = spec_of(name)
+            if spec is not None and spec.origin and Path(spec.origin).is_relative_to(project.folder()):
+                yield name, Path(spec.origin)
+
+    def _texts(self) -> dict[str, str]:
+        """The settings in place of their files, for the record and for the head of a cluster."""
+        whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
+        return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
+
+
+def why_owned(class_path: str) -> str:
+    """Why a trial does not have a callback; "" where it has it."""
+    module, _, name = class_path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name) if module else None
+    except (ImportError, AttributeError):
+        return ""
+    return trainer_options.why_owned(found) if isinstance(found, type) else ""
+
+
+def spec_of(module: str) -> Any:
+    """Where Python finds a module; None where it does not."""
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def _loaders_of(model: Any) -> Any:
+    """A data module of the loaders that a model has itself."""
+    import lightning.pytorch as pl
+    from lightning.pytorch.utilities.model_helpers import is_overridden
+
+    names = [f"{part}_dataloader" for part in ("train", "val", "test")]
+    own = [name for name in names if is_overridden(name, model, pl.LightningModule)]
+    methods = {name: (lambda self, name=name: getattr(model, name)()) for name in own}
+    return type("OwnLoaders", (pl.LightningDataModule,), methods)()
