@@ -267,7 +267,10 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
     return module
 
 
-ADAPTERS = {"lightning-cli": "sweeps.training.adapters.lightning_cli"}
+ADAPTERS = {
+    "lightning-cli": "sweeps.training.adapters.lightning_cli",
+    "hydra": "sweeps.training.adapters.hydra",
+}
 """Prefix of a name to the module that makes a trainable of what is behind it."""
 TRAINABLE = Kind(
     "trainable",

@@ -54,7 +54,8 @@ def _named(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
 
 def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
     """Of a plug-in, or of the modules that are the SOURCES of a project."""
-    for name, path in getattr(plug_in, "SOURCES", ((plug_in.__name__, Path(str(plug_in.__file__))),)):
+    own = ((plug_in.__name__, Path(str(getattr(plug_in, "__file__", None)))),)
+    for name, path in getattr(plug_in, "SOURCES", own):
         yield from _walk(name, path.absolute())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,8 +34,11 @@ def named(config: SweepConfig) -> SweepConfig:
     """
     trainables = config.trainables
     if config.lightning_cli is not None:
-        trainables = [plugins.adapted("lightning-cli", config.lightning_cli, *_settings_files(config))]
+        trainables = [plugins.adapted("lightning-cli", config.lightning_cli, *_in_project(config.cli_configs))]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
+    elif config.hydra is not None:
+        trainables = [plugins.adapted("hydra", *_in_project([config.hydra]), *config.overrides)]
+        config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
     given = {"trainable": trainables, "searcher": [config.searcher]}
@@ -49,9 +53,9 @@ def named(config: SweepConfig) -> SweepConfig:
     return dataclasses.replace(config, **by_name)
 
 
-def _settings_files(config: SweepConfig) -> list[str]:
-    """The files of --cli-config, relative to the project's folder where they are in it."""
-    paths = [Path(path).expanduser().absolute() for path in config.cli_configs]
+def _in_project(places: Iterable[str]) -> list[str]:
+    """Files and folders relative to the project's folder where they are in it."""
+    paths = [Path(path).expanduser().absolute() for path in places]
     here = project.folder()
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in paths]
 

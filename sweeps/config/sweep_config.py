@@ -40,6 +40,11 @@ class SweepConfig(Settings):
     the paths of its settings, as model.init_args.lr (default: none)."""
     cli_config: str | list[str] | None = setting(None, metavar="FILE")
     """With --lightning-cli: its YAML file, or several (default: its own defaults)."""
+    hydra: str | None = setting(None, metavar="CONFIG_DIR[/NAME]")
+    """In place of a trainable: the folder of your Hydra settings, and the name of the primary file, as
+    configs/train. Its hyperparameters are the paths of its settings, as model.optimizer.lr (default: none)."""
+    hydra_overrides: str | list[str] | None = setting(None, metavar="OVERRIDE")
+    """With --hydra: fixed overrides, as experiment=mnist trainer=cpu (default: none)."""
     search_space: str | list[str] | None = None
     """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each
     trainable (default: the trainable's own)."""
@@ -180,6 +185,11 @@ class SweepConfig(Settings):
     def cli_configs(self) -> list[str]:
         """The files of --cli-config."""
         return _listed(self.cli_config)
+
+    @property
+    def overrides(self) -> list[str]:
+        """The overrides of --hydra-overrides."""
+        return _listed(self.hydra_overrides)
 
     @property
     def logger_names(self) -> list[str]:

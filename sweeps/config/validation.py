@@ -92,12 +92,23 @@ def _faults_of_address(config: SweepConfig) -> list[str]:
     return faults + [f"{flag(name)} {why_kept}" for name in kept if getattr(config, name)]
 
 
+def _faults_of_project(config: SweepConfig) -> list[str]:
+    """Of a project in place of a trainable."""
+    given = [name for name in ("lightning_cli", "hydra", "trainable") if getattr(config, name) is not None]
+    if len(given) > 1:
+        return [f"{flag(given[0])} can't be combined with {flag(given[1])}: each is a trainable"]
+    pairs = {"cli_config": "lightning_cli", "hydra_overrides": "hydra"}
+    return [
+        f"{flag(name)} needs {flag(needed)}"
+        for name, needed in pairs.items()
+        if getattr(config, name) is not None and getattr(config, needed) is None
+    ]
+
+
 def _faults_of_names(config: SweepConfig) -> list[str]:
     names, spaces = config.trainables, config.search_spaces
-    if config.lightning_cli is not None and names:
-        return ["--lightning-cli can't be combined with --trainable: it is the trainable"]
-    if config.cli_config is not None and config.lightning_cli is None:
-        return ["--cli-config needs --lightning-cli, the module that reads it"]
+    if faults := _faults_of_project(config):
+        return faults
     faults = [] if names or config.trainable is None else ["--trainable: give at least one"]
     for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names)):
         faults += [

@@ -67,6 +67,7 @@ def test_the_program_of_the_project_trains_the_winner_again(
     assert "val_acc" in metrics.read_text()
 
 
+@pytest.mark.slow
 def test_its_model_is_loaded_and_trained_by_name_from_any_folder(
     done: subprocess.CompletedProcess[str], folder: Path, tmp_path: Path
 ) -> None:
@@ -77,11 +78,12 @@ def test_its_model_is_loaded_and_trained_by_name_from_any_folder(
     )  # fmt: skip
     assert single.returncode == 0, single.stdout + single.stderr
     assert (tmp_path / "results" / "single" / "best" / "weights.pt").is_file()
-    best = analysis_sweep.load(swept).best
+    best = analysis_sweep.load(swept).best()
     assert best is not None
     assert best.model().hparams["hidden"] == 48
 
 
+@pytest.mark.slow
 def test_a_resume_continues_with_its_settings_and_refuses_others(
     done: subprocess.CompletedProcess[str], folder: Path
 ) -> None:

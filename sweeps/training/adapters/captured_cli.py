@@ -20,6 +20,7 @@ from lightning.pytorch.cli import LightningCLI
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import load_yaml
+from sweeps.training.adapters import settings_tree
 from sweeps.training.adapters.adapted import Built
 
 FIT = "fit"
@@ -34,9 +35,13 @@ class Parsed:
     main: Any
     """The module of the program, in which classes of its own are found as `__main__.Net`."""
 
-    def tree(self) -> dict[str, Any]:
-        """Its settings, without those that it computes from others."""
-        return self._dumped(self.cli.config)
+    def tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Its settings, without those that it computes from others.
+
+        Args:
+            given: as the files have them.
+        """
+        return self._dumped(self.cli.config, given)
 
     def check(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Settings as its parser completes them.
@@ -47,14 +52,14 @@ class Parsed:
         try:
             with self._in_its_main():
                 config = self.cli.parser.parse_object(arguments(tree, self.has_subcommands))
-            return self._dumped(config)
+            return self._dumped(config, tree)
         except Exception as error:  # jsonargparse's ArgumentError, and whatever a type of the user's raises
             raise ValueError(in_a_line(error)) from None
 
-    def _dumped(self, config: Any) -> dict[str, Any]:
+    def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
-            found: dict[str, Any] = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
-        return dict(found.get(FIT) or {}) if self.has_subcommands else found
+            found: Any = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
+        return dict(settings_tree.with_whole_numbers(found.get(FIT) if self.has_subcommands else found, given))
 
 
     @contextmanager
@@ -145,6 +150,8 @@ def _intercepted(given: Sequence[str] | Mapping[str, Any], is_built: bool) -> It
             raise _Left(Parsed(self, has_subcommands, sys.modules["__main__"]))
 
         def trainer(**settings: Any) -> None:
+            of_tree = given.get("trainer") if isinstance(given, Mapping) else None
+            settings = settings_tree.with_whole_numbers(settings, of_tree)
             raise _Left(Built(self.model, self.datamodule, settings))
 
         self.trainer_class, self.save_config_callback = trainer, None

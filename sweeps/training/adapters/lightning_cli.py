@@ -72,7 +72,7 @@ def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: t
     given: dict[str, Any] = {}
     for text in texts:
         given = settings_tree.merged(given, load_yaml(text) or {})
-    return LightningCLIProject(module, parsed.tree(), given, files, parsed).trainable()
+    return LightningCLIProject(module, parsed.tree(given), given, files, parsed).trainable()
 
 
 @cache

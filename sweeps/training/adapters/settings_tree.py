@@ -62,6 +62,21 @@ def merged(tree: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def with_whole_numbers(tree: Any, before: Any) -> Any:
+    """A tree in which a whole number is one again where it was before.
+
+    Python keeps one of `Union[int, float]` and `Union[float, int]` for both, whichever was first in a process
+    (konradhalas/dacite#294 has the same cause), and jsonargparse makes 1.0 of 1 by the second: of Lightning's `limit_val_batches` 1
+    is a batch, and 1.0 all of them.
+    """
+    if isinstance(tree, Mapping) and isinstance(before, Mapping):
+        return {key: with_whole_numbers(value, before.get(key)) for key, value in tree.items()}
+    if isinstance(tree, list) and isinstance(before, list) and len(tree) == len(before):
+        return [with_whole_numbers(*pair) for pair in zip(tree, before, strict=True)]
+    is_same = isinstance(tree, float) and type(before) is int and tree == before
+    return before if is_same else tree
+
+
 def value_at(tree: Any, path: str) -> Any:
     """The value at a path.
 

@@ -1,0 +1,187 @@
+"""A Hydra project as a trainable: `hydra:configs/train:trainer=cpu`.
+
+Hydra composes its settings; `hydra.utils.instantiate` builds the model, the data and the callbacks. The
+hyperparameters are the paths of the settings, as in Hydra's overrides; those that are computed from others
+(`${...}`) follow them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from sweeps.common import project
+from sweeps.common.errors import UserError
+from sweeps.common.yaml_values import nearest
+from sweeps.training.adapters import settings_tree
+from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, spec_of, why_owned
+
+NEEDS = "hydra"
+TARGET = "_target_"
+DATA = ("data", "datamodule", "data_module")
+"""Names of the section of the data module, the first one that is there."""
+DEFAULT_NAMES = ("config", "train")
+BEST_FILE = "best.yaml"
+NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_path", "defaults")
+"""Sections that this program sets, that say where files are, or of which only a part is swept."""
+VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
+
+
+def find(rest: str) -> ModuleType:
+    """The trainable of `CONFIG_DIR/NAME`, behind which there may be overrides, each after a colon.
+
+    Raises:
+        UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
+    """
+    given, *overrides = rest.split(":")
+    flag = f"--hydra {given}"
+    if importlib.util.find_spec(NEEDS) is None:
+        raise UserError(f"{flag}: hydra is not installed: python -m pip install hydra-core")
+    folder, name = _place(flag, given)
+    tree = _composed(flag, folder, name, tuple(overrides))
+    return HydraProject(tree, (str(_shown(folder / f"{name}.yaml")),)).trainable()
+
+
+@cache
+def load(payload: str) -> ModuleType:
+    """The same in another process, whose PC may not have the files and the environment."""
+    content = json.loads(payload)
+    for name, value in content["variables"].items():
+        os.environ.setdefault(name, value)
+    return HydraProject(content["tree"]).trainable()
+
+
+def _place(flag: str, given: str) -> tuple[Path, str]:
+    """The folder of the settings, absolute, and the name of the primary file."""
+    path = (project.folder() / Path(given).expanduser()).absolute()
+    if path.is_dir():
+        names = sorted(file.stem for file in path.glob("*.yaml"))
+        found = [name for name in DEFAULT_NAMES if name in names] or (names if len(names) == 1 else [])
+        if not found:
+            listed = ", ".join(f"{given}/{name}" for name in names) or "none is there"
+            raise UserError(f"{flag}: give the primary file too: {listed}")
+        return path, found[0]
+    path = path.with_suffix("") if path.suffix == ".yaml" else path
+    if path.with_suffix(".yaml").is_file():
+        return path.parent, path.name
+    names = [file.stem for file in path.parent.glob("*.yaml")]
+    if not path.parent.is_dir():
+        raise UserError(f"{flag}: no such folder: {path.parent}. Give CONFIG_DIR or CONFIG_DIR/NAME")
+    hint = nearest(path.name, names)
+    raise UserError(f"{flag}: {path.parent} has no {path.name}.yaml.{hint} Files: {', '.join(names) or 'none'}")
+
+
+def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings, whose references to others are not resolved."""
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(folder), version_base=None):
+            config = hydra.compose(name, [*overrides])
+        found: Any = OmegaConf.to_container(config, resolve=False)
+    except Exception as error:  # Hydra's and OmegaConf's have several classes
+        raise UserError(f"{flag}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    lacking = [part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)]
+    if lacking:
+        words = " and ".join(" or ".join(part) for part in lacking)
+        raise UserError(f"{flag}: no section {words} with a {TARGET}. Sections: {', '.join(map(str, found))}")
+    return dict(found)
+
+
+def _shown(path: Path) -> Path:
+    here = project.folder()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+class HydraProject(Adapted):
+    """A project whose settings Hydra composes.
+
+    Args:
+        tree: settings, whose references to others are not resolved.
+        files: the primary file; () in another process, which checks no values.
+    """
+
+    class_key = TARGET
+    kind = "the settings"
+
+    def __init__(self, tree: Mapping[str, Any], files: tuple[str, ...] = ()) -> None:
+        super().__init__(tree, files)
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        used = VARIABLE.findall(json.dumps(self.tree))
+        return {"tree": self.tree, "variables": {name: os.environ[name] for name in used if name in os.environ}}
+
+    @cached_property
+    def hyperparameters(self) -> dict[str, Any]:
+        kept = {key: value for key, value in self.tree.items() if key not in NOT_SWEPT and value is not None}
+        of_trainer = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
+        callbacks = {name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))}
+        found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": callbacks})
+        return {path: value for path, value in found if not _is_computed(value)}
+
+    @property
+    def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        return [(str(each[TARGET]), each) for each in self._callbacks().values()]
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        for path, value in values.items():
+            own = self.hyperparameters.get(path)
+            is_number = isinstance(own, int | float) and not isinstance(own, bool)
+            if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"{path} {value}: must be a number, as {own} in the settings")
+
+    def build(self, values: Mapping[str, Any]) -> Built:
+        import hydra
+        from omegaconf import OmegaConf
+
+        config: Any = OmegaConf.create(settings_tree.with_values(self.tree, {}, values))
+        data = next(config[name] for name in DATA if TARGET in (config.get(name) or {}))
+        built_data = hydra.utils.instantiate(data)
+        model = hydra.utils.instantiate(config.model)
+        of_trainer = {name: value for name, value in (config.get("trainer") or {}).items() if name != TARGET}
+        kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
+        callbacks = [hydra.utils.instantiate(config.callbacks[name]) for name in kept]
+        return Built(model, built_data, {**of_trainer, "callbacks": callbacks})
+
+    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
+        tree = settings_tree.with_values(self.tree, {}, values)
+        tree["trainer"] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
+        tree |= {"seed": fit["seed"]} if "seed" in tree else {}
+        words = f"your program with --config-dir {folder} --config-name {Path(BEST_FILE).stem}"
+        return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
+
+    def modules(self) -> Iterator[str]:
+        for path, value in settings_tree.leaves(self.tree):
+            parts = str(value).split(".")
+            if path.rpartition(".")[2] == TARGET:  # a class, or a method of one
+                yield from (name for end in (1, 2) if spec_of(name := ".".join(parts[:-end])) is not None)
+
+    def why_not_here(self, path: str, value: Any) -> str:
+        if path in ("seed", "ckpt_path"):
+            return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
+        if _is_computed(value):
+            return f"it is computed from other settings, as {value}; give one of these"
+        first, _, rest = path.partition(".")
+        callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
+        return "the sweep has its own, in place of this callback" if callback and why_owned(callback[TARGET]) else ""
+
+    def _callbacks(self) -> dict[str, Mapping[str, Any]]:
+        given = self.tree.get("callbacks") or {}
+        return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
+
+
+def _is_computed(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
