@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +21,10 @@ from typing import Any
 import yaml
 
 from sweeps.common import project
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, causes
 from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
+from sweeps.training.trainer_options import FREE
 from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, spec_of, why_owned
 
 NEEDS = "hydra"
@@ -47,8 +49,10 @@ def find(rest: str) -> ModuleType:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: python -m pip install hydra-core")
     folder, name = _place(flag, given)
-    tree = _composed(flag, folder, name, tuple(overrides))
-    return HydraProject(tree, (str(_shown(folder / f"{name}.yaml")),)).trainable()
+    found = HydraProject(_composed(flag, folder, name, tuple(overrides)), (str(_shown(folder / f"{name}.yaml")),))
+    if faults := list(found.faults_of_targets()):
+        raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
+    return found.trainable()
 
 
 @cache
@@ -151,7 +155,7 @@ class HydraProject(Adapted):
         data = next(config[name] for name in DATA if TARGET in (config.get(name) or {}))
         built_data = hydra.utils.instantiate(data)
         model = hydra.utils.instantiate(config.model)
-        of_trainer = {name: value for name, value in (config.get("trainer") or {}).items() if name != TARGET}
+        of_trainer = _plain({name: config.trainer[name] for name in FREE if name in self.trainer})
         kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
         callbacks = [hydra.utils.instantiate(config.callbacks[name]) for name in kept]
         return Built(model, built_data, {**of_trainer, "callbacks": callbacks})
@@ -169,6 +173,15 @@ class HydraProject(Adapted):
             if path.rpartition(".")[2] == TARGET:  # a class, or a method of one
                 yield from (name for end in (1, 2) if spec_of(name := ".".join(parts[:-end])) is not None)
 
+    def faults_of_targets(self) -> Iterator[str]:
+        """Classes of what a trial is built of that can't be imported, with the reason."""
+        built = {name: self.tree[name] for name in ("model", *DATA) if name in self.tree}
+        built |= {"callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}}
+        for path, value in settings_tree.leaves(built):
+            if path.rpartition(".")[2] == TARGET and not _is_computed(value):
+                if why := _why_lost(str(value)):
+                    yield f"{path} {value}: {why}"
+
     def why_not_here(self, path: str, value: Any) -> str:
         if path in ("seed", "ckpt_path"):
             return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
@@ -181,6 +194,30 @@ class HydraProject(Adapted):
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:
         given = self.tree.get("callbacks") or {}
         return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
+
+
+def _why_lost(target: str) -> str:
+    """Why a class or function can't be imported; "" where it can."""
+    import hydra
+
+    logging.disable(logging.ERROR)  # Hydra would log the error, too
+    try:
+        hydra.utils.get_object(target)
+    except Exception as error:  # whatever the module raises
+        chain = list(causes(error))
+        first = next((each for each in chain if isinstance(each, ImportError)), chain[-1])
+        return f"{type(first).__name__}: {' '.join(str(first).split())}"
+    finally:
+        logging.disable(logging.NOTSET)
+    return ""
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with lists and dicts in place of OmegaConf's."""
+    from omegaconf import OmegaConf
+
+    found: Any = OmegaConf.to_container(OmegaConf.create(dict(values)), resolve=True)
+    return dict(found)
 
 
 def _is_computed(value: Any) -> bool:
