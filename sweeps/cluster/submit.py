@@ -57,12 +57,13 @@ def submit(config: SweepConfig) -> int:
         named = "-".join(map(short_name, config.trainables))
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     with gc_freeze.uncollected():
-        code = source_files.to_send(_plug_ins(config))
+        modules = _plug_ins(config)
+        code = source_files.to_send(modules)
     client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as folder:
-        _pack(config, code, Path(folder))
+        _pack(config, code, Path(folder), modules)
         with ray_connection.quietly():
             hand_over(
                 client,
@@ -157,11 +158,24 @@ def _plug_ins(config: SweepConfig) -> list[ModuleType]:
     ]
 
 
-def _pack(config: SweepConfig, code: Sequence[Path], folder: Path) -> None:
-    """Write the settings and the code."""
+def _pack(config: SweepConfig, code: Sequence[Path], folder: Path, modules: Sequence[ModuleType]) -> None:
+    """Write the settings and the code, and the settings of projects in place of their own files.
+
+    Raises:
+        UserError: such a file is outside the project.
+    """
     _copy(code, folder)
+    for name, text in {name: text for each in modules for name, text in _texts(each).items()}.items():
+        if Path(name).is_absolute():
+            raise UserError(f"--submit: {name} is not in the project's folder: move it there, to be sent")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     if config.resume is None:
         (folder / SWEEP_FILE).write_text(to_yaml(config))
+
+
+def _texts(module: ModuleType) -> dict[str, str]:
+    return getattr(module, "TEXTS", {})
 
 
 def _copy(code: Sequence[Path], folder: Path) -> None:

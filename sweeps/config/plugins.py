@@ -34,7 +34,9 @@ def named(config: SweepConfig) -> SweepConfig:
     """
     trainables = config.trainables
     if config.lightning_cli is not None:
-        trainables = [plugins.adapted("lightning-cli", config.lightning_cli, *_in_project(config.cli_configs))]
+        trainables = [
+            plugins.adapted("lightning-cli", config.lightning_cli, *_in_project(config.cli_configs))
+        ]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
         trainables = [plugins.adapted("hydra", *_in_project([config.hydra]), *config.overrides)]

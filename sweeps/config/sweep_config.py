@@ -28,7 +28,9 @@ class SweepConfig(Settings):
     A new field also needs a line in WITHOUT_EFFECT of plan/fingerprint.py, unless results depend on it.
     """
 
-    OF_FIT: ClassVar = ("max_epochs", "metric", "mode", "seed", "precision", "strategy", "compile")
+    OF_FIT: ClassVar = (
+        *("max_epochs", "metric", "mode", "seed", "precision", "strategy", "compile", "epoch_steps"),
+    )
 
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time)."""

@@ -12,8 +12,8 @@ from types import ModuleType
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.plugins import short_name
 from sweeps.common.formatting import GB, command, shown_path, size
+from sweeps.common.plugins import short_name
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several

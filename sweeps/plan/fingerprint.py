@@ -25,12 +25,15 @@ WITHOUT_EFFECT = frozenset(
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
         *("stop_grace", "keep_going", "preflight", "tries"),
         *("confirm", "confirm_top", "refine", "refine_keep"),
+        *("lightning_cli", "cli_config", "hydra", "hydra_overrides"),  # the trainable has them
         *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),
     }
 )
 """Settings that results do not depend on: the place of a sweep, its resources, its logs and checkpoints, the
 source of its ranges, and what follows the search."""
-SCORING = ("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs")
+SCORING = (
+    *("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs", "epoch_steps"),
+)
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
 FORMER_PACKAGES = ("training/",)
 """Packages of this program in records of older versions."""

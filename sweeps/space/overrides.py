@@ -189,7 +189,9 @@ def _marked(hint: Any, low: float, high: float, marks: Sequence[str]) -> Range:
     steps: list[Any] = [hyperparameter("--ranges", mark) for mark in marks if re.fullmatch(NUMBER, mark)]
     for mark in marks:
         if mark not in (LOG, LINEAR) and not re.fullmatch(NUMBER, mark):
-            raise ValueError(f":{mark} is no scale.{nearest(mark, (LOG, LINEAR))} Give :log, :linear or :STEP")
+            raise ValueError(
+                f":{mark} is no scale.{nearest(mark, (LOG, LINEAR))} Give :log, :linear or :STEP"
+            )
     asked = dataclasses.replace(_of_hint(hint, low, high, *steps), is_log=LOG in marks)
     for step in steps:
         if step <= 0:

@@ -71,6 +71,9 @@ class FitConfig:
     micro_batch: int | None = setting(None, least=1)
     """Rows that a worker computes at once; gradients are accumulated over its share of the batch (default:
     the whole share)."""
+    epoch_steps: int | None = setting(None, least=1)
+    """Steps of the optimizer in an epoch, for data without an end or with very long epochs; each epoch begins
+    with the first batch (default: all batches)."""
     steps_per_epoch: int | None = setting(None, least=1)
     """Steps per epoch and batches per validation, at most (default: all)."""
     threads: int | None = setting(1, least=1)

@@ -157,7 +157,7 @@ class Fit:
             Exception: any error of the model or the data.
         """
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if progress_bar else []
-        parts, options = 1, dict(self._options)
+        parts, options, epoch_steps = 1, dict(self._options), self.config.epoch_steps
         if self._split is not None and self._split.accumulation > 1:
             parts = self._split.accumulation
             more.append(MicroBatches(self._split))
@@ -165,8 +165,10 @@ class Fit:
         own_callbacks = options.pop("callbacks", [])
         for each in callbacks:
             if isinstance(each, FirstSteps):
-                each.limits = trainer_options.limits(options, parts, accumulation, None)
-        options |= trainer_options.limits(options, parts, accumulation, self.config.steps_per_epoch)
+                each.limits = trainer_options.limits(options, parts, accumulation, epoch_steps, None)
+        options |= trainer_options.limits(
+            options, parts, accumulation, epoch_steps, self.config.steps_per_epoch
+        )
         self._trainer = pl.Trainer(
             max_epochs=self.config.max_epochs,
             precision=self.choice.precision,  # type: ignore[arg-type]

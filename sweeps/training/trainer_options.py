@@ -19,7 +19,8 @@ _LOGGER = "epochs are in the record; give --loggers for further ones"
 _CHECKPOINTS = "checkpoints are written where a resume needs them; see --checkpoint-epochs"
 _PLACE = "it follows from the resources of a trial; see --gpus-per-trial, --workers-per-trial and --devices"
 OWNED: Mapping[str, str] = {
-    **dict.fromkeys(("max_epochs", "min_epochs", "max_steps", "min_steps"), _EPOCHS),
+    **dict.fromkeys(("max_epochs", "min_epochs"), _EPOCHS),
+    **dict.fromkeys(("max_steps", "min_steps"), f"{_EPOCHS}, and --epoch-steps, the steps of an epoch"),
     "max_time": "a trial would end by the clock; --time-budget-hours limits a sweep",
     "precision": "give --precision",
     "strategy": "give --strategy",
@@ -123,7 +124,7 @@ def callbacks_of(options: Mapping[str, Any]) -> list[Any]:
 
 
 def limits(
-    options: Mapping[str, Any], parts: int, accumulation: int, steps: int | None
+    options: Mapping[str, Any], parts: int, accumulation: int, epoch_steps: int | None, steps: int | None
 ) -> dict[str, float | int | None]:
     """The Trainer's limits of batches.
 
@@ -131,15 +132,20 @@ def limits(
         options: of the trainable, which count whole batches.
         parts: micro-batches of a batch.
         accumulation: micro-batches between two steps of the optimizer.
+        epoch_steps: steps of the optimizer in an epoch; None: of all batches.
         steps: most steps of an epoch and batches of a validation; None: all.
     """
     train, val = (_in_parts(options.get(f"limit_{part}_batches"), parts) for part in ("train", "val"))
-    if steps is None:
-        return {"limit_train_batches": train, "limit_val_batches": val}
-    return {
-        "limit_train_batches": min(train, steps * accumulation) if isinstance(train, int) else steps * accumulation,
-        "limit_val_batches": min(val, steps) if isinstance(val, int) else steps,
-    }
+    if epoch_steps is not None:
+        train = _at_most(train, epoch_steps * accumulation)
+    if steps is not None:
+        train, val = _at_most(train, steps * accumulation), _at_most(val, steps)
+    return {"limit_train_batches": train, "limit_val_batches": val}
+
+
+def _at_most(limit: float | int | None, batches: int) -> int:
+    """The smaller limit; of a share of all batches it is not known."""
+    return min(limit, batches) if isinstance(limit, int) else batches
 
 
 def _in_parts(limit: float | int | None, parts: int) -> float | int | None:

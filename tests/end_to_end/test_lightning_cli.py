@@ -56,9 +56,10 @@ def test_the_program_of_the_project_trains_the_winner_again(
     settings = yaml.safe_load((best / "config.yaml").read_text())
     params = yaml.safe_load((best / "params.yaml").read_text())["params"]
     assert settings["model"]["lr"] == params["model.lr"]
-    assert settings["trainer"]["callbacks"][1]["init_args"]["patience"] == params[
-        "trainer.callbacks.1.init_args.patience"
-    ]
+    assert (
+        settings["trainer"]["callbacks"][1]["init_args"]["patience"]
+        == params["trainer.callbacks.1.init_args.patience"]
+    )
     logger = ("--trainer.logger", "lightning.pytorch.loggers.CSVLogger", "--trainer.logger.save_dir", "logs")
     again = typed(folder, "net_project.cli", "fit", "-c", "results/swept/best/config.yaml", *logger)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -87,7 +88,9 @@ def test_its_model_is_loaded_and_trained_by_name_from_any_folder(
 def test_a_resume_continues_with_its_settings_and_refuses_others(
     done: subprocess.CompletedProcess[str], folder: Path
 ) -> None:
-    more = typed(folder, "sweeps", "run", "--resume", "results/swept", "--num-trials", "4", "--no-ray-dashboard")
+    more = typed(
+        folder, "sweeps", "run", "--resume", "results/swept", "--num-trials", "4", "--no-ray-dashboard"
+    )
     assert more.returncode == 0, more.stdout + more.stderr
     assert "4/4 ended" in more.stdout
     config = folder / "config.yaml"

@@ -152,3 +152,52 @@ def write(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+HYDRA = {
+    "configs/train.yaml": (
+        "defaults: [_self_, model: net, data: digits, callbacks: default]\n"
+        "seed: 3\nout: ${oc.env:NET_PROJECT_OUT,out}\n"
+        "trainer:\n  _target_: lightning.pytorch.Trainer\n  max_epochs: 50\n  gradient_clip_val: 0.5\n"
+        "  default_root_dir: ${hydra:runtime.output_dir}\n"
+    ),
+    "configs/model/net.yaml": (
+        "_target_: net_project.model.Net\nlr: 0.1\nhidden: 48\nact: relu\nclasses: ${data.classes}\ndrop: null\n"
+    ),
+    "configs/data/digits.yaml": (
+        "_target_: net_project.data.Counted\nbatch_size: 64\nclasses: 10\nsizes: [1000, 400]\nfolder: ${out}\n"
+    ),
+    "configs/callbacks/default.yaml": (
+        "best:\n  _target_: lightning.pytorch.callbacks.ModelCheckpoint\n  monitor: val_acc\n  mode: max\n"
+        "early:\n  _target_: lightning.pytorch.callbacks.EarlyStopping\n  monitor: val_acc\n  mode: max\n  patience: 40\n"
+    ),
+    "train.py": (
+        "import hydra\nfrom lightning.pytorch import seed_everything\n\n\n"
+        '@hydra.main(version_base=None, config_path="configs", config_name="train")\n'
+        "def main(config):\n"
+        "    seed_everything(config.seed)\n"
+        "    model, data = hydra.utils.instantiate(config.model), hydra.utils.instantiate(config.data)\n"
+        "    callbacks = [hydra.utils.instantiate(each) for each in config.callbacks.values()]\n"
+        "    trainer = hydra.utils.instantiate(config.trainer, callbacks=callbacks)\n"
+        "    trainer.fit(model, data)\n"
+        '    print("lr", model.lr, "val_acc", float(trainer.callback_metrics["val_acc"]))\n\n\n'
+        'if __name__ == "__main__":\n    main()\n'
+    ),
+}
+COUNTED = """
+
+class Counted(Digits):
+    def __init__(self, batch_size, classes, sizes, folder):
+        super().__init__(batch_size, list(sizes))
+        self.classes, self.folder = classes, folder
+"""
+
+
+def write_hydra(folder: Path) -> Path:
+    """The same project, configured by Hydra; its folder."""
+    write(folder)
+    for name, text in HYDRA.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "net_project" / "data.py").write_text(DATA + COUNTED)
+    return folder

@@ -168,7 +168,9 @@ class Adapted(ABC):
         }
         owned = trainer_options.OWNED
         kept = [f"{name} {short(value)}" for name, value in given.items() if name not in owned]
-        overruled = [f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned]
+        overruled = [
+            f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned
+        ]
         for path, _ in self.callbacks:
             name, why = path.rpartition(".")[2], why_owned(path)
             overruled += [f"{name}: {why}"] if why else []
@@ -212,6 +214,21 @@ class Adapted(ABC):
         """The settings in place of their files, for the record and for the head of a cluster."""
         whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
         return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
+
+
+def of_fit(tree: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the Trainer with which the project's own program trains as many steps as a trial.
+
+    Args:
+        tree: settings of the project.
+        fit: settings of FitConfig.
+    """
+    found: dict[str, Any] = {"max_epochs": fit["max_epochs"]}
+    if steps := fit.get("epoch_steps"):
+        found["limit_train_batches"] = steps * (
+            (tree.get("trainer") or {}).get("accumulate_grad_batches") or 1
+        )
+    return found
 
 
 def why_owned(class_path: str) -> str:

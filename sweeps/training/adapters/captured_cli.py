@@ -59,8 +59,9 @@ class Parsed:
     def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
             found: Any = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
-        return dict(settings_tree.with_whole_numbers(found.get(FIT) if self.has_subcommands else found, given))
-
+        return dict(
+            settings_tree.with_whole_numbers(found.get(FIT) if self.has_subcommands else found, given)
+        )
 
     @contextmanager
     def _in_its_main(self) -> Iterator[None]:
@@ -113,7 +114,9 @@ def in_a_line(error: BaseException) -> str:
 def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) -> Parsed | Built:
     with _intercepted(given, is_built), _arguments_hidden(), warnings.catch_warnings():
         # Lightning's own use of jsonargparse, which a user can't change.
-        warnings.filterwarnings("ignore", "(?s).*(deprecated|DEPRECATION).*", module=r"lightning\.pytorch\.cli")
+        warnings.filterwarnings(
+            "ignore", "(?s).*(deprecated|DEPRECATION).*", module=r"lightning\.pytorch\.cli"
+        )
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except _Left as left:

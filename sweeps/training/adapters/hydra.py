@@ -24,8 +24,8 @@ from sweeps.common import project
 from sweeps.common.errors import UserError, causes
 from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
+from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
 from sweeps.training.trainer_options import FREE
-from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, spec_of, why_owned
 
 NEEDS = "hydra"
 TARGET = "_target_"
@@ -49,7 +49,9 @@ def find(rest: str) -> ModuleType:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: python -m pip install hydra-core")
     folder, name = _place(flag, given)
-    found = HydraProject(_composed(flag, folder, name, tuple(overrides)), (str(_shown(folder / f"{name}.yaml")),))
+    found = HydraProject(
+        _composed(flag, folder, name, tuple(overrides)), (str(_shown(folder / f"{name}.yaml")),)
+    )
     if faults := list(found.faults_of_targets()):
         raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
     return found.trainable()
@@ -81,7 +83,9 @@ def _place(flag: str, given: str) -> tuple[Path, str]:
     if not path.parent.is_dir():
         raise UserError(f"{flag}: no such folder: {path.parent}. Give CONFIG_DIR or CONFIG_DIR/NAME")
     hint = nearest(path.name, names)
-    raise UserError(f"{flag}: {path.parent} has no {path.name}.yaml.{hint} Files: {', '.join(names) or 'none'}")
+    raise UserError(
+        f"{flag}: {path.parent} has no {path.name}.yaml.{hint} Files: {', '.join(names) or 'none'}"
+    )
 
 
 def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> dict[str, Any]:
@@ -97,7 +101,9 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> d
         found: Any = OmegaConf.to_container(config, resolve=False)
     except Exception as error:  # Hydra's and OmegaConf's have several classes
         raise UserError(f"{flag}: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    lacking = [part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)]
+    lacking = [
+        part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)
+    ]
     if lacking:
         words = " and ".join(" or ".join(part) for part in lacking)
         raise UserError(f"{flag}: no section {words} with a {TARGET}. Sections: {', '.join(map(str, found))}")
@@ -126,13 +132,18 @@ class HydraProject(Adapted):
     @property
     def content(self) -> Mapping[str, Any]:
         used = VARIABLE.findall(json.dumps(self.tree))
-        return {"tree": self.tree, "variables": {name: os.environ[name] for name in used if name in os.environ}}
+        return {
+            "tree": self.tree,
+            "variables": {name: os.environ[name] for name in used if name in os.environ},
+        }
 
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
         kept = {key: value for key, value in self.tree.items() if key not in NOT_SWEPT and value is not None}
         of_trainer = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
-        callbacks = {name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))}
+        callbacks = {
+            name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))
+        }
         found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": callbacks})
         return {path: value for path, value in found if not _is_computed(value)}
 
@@ -162,7 +173,7 @@ class HydraProject(Adapted):
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = settings_tree.with_values(self.tree, {}, values)
-        tree["trainer"] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
+        tree["trainer"] = {**(tree.get("trainer") or {}), **of_fit(tree, fit)}
         tree |= {"seed": fit["seed"]} if "seed" in tree else {}
         words = f"your program with --config-dir {folder} --config-name {Path(BEST_FILE).stem}"
         return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
@@ -176,7 +187,9 @@ class HydraProject(Adapted):
     def faults_of_targets(self) -> Iterator[str]:
         """Classes of what a trial is built of that can't be imported, with the reason."""
         built = {name: self.tree[name] for name in ("model", *DATA) if name in self.tree}
-        built |= {"callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}}
+        built |= {
+            "callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}
+        }
         for path, value in settings_tree.leaves(built):
             if path.rpartition(".")[2] == TARGET and not _is_computed(value):
                 if why := _why_lost(str(value)):
@@ -189,7 +202,11 @@ class HydraProject(Adapted):
             return f"it is computed from other settings, as {value}; give one of these"
         first, _, rest = path.partition(".")
         callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
-        return "the sweep has its own, in place of this callback" if callback and why_owned(callback[TARGET]) else ""
+        return (
+            "the sweep has its own, in place of this callback"
+            if callback and why_owned(callback[TARGET])
+            else ""
+        )
 
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:
         given = self.tree.get("callbacks") or {}
@@ -204,9 +221,8 @@ def _why_lost(target: str) -> str:
     try:
         hydra.utils.get_object(target)
     except Exception as error:  # whatever the module raises
-        chain = list(causes(error))
-        first = next((each for each in chain if isinstance(each, ImportError)), chain[-1])
-        return f"{type(first).__name__}: {' '.join(str(first).split())}"
+        first = next((each for each in causes(error) if isinstance(each, ImportError)), error)
+        return " ".join(str(first).split())
     finally:
         logging.disable(logging.NOTSET)
     return ""

@@ -21,7 +21,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.training import trainer_options
 from sweeps.training.adapters import settings_tree
-from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, spec_of, why_owned
+from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
 from sweeps.training.adapters.settings_tree import ARGUMENTS, CLASS
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def find(rest: str) -> ModuleType:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: {NEEDS} is not installed: python -m pip install 'jsonargparse[signatures]'")
     if spec_of(module) is None:
-        raise UserError(f"{flag}: no such module.{nearest(module, plugins.beside(module))} Give a dotted path")
+        raise UserError(
+            f"{flag}: no such module.{nearest(module, plugins.beside(module))} Give a dotted path"
+        )
     paths = [project.folder() / Path(file).expanduser() for file in files]
     if missing := [str(path) for path in paths if not path.is_file()]:
         raise UserError(f"--cli-config {' '.join(missing)}: no such file")
@@ -148,7 +150,7 @@ class LightningCLIProject(Adapted):
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = self._settings(values)
-        tree["trainer"] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
+        tree["trainer"] = {**(tree.get("trainer") or {}), **of_fit(tree, fit)}
         tree |= {SEED: fit["seed"]} if SEED in tree else {}
         precision = fit.get("precision")
         if precision not in (None, "auto"):

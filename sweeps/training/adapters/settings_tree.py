@@ -26,7 +26,9 @@ def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
         yield ".".join(path), tree
 
 
-def with_values(tree: Mapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def with_values(
+    tree: Mapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
     """A copy of a tree with other values at some paths.
 
     Args:
@@ -114,7 +116,12 @@ def params_class(defaults: Mapping[str, Any], check: Callable[[Mapping[str, Any]
         check(values)
 
     hints = {name: _hint(value) for name, value in defaults.items()}
-    body = {"__annotations__": hints, "__init__": init, "__doc__": "Hyperparameters by their paths.", **defaults}
+    body = {
+        "__annotations__": hints,
+        "__init__": init,
+        "__doc__": "Hyperparameters by their paths.",
+        **defaults,
+    }
     return dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)(type("Params", (), body))
 
 

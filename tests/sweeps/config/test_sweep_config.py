@@ -34,6 +34,7 @@ CHANGED = SweepConfig.of(
     seed=5,
     scheduler="none",
     max_epochs=81,
+    epoch_steps=500,
     grace_epochs=2,
     reduction_factor=4,
     workers_per_trial=2,
@@ -98,7 +99,8 @@ def test_what_a_trial_is_trained_by_is_a_setting_and_held_once() -> None:
 
 def test_this_test_changes_every_field() -> None:
     before, after = SweepConfig().flat(), CHANGED.flat()
-    assert [name for name in FIELDS if before[name] == after[name]] == []
+    in_place_of_a_trainable = ["lightning_cli", "cli_config", "hydra", "hydra_overrides"]
+    assert [name for name in FIELDS if before[name] == after[name]] == in_place_of_a_trainable
 
 
 @pytest.mark.parametrize("config", [SweepConfig(), CHANGED], ids=["defaults", "all changed"])

@@ -20,7 +20,14 @@ def applied(
     space: dict[str, Any], ranges: dict[str, Any], takes: frozenset[Form]
 ) -> tuple[dict[str, Domain], dict[str, ParamValue]]:
     """`applied`, where Params has a field of any type for each hyperparameter, and some of one type."""
-    hints = {**dict.fromkeys(space, Any), "lr": float, "rows": int, "act": str, "bias": bool, "any": int | float}
+    hints = {
+        **dict.fromkeys(space, Any),
+        "lr": float,
+        "rows": int,
+        "act": str,
+        "bias": bool,
+        "any": int | float,
+    }
     domains = {name: converted(domain) for name, domain in space.items()}
     return overrides.applied(domains, ranges, takes, hints)
 
@@ -98,7 +105,11 @@ def test_one_value_fixes_a_hyperparameter(domain: Any, given: Any, value: Any) -
             "relu,glu",
             "--ranges x=relu,glu: glu is not one of its choices: relu, gelu. Did you mean 'gelu'?",
         ),
-        (tune.uniform(0.0, 1.0), "0..1:lgo", ":lgo is no scale. Did you mean 'log'? Give :log, :linear or :STEP"),
+        (
+            tune.uniform(0.0, 1.0),
+            "0..1:lgo",
+            ":lgo is no scale. Did you mean 'log'? Give :log, :linear or :STEP",
+        ),
         (tune.uniform(0.0, 1.0), "0..1:log", "log scale: LOW must be above 0"),
         (tune.uniform(0.0, 1.0), "0..1:0", "STEP 0: must be above 0"),
         (tune.randint(1, 10), "3..9:2.5", "must be multiples of 2.5; wrong: 3, 9; the nearest is 2.5, 10"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch import callbacks
+from torch.utils.data import DataLoader, IterableDataset
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.training import trainer_options
@@ -125,3 +127,47 @@ def test_a_function_that_raises_is_named() -> None:
 
     with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
         trainer_options.check("--trainable net", trainable(options), digits_mlp.Params())
+
+
+@pytest.mark.parametrize("micro_batch", [None, 16])
+def test_an_epoch_may_be_some_steps(micro_batch: int | None) -> None:
+    config = FitConfig(max_epochs=2, metric="val_acc", mode="max", epoch_steps=3, micro_batch=micro_batch)
+    whole, _ = trained({})
+    seen, epochs = trained({"accumulate_grad_batches": 2}, config)
+    assert seen.steps == [3, 6]
+    assert len(epochs) == 2
+    if micro_batch is None:
+        assert seen.validated * 3 == whole.validated * 2, "all rows, in two epochs of three"
+
+
+class Endless(IterableDataset[list[torch.Tensor]]):
+    """Rows without an end."""
+
+    def __iter__(self) -> Iterator[list[torch.Tensor]]:
+        while True:
+            yield [torch.rand(64), torch.randint(10, ())]
+
+
+def test_data_without_an_end_has_epochs_of_some_steps() -> None:
+    data = digits_mlp.build_data(digits_mlp.Params())
+    data.train_dataloader = lambda: DataLoader(Endless(), batch_size=8)
+    endless: Any = SimpleNamespace(**{**vars(digits_mlp), "build_data": lambda params: data})
+    seen, epochs = Seen(), list[Any]()
+    config = FitConfig(max_epochs=3, metric="val_acc", mode="max", epoch_steps=4)
+    Fit(endless, digits_mlp.Params(), config).run(lambda epoch: epochs.append(epoch) or True, seen)
+    assert (seen.steps, len(epochs)) == ([4, 8, 12], 3)
+
+
+def test_a_limit_is_the_smallest_one() -> None:
+    assert trainer_options.limits({"limit_train_batches": 4}, 2, 6, None, None) == {
+        "limit_train_batches": 8,
+        "limit_val_batches": None,
+    }
+    assert trainer_options.limits({"limit_train_batches": 4, "limit_val_batches": 0.5}, 2, 6, 1, None) == {
+        "limit_train_batches": 6,
+        "limit_val_batches": 0.5,
+    }
+    assert trainer_options.limits({"limit_train_batches": 0.5}, 1, 1, 7, 2) == {
+        "limit_train_batches": 2,
+        "limit_val_batches": 2,
+    }

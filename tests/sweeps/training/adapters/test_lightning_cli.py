@@ -26,7 +26,16 @@ from tests.support import configured
 pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
 
 RUN = ("--lightning-cli", "net_project.cli", "--cli-config", "config.yaml")
-ANY = ("--lightning-cli", "net_project.any_cli", "--cli-config", "any.yaml", "--metric", "val_acc", "--mode", "max")
+ANY = (
+    "--lightning-cli",
+    "net_project.any_cli",
+    "--cli-config",
+    "any.yaml",
+    "--metric",
+    "val_acc",
+    "--mode",
+    "max",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +58,9 @@ def fault(*arguments: str) -> str:
 
 
 def test_its_settings_are_hyperparameters_and_the_others_stay() -> None:
-    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", "data.batch_size=32,64", "data.sizes.0=500..1000")
+    plan = planned(
+        *RUN, "--ranges", "model.lr=1e-3..1:log", "data.batch_size=32,64", "data.sizes.0=500..1000"
+    )
     (model,) = plan.models
     assert model.space.describe() == {
         "model.lr": "0.001 to 1, log scale",
@@ -73,11 +84,17 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
 @pytest.mark.parametrize(
     ("ranges", "expected"),
     [
-        ("model.init_args.lr=0.1..1", "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?"),
+        (
+            "model.init_args.lr=0.1..1",
+            "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?",
+        ),
         ("model.hidden=0.5..2", "model.hidden: Parser key \"model.hidden\": Expected a <class 'int'>"),
         ("model.lr=fast,slow", "model.lr: 'fast': must be float, is str"),
         ("model.act=1,2", "Expected a <class 'str'>"),
-        ("data.sizes=1,2", "--ranges data.sizes: a list; give one of its items, as data.sizes.0, data.sizes.1"),
+        (
+            "data.sizes=1,2",
+            "--ranges data.sizes: a list; give one of its items, as data.sizes.0, data.sizes.1",
+        ),
         ("model=1,2", "--ranges model: a section; give one of its settings, as model.lr"),
         ("trainer.max_epochs=5,9", "--ranges trainer.max_epochs: the sweep sets it: .* give --max-epochs"),
         ("seed_everything=1,2", "--ranges seed_everything: the sweep sets it: give --seed"),
@@ -100,31 +117,49 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
     assert "--params model.hiden: no such hyperparameter. Did you mean 'model.hidden'?" in fault(
         *RUN, *ranges, "--params", "model.hiden=8"
     )
-    assert "--params: Parser key \"model.hidden\": Expected" in fault(*RUN, *ranges, "--params", "model.hidden=x")
+    assert '--params: Parser key "model.hidden": Expected' in fault(
+        *RUN, *ranges, "--params", "model.hidden=x"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--lightning-cli", "net_project.cly"), "net_project.cly: no such module. Did you mean 'net_project.cli'?"),
-        (("--lightning-cli", "net_project.cli", "--cli-config", "c.yaml"), "--cli-config .*c.yaml: no such file"),
-        (("--lightning-cli", "net_project.nothing"), "python -m net_project.nothing ends without a LightningCLI"),
+        (
+            ("--lightning-cli", "net_project.cly"),
+            "net_project.cly: no such module. Did you mean 'net_project.cli'?",
+        ),
+        (
+            ("--lightning-cli", "net_project.cli", "--cli-config", "c.yaml"),
+            "--cli-config .*c.yaml: no such file",
+        ),
+        (
+            ("--lightning-cli", "net_project.nothing"),
+            "python -m net_project.nothing ends without a LightningCLI",
+        ),
         (("--lightning-cli", "net_project.broken"), "ModuleNotFoundError: No module named 'no_such_package'"),
-        (("--lightning-cli", "net_project.cli", "--cli-config", "any.yaml"), "any.yaml: Subcommand 'fit' does not accept option"),
+        (
+            ("--lightning-cli", "net_project.cli", "--cli-config", "any.yaml"),
+            "any.yaml: Subcommand 'fit' does not accept option",
+        ),
         (("--lightning-cli", "net_project.cli", "--trainable", "x"), "can't be combined with --trainable"),
         (("--cli-config", "config.yaml"), "--cli-config needs --lightning-cli"),
         (("--lightning-cli", "net_project.cli", "--ranges", "model.lr=0.1..1"), "--metric: give the metric"),
         ((*RUN,), "it has no search space. Give --ranges"),
     ],
 )
-def test_what_can_not_be_swept_is_told_before_anything_starts(arguments: tuple[str, ...], expected: str) -> None:
+def test_what_can_not_be_swept_is_told_before_anything_starts(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     with pytest.raises(UserError, match=expected):
         planned(*arguments)
 
 
 def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.training.adapters.lightning_cli.NEEDS", "no_such_package")
-    assert "no_such_package is not installed: python -m pip install" in fault(*RUN, "--ranges", "model.lr=0.1..1")
+    assert "no_such_package is not installed: python -m pip install" in fault(
+        *RUN, "--ranges", "model.lr=0.1..1"
+    )
 
 
 def trained(plan: Plan, **values: Any) -> Fit:
@@ -174,7 +209,9 @@ def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
 
 def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
     arguments = ("--lightning-cli", "net_project.own_loaders", "--cli-config", "own.yaml")
-    plan = planned(*arguments, "--metric", "val_acc", "--mode", "max", "--ranges", "model.init_args.lr=1e-3..1:log")
+    plan = planned(
+        *arguments, "--metric", "val_acc", "--mode", "max", "--ranges", "model.init_args.lr=1e-3..1:log"
+    )
     fit = trained(plan, **{"model.init_args.lr": 0.5})
     assert fit.best_score > 0.5
     assert not fit.has_test
@@ -189,7 +226,9 @@ def test_the_exported_file_is_what_the_program_of_the_project_takes(here: Path) 
     (here / "best").mkdir()
     (here / "best" / name).write_text(text)
     words = ["-m", "net_project.cli", "fit", "-c", f"best/{name}", "--print_config"]
-    printed = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=True)
+    printed = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=True
+    )
     found = yaml.safe_load(printed.stdout)
     assert (found["seed_everything"], found["trainer"]["max_epochs"]) == (11, 2)
     assert found["model"] == {"lr": 0.25, "hidden": 48, "act": "relu", "drop": None}
@@ -206,7 +245,10 @@ def test_a_change_of_the_settings_or_of_the_code_is_found(here: Path) -> None:
     assert {"net_project/cli.py", "net_project/model.py", "net_project/data.py"} <= before["code"].keys()
     (here / "config.yaml").write_text(configured.CONFIG.replace("48", "50"))
     (here / "net_project" / "data.py").write_text(configured.DATA + "# changed\n")
-    assert changes(before, identity(planned(*arguments))) == ["net_project/data.py: its code", "config.yaml: its content"]
+    assert changes(before, identity(planned(*arguments))) == [
+        "net_project/data.py: its code",
+        "config.yaml: its content",
+    ]
 
 
 def test_classes_that_only_the_settings_name_are_code_too() -> None:

@@ -71,5 +71,7 @@ def test_params_have_a_field_for_each_path() -> None:
 
 
 def test_a_number_that_was_whole_is_whole_again() -> None:
-    found = settings_tree.with_whole_numbers({"a": [1.0, 2.0], "b": 1.5, "c": 3.0}, {"a": [1, 2.0], "b": 1, "d": 0})
+    found = settings_tree.with_whole_numbers(
+        {"a": [1.0, 2.0], "b": 1.5, "c": 3.0}, {"a": [1, 2.0], "b": 1, "d": 0}
+    )
     assert repr(found) == repr({"a": [1, 2.0], "b": 1.5, "c": 3.0})

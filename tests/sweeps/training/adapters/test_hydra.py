@@ -1,0 +1,169 @@
+"""A Hydra project as a trainable: Hydra composes its settings and builds its objects."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.common import plugins, project
+from sweeps.common.errors import UserError
+from sweeps.config import cli
+from sweeps.config import plugins as config_plugins
+from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
+from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.plan import Plan
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
+from tests.support import configured
+
+pytest.importorskip("hydra", reason="hydra-core is not installed")
+
+RUN = ("--hydra", "configs/train")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(configured.write_hydra(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
+        del sys.modules[name]
+    project.use()
+    return tmp_path
+
+
+def planned(*arguments: str) -> Plan:
+    return make_plan(config_plugins.named(cli.parse(arguments)))
+
+
+def trained(plan: Plan, **values: Any) -> Fit:
+    """Two epochs in what another process makes of the trainable."""
+    module = plugins.load(plan.models[0].module.__name__)
+    params = module.Params(**{**plan.models[0].space.fixed, **values})
+    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
+    fit.run(lambda epoch: True)
+    return fit
+
+
+def test_its_settings_are_hyperparameters_and_the_trainer_keeps_its_own() -> None:
+    plan = planned(
+        *RUN, "--ranges", "model.lr=1e-3..1:log", "data.batch_size=32,64", "data.sizes.0=500..1000"
+    )
+    (model,) = plan.models
+    assert list(model.space.describe()) == ["model.lr", "data.batch_size", "data.sizes.0"]
+    assert (plan.config.objective.metric, plan.config.objective.mode) == ("val_acc", "max")
+    said = " ".join(describe(plan).split())
+    assert "trainer kept: gradient_clip_val 0.5, EarlyStopping overruled max_epochs 50: trials are" in said
+    assert "ModelCheckpoint: checkpoints are written" in said
+    assert "fixed the rest as configs/train.yaml has it" in said
+
+
+def test_another_process_builds_what_hydra_would_and_computed_settings_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NET_PROJECT_OUT", "elsewhere")
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
+    monkeypatch.delenv("NET_PROJECT_OUT")
+    fit = trained(plan, **{"model.lr": 0.7, "data.classes": 12})
+    os.environ.pop("NET_PROJECT_OUT", None)  # as another process has it
+    model, data, trainer = fit._model, fit._data, fit._trainer
+    loaded: Any = model
+    assert (loaded.lr, loaded.hparams.hidden, loaded.hparams.classes) == (0.7, 48, 12)
+    assert data.folder == "elsewhere"
+    assert trainer is not None
+    assert trainer.gradient_clip_val == 0.5
+    names = {type(each).__name__ for each in trainer.callbacks}  # type: ignore[attr-defined]
+    assert "EarlyStopping" in names
+    assert "ModelCheckpoint" not in names
+    assert fit.best_score > 0.5
+
+
+def test_overrides_are_fixed_for_all_trials() -> None:
+    arguments = (*RUN, "--hydra-overrides", "model.hidden=8", "+trainer.limit_train_batches=2")
+    fit = trained(planned(*arguments, "--ranges", "model.lr=0.1..1"))
+    model: Any = fit._model
+    trainer: Any = fit._trainer
+    assert (model.hparams.hidden, trainer.limit_train_batches) == (8, 2)
+
+
+def test_a_folder_alone_means_its_only_or_usual_file() -> None:
+    assert planned("--hydra", "configs", "--ranges", "model.lr=0.1..1").models[0].space.describe()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--hydra", "configs/trane"), "has no trane.yaml. Did you mean 'train'"),
+        (("--hydra", "nowhere/train"), "--hydra nowhere/train: no such folder"),
+        (
+            (*RUN, "--hydra-overrides", "modle=x"),
+            "--hydra configs/train: ConfigCompositionException: .*modle",
+        ),
+        ((*RUN, "--hydra-overrides", "~model"), "no section model with a _target_"),
+        (
+            (*RUN, "--hydra-overrides", "model._target_=net_project.modle.Net"),
+            "model._target_ net_project.modle.Net: .*No module named 'net_project.modle'",
+        ),
+        (
+            (*RUN, "--ranges", "model.lrr=0.1..1"),
+            "--ranges model.lrr: no such hyperparameter. Did you mean 'model.lr'",
+        ),
+        ((*RUN, "--ranges", "model.lr=a,b"), "model.lr: 'a': must be float, is str"),
+        (
+            (*RUN, "--ranges", "data.batch_size=a,b"),
+            "data.batch_size a: must be a number, as 64 in the settings",
+        ),
+        (
+            (*RUN, "--ranges", "model.classes=2,3"),
+            r"computed from other settings, as \$\{data.classes\}; give one",
+        ),
+        ((*RUN, "--ranges", "trainer.max_epochs=2,3"), "the sweep sets it: .* give --max-epochs"),
+        ((*RUN, "--ranges", "seed=2,3"), "--ranges seed: the sweep sets it: give --seed"),
+        (
+            (*RUN, "--ranges", "callbacks.best.mode=min,max"),
+            "the sweep has its own, in place of this callback",
+        ),
+        ((*RUN, "--ranges", "data=a,b"), "--ranges data: a section; give one of its settings"),
+        ((*RUN, "--lightning-cli", "x"), "--lightning-cli can't be combined with --hydra"),
+        (("--hydra-overrides", "x=1"), "--hydra-overrides needs --hydra"),
+    ],
+)
+def test_what_can_not_be_swept_is_told_before_anything_starts(
+    arguments: tuple[str, ...], expected: str
+) -> None:
+    with pytest.raises(UserError, match=expected):
+        planned(*arguments)
+
+
+def test_without_hydra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.training.adapters.hydra.NEEDS", "no_such_package")
+    with pytest.raises(UserError, match="hydra is not installed: python -m pip install hydra-core"):
+        planned(*RUN, "--ranges", "model.lr=0.1..1")
+
+
+def test_a_change_of_the_settings_or_of_the_code_is_found(here: Path) -> None:
+    arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
+    before = identity(planned(*arguments))
+    assert {"net_project/model.py", "net_project/data.py"} <= before["code"].keys()
+    (here / "configs" / "model" / "net.yaml").write_text(
+        configured.HYDRA["configs/model/net.yaml"].replace("48", "50")
+    )
+    assert changes(before, identity(planned(*arguments))) == ["configs/train.yaml: its content"]
+
+
+def test_the_program_of_the_project_trains_with_the_exported_file(here: Path) -> None:
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
+    values = {**plan.models[0].space.fixed, "model.lr": 0.25}
+    fit = FitConfig(max_epochs=2, seed=11, epoch_steps=4).settings()
+    ((name, text),) = plan.models[0].module.export(values, fit, "results/s/best").items()
+    assert "--config-dir results/s/best --config-name best" in text
+    (here / "results" / "s" / "best").mkdir(parents=True)
+    (here / "results" / "s" / "best" / name).write_text(text)
+    words = ["train.py", "--config-dir", "results/s/best", "--config-name", "best"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "lr 0.25 val_acc" in done.stdout
