@@ -75,7 +75,7 @@ def load(path: str) -> ModuleType:
     """A plug-in by the `__name__` of what `find` has found, also on another PC."""
     module, colon, payload = path.partition(":")
     found = importlib.import_module(module)
-    return found.load(payload) if colon else found  # type: ignore[no-any-return]
+    return found.load(payload) if colon else found
 
 
 def is_adapted(name: str) -> bool:

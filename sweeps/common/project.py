@@ -98,7 +98,7 @@ def to_note() -> str | None:
 
 
 def file_in(project: Path, name: str) -> Path | None:
-    """The file of a trainable in a project's folder, by its name, its dotted path, or with its adapter's prefix."""
+    """The file of a trainable in a project's folder, by its name, its dotted path, or behind a prefix."""
     name = name.split(":")[1] if ":" in name else name
     plain = [] if "." in name else [project / TRAINABLES / f"{name}.py"]
     below = project.joinpath(*name.split("."))

@@ -44,7 +44,8 @@ class SweepConfig(Settings):
     """With --lightning-cli: its YAML file, or several (default: its own defaults)."""
     hydra: str | None = setting(None, metavar="CONFIG_DIR[/NAME]")
     """In place of a trainable: the folder of your Hydra settings, and the name of the primary file, as
-    configs/train. Its hyperparameters are the paths of its settings, as model.optimizer.lr (default: none)."""
+    configs/train. Its hyperparameters are the paths of its settings, as model.optimizer.lr (default:
+    none)."""
     hydra_overrides: str | list[str] | None = setting(None, metavar="OVERRIDE")
     """With --hydra: fixed overrides, as experiment=mnist trainer=cpu (default: none)."""
     search_space: str | list[str] | None = None

@@ -90,8 +90,8 @@ def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
     metric = config.fit.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
     if not metric:
         raise UserError(
-            f"--metric: give the metric by which trials are compared, and its --mode. {models[0].name} has no "
-            "callback that monitors one"
+            "--metric: give the metric by which trials are compared, and its --mode. "
+            f"{models[0].name} has no callback that monitors one"
         )
     if config.fit.mode is not None:
         return Objective(metric, config.fit.mode)

@@ -1,5 +1,4 @@
-"""`--ranges` and `space:` of a YAML file: ranges and choices as text, in place of those of a space or added to
-it.
+"""`--ranges`, and `space:` of a YAML file: ranges and choices as text, in place of a space's own or added.
 
     lr=1e-4..1e-1:log   rows=8..64:8   steps=1..1000:log:10   act=relu,gelu   bias=true,false   momentum=0.9
 

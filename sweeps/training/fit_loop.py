@@ -157,33 +157,28 @@ class Fit:
             Exception: any error of the model or the data.
         """
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if progress_bar else []
-        parts, options, epoch_steps = 1, dict(self._options), self.config.epoch_steps
-        if self._split is not None and self._split.accumulation > 1:
-            parts = self._split.accumulation
+        parts, config = 1 if self._split is None else self._split.accumulation, self.config
+        if self._split is not None and parts > 1:
             more.append(MicroBatches(self._split))
-        accumulation = parts * options.pop("accumulate_grad_batches", 1)
-        own_callbacks = options.pop("callbacks", [])
         for each in callbacks:
             if isinstance(each, FirstSteps):
-                each.limits = trainer_options.limits(options, parts, accumulation, epoch_steps, None)
-        options |= trainer_options.limits(
-            options, parts, accumulation, epoch_steps, self.config.steps_per_epoch
-        )
+                each.limits = trainer_options.in_parts(self._options, parts, config.epoch_steps)
+        more += trainer_options.callbacks_of(self._options)
+        options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
         self._trainer = pl.Trainer(
-            max_epochs=self.config.max_epochs,
+            max_epochs=config.max_epochs,
             precision=self.choice.precision,  # type: ignore[arg-type]
             strategy=strategy.build(self.choice, self._model),
-            num_nodes=self.config.num_nodes,
+            num_nodes=config.num_nodes,
             plugins=None if self._environment is None else [self._environment],
-            accumulate_grad_batches=accumulation,
-            callbacks=[EpochEnd(self, on_epoch), *more, *own_callbacks, *callbacks],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
-            **{**lean(self.config.devices), "enable_progress_bar": progress_bar, **options},
+            **{**lean(config.devices), **options, "enable_progress_bar": progress_bar},
+            callbacks=[EpochEnd(self, on_epoch), *more, *callbacks],
         )
         resume = None
         if self._checkpoint is not None:
-            strategy.refuse_other_workers(self._written_by, (self.choice.strategy, self.config.workers))
+            strategy.refuse_other_workers(self._written_by, (self.choice.strategy, config.workers))
             resume = self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):

@@ -1,4 +1,4 @@
-"""`trainer_options(params)` of a trainable: settings of Lightning's Trainer beside those that this program sets.
+"""`trainer_options(params)` of a trainable: settings of Lightning's Trainer beside those of this program.
 
 Light: the driver checks them without importing Lightning, unless the trainable does.
 """
@@ -96,10 +96,8 @@ def refused(options: Mapping[str, Any]) -> dict[str, str]:
     found = {name: f"the sweep sets it: {why}" for name, why in OWNED.items() if name in options}
     for name in options:
         if name not in OWNED and name not in FREE:
-            known = (*FREE, *OWNED)
-            found[str(name)] = (
-                f"no such setting of Lightning's Trainer.{nearest(str(name), known)} Choices: {', '.join(FREE)}"
-            )
+            hint = nearest(str(name), (*FREE, *OWNED))
+            found[str(name)] = f"no such setting of Lightning's Trainer.{hint} Choices: {', '.join(FREE)}"
     for each in callbacks_of(options):
         if why := why_owned(type(each)):
             found[type(each).__name__] = f"the sweep has its own: {why}"
@@ -123,24 +121,26 @@ def callbacks_of(options: Mapping[str, Any]) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
 
 
-def limits(
-    options: Mapping[str, Any], parts: int, accumulation: int, epoch_steps: int | None, steps: int | None
-) -> dict[str, float | int | None]:
-    """The Trainer's limits of batches.
+def in_parts(
+    options: Mapping[str, Any], parts: int, epoch_steps: int | None, steps: int | None = None
+) -> dict[str, Any]:
+    """Options as the Trainer takes them, but for callbacks; it counts micro-batches.
 
     Args:
         options: of the trainable, which count whole batches.
         parts: micro-batches of a batch.
-        accumulation: micro-batches between two steps of the optimizer.
         epoch_steps: steps of the optimizer in an epoch; None: of all batches.
         steps: most steps of an epoch and batches of a validation; None: all.
     """
+    accumulation = parts * options.get("accumulate_grad_batches", 1)
     train, val = (_in_parts(options.get(f"limit_{part}_batches"), parts) for part in ("train", "val"))
     if epoch_steps is not None:
         train = _at_most(train, epoch_steps * accumulation)
     if steps is not None:
         train, val = _at_most(train, steps * accumulation), _at_most(val, steps)
-    return {"limit_train_batches": train, "limit_val_batches": val}
+    others = {name: value for name, value in options.items() if name != "callbacks"}
+    limits = {"limit_train_batches": train, "limit_val_batches": val}
+    return {**others, **limits, "accumulate_grad_batches": accumulation}
 
 
 def _at_most(limit: float | int | None, batches: int) -> int:

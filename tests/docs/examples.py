@@ -11,6 +11,7 @@ import numpy as np
 
 from tests import ROOT
 from tests.docs.pages import BY_NAME
+from tests.support import configured
 
 PACKAGE = "my_project"
 MODEL = """
@@ -32,6 +33,9 @@ def write(folder: Path) -> None:
     package = folder / PACKAGE
     package.mkdir(exist_ok=True)
     (folder / "digits.py").write_text(block_with("README", "METRIC"))
+    configured.write_hydra(folder)
+    (package / "cli.py").write_text(configured.ANY_CLI)
+    (folder / "config.yaml").write_text(configured.ANY_CONFIG)
     (package / "cnn.py").write_text(block_with("models-and-spaces", "METRIC"))
     (package / "space.py").write_text(block_with("models-and-spaces", "SPACE ="))
     (package / "layers.py").write_text(block_with("models-and-spaces", "def suggest"))

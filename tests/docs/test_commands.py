@@ -12,7 +12,7 @@ import pytest
 from sweeps import control, dashboard, init, ladder, prepare, report, results
 from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
-from sweeps.config import cli, steering
+from sweeps.config import cli, plugins, steering
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.pcs import flags as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
@@ -46,8 +46,10 @@ FLAGS_OF_OTHERS = {
     *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
     *("--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
     *("--part", "--limit-s", "--on-cpu"),
+    *("--print_config", "--config-dir", "--config-name"),
 }
-"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, the benchmarks."""
+"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra, the
+benchmarks."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
 
@@ -73,7 +75,11 @@ def test_a_sweep_of_the_docs_makes_a_plan(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = shlex.split(command.split(" > ")[0])
-    if "my_project" in command or "digits.py" in tokens:
+    for flag, package in (("--lightning-cli", "jsonargparse"), ("--hydra", "hydra")):
+        if flag in tokens:
+            pytest.importorskip(package, reason=f"{package} is not installed")
+    is_configured = bool({"--lightning-cli", "--hydra"} & set(tokens))
+    if "my_project" in command or "digits.py" in tokens or is_configured:
         examples.write(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.chdir(tmp_path)
@@ -103,7 +109,8 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         if "--refine" in tokens and token.startswith("results/"):
             searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
             tokens[place] = str(tmp_path / Path(token).name)
-    assert "trials" in describe(make_plan(cli.parse([*tokens, "--results-dir", str(tmp_path)])))
+    asked = cli.parse([*tokens, "--results-dir", str(tmp_path)])
+    assert "trials" in describe(make_plan(plugins.named(asked) if is_configured else asked))
 
 
 @pytest.mark.parametrize("arguments", arguments_of("make sweep"))

@@ -32,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(folder: Path) -> subprocess.CompletedProcess[str]:
     return typed(
         folder, "sweeps", "run", "--lightning-cli", "net_project.cli", "--cli-config", "config.yaml",
-        "--ranges", "model.lr=0.05..1:log", "data.batch_size=32,64", "trainer.callbacks.1.init_args.patience=20..40",
+        "--ranges", "model.lr=0.05..1:log", "data.batch_size=32,64",
+        "trainer.callbacks.1.init_args.patience=20..40",
         "--metric", "val_acc", "--mode", "max", "--num-trials", "3", "--max-epochs", "3", "--name", "swept",
         "--no-ray-dashboard",
     )  # fmt: skip

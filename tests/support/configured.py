@@ -12,7 +12,12 @@ from torch import nn
 
 class Net(pl.LightningModule):
     def __init__(
-        self, lr: float = 0.1, hidden: int = 32, act: str = "relu", classes: int = 10, drop: float | None = None
+        self,
+        lr: float = 0.1,
+        hidden: int = 32,
+        act: str = "relu",
+        classes: int = 10,
+        drop: float | None = None,
     ):
         super().__init__()
         self.save_hyperparameters()
@@ -156,20 +161,26 @@ def write(folder: Path) -> Path:
 
 HYDRA = {
     "configs/train.yaml": (
-        "defaults: [_self_, model: net, data: digits, callbacks: default]\n"
+        "defaults: [_self_, model: net, data: digits, callbacks: default, trainer: default]\n"
         "seed: 3\nout: ${oc.env:NET_PROJECT_OUT,out}\n"
-        "trainer:\n  _target_: lightning.pytorch.Trainer\n  max_epochs: 50\n  gradient_clip_val: 0.5\n"
-        "  default_root_dir: ${hydra:runtime.output_dir}\n"
     ),
+    "configs/trainer/default.yaml": (
+        "_target_: lightning.pytorch.Trainer\nmax_epochs: 50\ngradient_clip_val: 0.5\n"
+        "default_root_dir: ${hydra:runtime.output_dir}\n"
+    ),
+    "configs/trainer/cpu.yaml": "defaults: [default]\naccelerator: cpu\n",
     "configs/model/net.yaml": (
-        "_target_: net_project.model.Net\nlr: 0.1\nhidden: 48\nact: relu\nclasses: ${data.classes}\ndrop: null\n"
+        "_target_: net_project.model.Net\nlr: 0.1\nhidden: 48\nact: relu\ndrop: null\n"
+        "classes: ${data.classes}\n"
     ),
     "configs/data/digits.yaml": (
-        "_target_: net_project.data.Counted\nbatch_size: 64\nclasses: 10\nsizes: [1000, 400]\nfolder: ${out}\n"
+        "_target_: net_project.data.Counted\nbatch_size: 64\nclasses: 10\nsizes: [1000, 400]\n"
+        "folder: ${out}\n"
     ),
     "configs/callbacks/default.yaml": (
         "best:\n  _target_: lightning.pytorch.callbacks.ModelCheckpoint\n  monitor: val_acc\n  mode: max\n"
-        "early:\n  _target_: lightning.pytorch.callbacks.EarlyStopping\n  monitor: val_acc\n  mode: max\n  patience: 40\n"
+        "early:\n  _target_: lightning.pytorch.callbacks.EarlyStopping\n  monitor: val_acc\n  mode: max\n"
+        "  patience: 40\n"
     ),
     "train.py": (
         "import hydra\nfrom lightning.pytorch import seed_everything\n\n\n"

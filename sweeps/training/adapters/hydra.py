@@ -191,9 +191,9 @@ class HydraProject(Adapted):
             "callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}
         }
         for path, value in settings_tree.leaves(built):
-            if path.rpartition(".")[2] == TARGET and not _is_computed(value):
-                if why := _why_lost(str(value)):
-                    yield f"{path} {value}: {why}"
+            is_class = path.rpartition(".")[2] == TARGET and not _is_computed(value)
+            if is_class and (why := _why_lost(str(value))):
+                yield f"{path} {value}: {why}"
 
     def why_not_here(self, path: str, value: Any) -> str:
         if path in ("seed", "ckpt_path"):

@@ -1,7 +1,7 @@
 """A project with a LightningCLI as a trainable: `lightning-cli:my_project.cli:config.yaml`.
 
-Its hyperparameters are the paths of its settings. Every other setting stays as its files have it, except those
-of the Trainer that this program sets.
+Its hyperparameters are the paths of its settings. Every other setting stays as its files have it, except
+those of the Trainer that this program sets.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def with_values(
     for name, value in changed.items():
         node, _, key = name.rpartition(".")
         parent = value_at(found, node) if node else found
-        parent[int(key) if isinstance(parent, list) else key] = value
+        place: Any = int(key) if isinstance(parent, list) else key
+        parent[place] = value
     return found
 
 
@@ -67,9 +68,9 @@ def merged(tree: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
 def with_whole_numbers(tree: Any, before: Any) -> Any:
     """A tree in which a whole number is one again where it was before.
 
-    Python keeps one of `Union[int, float]` and `Union[float, int]` for both, whichever was first in a process
-    (konradhalas/dacite#294 has the same cause), and jsonargparse makes 1.0 of 1 by the second: of Lightning's `limit_val_batches` 1
-    is a batch, and 1.0 all of them.
+    Python's typing may have `Union[float, int]` in place of `Union[int, float]`, whichever was asked for
+    first in a process (konradhalas/dacite#294 has the same cause), and jsonargparse makes 1.0 of 1 by it. But
+    of Lightning's `limit_val_batches`, 1 is a batch, and 1.0 is all of them.
     """
     if isinstance(tree, Mapping) and isinstance(before, Mapping):
         return {key: with_whole_numbers(value, before.get(key)) for key, value in tree.items()}

@@ -413,5 +413,5 @@ def test_a_sweep_of_ranges_alone_is_resumed_with_its_file(place: Path) -> None:
 
 def test_a_trainable_without_a_space_and_ranges_is_told_how_to_give_some(place: Path) -> None:
     user_file("plan_bare", BARE)
-    with pytest.raises(UserError, match="it has no search space. Give --ranges, as in --ranges lr=1e-4"):
+    with pytest.raises(UserError, match=r"it has no search space\. Give --ranges, as in --ranges lr=1e-4"):
         make_plan(cli.parse(["--trainable", "plan_bare"]))

@@ -159,15 +159,11 @@ def test_data_without_an_end_has_epochs_of_some_steps() -> None:
 
 
 def test_a_limit_is_the_smallest_one() -> None:
-    assert trainer_options.limits({"limit_train_batches": 4}, 2, 6, None, None) == {
-        "limit_train_batches": 8,
-        "limit_val_batches": None,
-    }
-    assert trainer_options.limits({"limit_train_batches": 4, "limit_val_batches": 0.5}, 2, 6, 1, None) == {
-        "limit_train_batches": 6,
-        "limit_val_batches": 0.5,
-    }
-    assert trainer_options.limits({"limit_train_batches": 0.5}, 1, 1, 7, 2) == {
-        "limit_train_batches": 2,
-        "limit_val_batches": 2,
-    }
+    def limits(options: dict[str, Any], *more: int | None) -> tuple[Any, Any, Any]:
+        found = trainer_options.in_parts(options, *more)  # type: ignore[arg-type]
+        return tuple(found[f"{name}_batches"] for name in ("accumulate_grad", "limit_train", "limit_val"))  # type: ignore[return-value]
+
+    assert limits({"limit_train_batches": 4}, 2, None) == (2, 8, None)
+    tripled = {"limit_train_batches": 4, "limit_val_batches": 0.5, "accumulate_grad_batches": 3}
+    assert limits(tripled, 2, 1) == (6, 6, 0.5)
+    assert limits({"limit_train_batches": 0.5}, 1, 7, 2) == (1, 2, 2)

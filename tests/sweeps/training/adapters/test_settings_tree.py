@@ -66,7 +66,7 @@ def test_params_have_a_field_for_each_path() -> None:
     found = params(**values)
     assert {name: getattr(found, name) for name in LEAVES} == LEAVES | values
     assert seen == [values]
-    with pytest.raises(TypeError, match="no such hyperparameter: model.lr"):
+    with pytest.raises(TypeError, match=r"no such hyperparameter: model\.lr"):
         params(**{"model.lr": 1})
 
 
