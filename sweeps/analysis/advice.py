@@ -69,7 +69,7 @@ def _lines(record: Record, found: Findings, next_command: str) -> Iterator[str]:
         yield "No trial was started: there is nothing to learn from."
         return
     yield _on_comparison(record, seen)
-    yield from (_on_edge(edge, _in_file(edge.hyperparameter, record)) for edge in found.widen)
+    yield from (_on_edge(edge, record) for edge in found.widen)
     yield from (_on_region(region, record) for region in found.cut)
     yield from _on_influence(record, found)
     yield from _on_pruning(found)
@@ -128,9 +128,9 @@ def _on_functions(record: Record) -> Iterator[str]:
             )
 
 
-def _on_edge(edge: Edge, in_file: str) -> str:
-    trainable = edge.hyperparameter.rpartition(".")[0]
-    of = f" of {trainable}" if trainable else ""
+def _on_edge(edge: Edge, record: Record) -> str:
+    trainable, in_file = edge.hyperparameter.rpartition(".")[0], _in_file(edge.hyperparameter, record)
+    of = f" of {trainable}" if trainable in trainables(record) else ""
     best = f"{edge.hyperparameter}: {edge.at} of the {edge.of} best trials{of}, including the best one,"
     if edge.old is None:
         last, size = (-1, "larg") if edge.side == "high" else (0, "small")

@@ -48,8 +48,8 @@ FLAGS_OF_OTHERS = {
     *("--part", "--limit-s", "--on-cpu"),
     *("--print_config", "--config-dir", "--config-name"),
 }
-"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra, the
-benchmarks."""
+"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra,
+the benchmarks."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
 

@@ -111,6 +111,15 @@ model: {class_path: net_project.model.Net, init_args: {hidden: 16}}
 data: {class_path: net_project.data.Digits}
 optimizer: {class_path: Adam, init_args: {lr: 0.01}}
 """
+REFERENCES = """
+from lightning.pytorch.cli import LightningCLI
+
+from net_project.data import Digits
+from net_project.model import Net
+
+if __name__ == "__main__":
+    LightningCLI(Net, Digits, parser_kwargs={"parser_mode": "omegaconf"})
+"""
 OWN_LOADERS = """
 import lightning.pytorch as pl
 from lightning.pytorch.cli import LightningCLI
@@ -143,6 +152,8 @@ FILES = {
     "net_project/cli.py": CLI,
     "net_project/any_cli.py": ANY_CLI,
     "net_project/own_loaders.py": OWN_LOADERS,
+    "net_project/references.py": REFERENCES,
+    "references.yaml": "model: {hidden: '${data.batch_size}'}\ndata: {batch_size: 20}\n",
     "net_project/nothing.py": "print('no cli here')\n",
     "net_project/broken.py": "import no_such_package\n",
     "config.yaml": CONFIG,

@@ -184,6 +184,8 @@ class Adapted(ABC):
             value = settings_tree.value_at(self.tree, path)
         except KeyError:
             return ""
+        if settings_tree.is_reference(value):
+            return f"it is computed from other settings, as {value}; give one of these"
         if why := self.why_not_here(path, value):
             return why
         first, _, name = path.partition(".")

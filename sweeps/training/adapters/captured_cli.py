@@ -35,6 +35,11 @@ class Parsed:
     main: Any
     """The module of the program, in which classes of its own are found as `__main__.Net`."""
 
+    @property
+    def resolves(self) -> bool:
+        """Whether it resolves references to other settings, as `${data.classes}`."""
+        return str(self.cli.parser.parser_mode).startswith("omegaconf")
+
     def tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Its settings, without those that it computes from others.
 

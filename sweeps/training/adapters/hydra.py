@@ -145,7 +145,7 @@ class HydraProject(Adapted):
             name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))
         }
         found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": callbacks})
-        return {path: value for path, value in found if not _is_computed(value)}
+        return {path: value for path, value in found if not settings_tree.is_reference(value)}
 
     @property
     def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -191,15 +191,13 @@ class HydraProject(Adapted):
             "callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}
         }
         for path, value in settings_tree.leaves(built):
-            is_class = path.rpartition(".")[2] == TARGET and not _is_computed(value)
+            is_class = path.rpartition(".")[2] == TARGET and not settings_tree.is_reference(value)
             if is_class and (why := _why_lost(str(value))):
                 yield f"{path} {value}: {why}"
 
     def why_not_here(self, path: str, value: Any) -> str:
         if path in ("seed", "ckpt_path"):
             return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
-        if _is_computed(value):
-            return f"it is computed from other settings, as {value}; give one of these"
         first, _, rest = path.partition(".")
         callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
         return (
@@ -234,7 +232,3 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
     found: Any = OmegaConf.to_container(OmegaConf.create(dict(values)), resolve=True)
     return dict(found)
-
-
-def _is_computed(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value

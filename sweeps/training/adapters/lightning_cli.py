@@ -74,14 +74,17 @@ def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: t
     given: dict[str, Any] = {}
     for text in texts:
         given = settings_tree.merged(given, load_yaml(text) or {})
-    return LightningCLIProject(module, parsed.tree(given), given, files, parsed).trainable()
+    tree = parsed.tree(given)
+    if parsed.resolves:
+        tree = settings_tree.with_references(tree, given)
+    return LightningCLIProject(module, tree, given, files, parsed).trainable()
 
 
 @cache
 def load(payload: str) -> ModuleType:
     """The same in another process, whose PC may not have the files; the driver has checked its values."""
     content = json.loads(payload)
-    return LightningCLIProject(content["module"], content["tree"], content["given"]).trainable()
+    return LightningCLIProject(**content).trainable()
 
 
 class LightningCLIProject(Adapted):
@@ -93,6 +96,7 @@ class LightningCLIProject(Adapted):
         given: settings as the files have them, without defaults.
         files: of the settings, as they were given; () in another process.
         parsed: its LightningCLI; None in another process, which checks no values.
+        resolves: whether it resolves references to other settings.
     """
 
     class_key = CLASS
@@ -104,14 +108,16 @@ class LightningCLIProject(Adapted):
         given: Mapping[str, Any],
         files: tuple[str, ...] = (),
         parsed: Parsed | None = None,
+        resolves: bool = False,
     ) -> None:
         super().__init__(tree, files)
+        self._resolves = resolves if parsed is None else parsed.resolves
         self.kind = module
         self._module, self._given, self._parsed = module, given, parsed
 
     @property
     def content(self) -> Mapping[str, Any]:
-        return {"module": self._module, "tree": self.tree, "given": self._given}
+        return {"module": self._module, "tree": self.tree, "given": self._given, "resolves": self._resolves}
 
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
@@ -124,7 +130,8 @@ class LightningCLIProject(Adapted):
         # Callbacks keep their numbers; those of which the sweep has its own are left out.
         numbered = enumerate(self._listed(self.trainer.get("callbacks")))
         of_trainer["callbacks"] = {str(number): each for number, each in numbered if not _is_owned(each)}
-        return dict(settings_tree.leaves({**kept, "trainer": of_trainer}))
+        found = settings_tree.leaves({**kept, "trainer": of_trainer})
+        return {path: value for path, value in found if not settings_tree.is_reference(value)}
 
     @property
     def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -187,7 +194,8 @@ class LightningCLIProject(Adapted):
         return ""
 
     def _settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return settings_tree.with_values(self.tree, self._given, values)
+        found = settings_tree.with_values(self.tree, self._given, values)
+        return settings_tree.resolved(found) if self._resolves else found
 
     @staticmethod
     def _listed(callbacks: Any) -> list[Mapping[str, Any]]:

@@ -80,6 +80,35 @@ def with_whole_numbers(tree: Any, before: Any) -> Any:
     return before if is_same else tree
 
 
+def is_reference(value: Any) -> bool:
+    """Whether a value is computed from others, as `${data.classes}`."""
+    return isinstance(value, str) and "${" in value
+
+
+def with_references(tree: Any, given: Any) -> Any:
+    """A tree whose references to other settings are not resolved, so that they follow these.
+
+    Args:
+        tree: resolved.
+        given: not resolved, in part.
+    """
+    if isinstance(tree, Mapping) and isinstance(given, Mapping):
+        return {key: with_references(value, given.get(key)) for key, value in tree.items()}
+    if isinstance(tree, list) and isinstance(given, list) and len(tree) == len(given):
+        return [with_references(*pair) for pair in zip(tree, given, strict=True)]
+    return given if is_reference(given) else tree
+
+
+def resolved(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree with the values of all references."""
+    if not any(is_reference(value) for _, value in leaves(tree)):
+        return dict(tree)
+    from omegaconf import OmegaConf  # of the extra `projects`
+
+    found: Any = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True)
+    return dict(found)
+
+
 def value_at(tree: Any, path: str) -> Any:
     """The value at a path.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps.common import plugins, project
+from sweeps.common import plugins, project, source_files
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config import plugins as config_plugins
@@ -215,6 +216,36 @@ def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
     fit = trained(plan, **{"model.init_args.lr": 0.5})
     assert fit.best_score > 0.5
     assert not fit.has_test
+
+
+def test_settings_that_are_computed_from_others_follow_them() -> None:
+    pytest.importorskip("omegaconf", reason="omegaconf is not installed")
+    arguments = ("--lightning-cli", "net_project.references", "--cli-config", "references.yaml")
+    arguments = (*arguments, "--metric", "val_acc", "--mode", "max")
+    model: Any = trained(
+        planned(*arguments, "--ranges", "data.batch_size=16,32"), **{"data.batch_size": 32}
+    )._model
+    assert model.hparams.hidden == 32
+    wrong = fault(*arguments, "--ranges", "model.hidden=16,32")
+    assert "--ranges model.hidden: it is computed from other settings, as ${data.batch_size}" in wrong
+
+
+def test_what_is_sent_to_a_head_is_the_same_project(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
+    module = planned(*arguments).models[0].module
+    head = tmp_path_factory.mktemp("head")
+    for path in source_files.to_send([module]):
+        if path.name != "sweeps":
+            shutil.copytree(path, head / path.name)
+    for name, text in module.TEXTS.items():
+        (head / name).write_text(text)
+    monkeypatch.chdir(head)
+    project.use()
+    there = planned(*arguments)
+    assert there.models[0].space.exactly() == planned(*arguments).models[0].space.exactly()
+    assert there.models[0].module.__name__.partition('"given"')[0] == module.__name__.partition('"given"')[0]
 
 
 def test_the_exported_file_is_what_the_program_of_the_project_takes(here: Path) -> None:
