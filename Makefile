@@ -12,19 +12,20 @@ SWEEPS := .venv/bin/sweeps
 FACES := .venv/.faces-installed
 MLFLOW := .venv/.mlflow-installed
 WANDB := .venv/.wandb-installed
+PROJECTS := .venv/.projects-installed
 DOCS := .venv/.docs-installed
 
 # Several models are in this project: the main job names its own where ARGS names none.
-MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring --refine,$(ARGS)),,--trainable fashion_cnn)
+MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARGS))$(findstring --hydra,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring --refine,$(ARGS)),,--trainable fashion_cnn)
 
 # Where PyTorch sees a GPU, the main job trains on all rows; fp16 and the GPUs are chosen by the program.
 # Only the main job: another trainable need not have a hyperparameter `rows`.
-ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
+ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARGS))$(findstring --hydra,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
 QUICK := -m "not slow" -n 2 --dist loadfile --timeout 300 -p tests.support.skipped
 
-.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb clean
+.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
@@ -38,7 +39,7 @@ test-all: test
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 # The tests that `make test` skipped for want of an extra, or of a program that was installed since.
-test-extras: data faces mlflow wandb $(DOCS)
+test-extras: data faces mlflow wandb projects $(DOCS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "onnxruntime>=1.20"
 	$(BIN)/python -m pytest $(QUICK) --only-skipped
 
@@ -106,6 +107,14 @@ $(WANDB): wandb.lock $(DONE)
 	@echo "Installing Weights & Biases (once; 25 MB)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r wandb.lock
 	@touch $(WANDB)
+
+# What `--lightning-cli` and `--hydra` need. Without it, their tests are skipped.
+projects: $(PROJECTS)
+
+$(PROJECTS): projects.lock $(DONE)
+	@echo "Installing jsonargparse and Hydra (once; 4 MB)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r projects.lock
+	@touch $(PROJECTS)
 
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.

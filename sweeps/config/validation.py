@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 
 from sweeps.common.formatting import bytes_of
+from sweeps.common.plugins import is_adapted
 from sweeps.config.sweep_config import SweepConfig, flag
 
 
@@ -106,7 +107,8 @@ def _faults_of_project(config: SweepConfig) -> list[str]:
 
 
 def _faults_of_names(config: SweepConfig) -> list[str]:
-    names, spaces = config.trainables, config.search_spaces
+    names = config.trainables or [name for name in (config.lightning_cli, config.hydra) if name is not None]
+    spaces = config.search_spaces
     if faults := _faults_of_project(config):
         return faults
     faults = [] if names or config.trainable is None else ["--trainable: give at least one"]
@@ -114,7 +116,7 @@ def _faults_of_names(config: SweepConfig) -> list[str]:
         faults += [
             f"{flag(kind)} {name}: separate names by spaces: {name.replace(',', ' ')}"
             for name in given
-            if "," in name
+            if "," in name and not is_adapted(name)
         ]
         if kind != "search_space" and len(set(given)) < len(given):
             faults.append(f"{flag(kind)} {' '.join(given)}: a name is given twice")

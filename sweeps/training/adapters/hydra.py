@@ -35,6 +35,7 @@ DEFAULT_NAMES = ("config", "train")
 BEST_FILE = "best.yaml"
 NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_path", "defaults")
 """Sections that this program sets, that say where files are, or of which only a part is swept."""
+OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
 
 
@@ -44,7 +45,8 @@ def find(rest: str) -> ModuleType:
     Raises:
         UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
     """
-    given, *overrides = rest.split(":")
+    given, *parts = rest.split(":")
+    overrides = _overrides(parts)
     flag = f"--hydra {given}"
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: python -m pip install hydra-core")
@@ -64,6 +66,17 @@ def load(payload: str) -> ModuleType:
     for name, value in content["variables"].items():
         os.environ.setdefault(name, value)
     return HydraProject(content["tree"]).trainable()
+
+
+def _overrides(parts: Sequence[str]) -> list[str]:
+    """The overrides behind the path, whose values may have colons themselves, as `url=s3://bucket`."""
+    found: list[str] = []
+    for part in parts:
+        if found and not OVERRIDE.match(part):
+            found[-1] += f":{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def _place(flag: str, given: str) -> tuple[Path, str]:

@@ -14,6 +14,7 @@ from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config import plugins as config_plugins
+from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -90,6 +91,14 @@ def test_overrides_are_fixed_for_all_trials() -> None:
     assert (model.hparams.hidden, trainer.limit_train_batches) == (8, 2)
 
 
+def test_an_override_may_have_commas_and_colons(here: Path) -> None:
+    arguments = ("--hydra-overrides", "data.sizes=[900,300]", "data.folder='s3://bucket/a:b'")
+    plan = planned(*RUN, *arguments, "--ranges", "model.lr=0.1..1", "--name", "again")
+    (here / "sweep.yaml").write_text(to_yaml(plan.config.changed(name=None)))
+    data: Any = trained(planned("--config", "sweep.yaml"))._data
+    assert (data.sizes, data.folder) == ([900, 300], "s3://bucket/a:b")
+
+
 def test_a_folder_alone_means_its_only_or_usual_file() -> None:
     assert planned("--hydra", "configs", "--ranges", "model.lr=0.1..1").models[0].space.describe()
 
@@ -130,6 +139,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ((*RUN, "--ranges", "data=a,b"), "--ranges data: a section; give one of its settings"),
         ((*RUN, "--lightning-cli", "x"), "--lightning-cli can't be combined with --hydra"),
         (("--hydra-overrides", "x=1"), "--hydra-overrides needs --hydra"),
+        ((*RUN, "--search-space", "a", "b"), "--search-space a b: give one search space"),
     ],
 )
 def test_what_can_not_be_swept_is_told_before_anything_starts(
