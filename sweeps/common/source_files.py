@@ -54,8 +54,8 @@ def _named(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
 
 def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
     """Of a plug-in, or of the modules that are the SOURCES of a project."""
-    own = ((plug_in.__name__, Path(str(getattr(plug_in, "__file__", None)))),)
-    for name, path in getattr(plug_in, "SOURCES", own):
+    is_project = hasattr(plug_in, "SOURCES")
+    for name, path in plug_in.SOURCES if is_project else [(plug_in.__name__, Path(str(plug_in.__file__)))]:
         yield from _walk(name, path.absolute())
 
 

@@ -21,6 +21,7 @@ from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.cohorts import expected_epochs
 from sweeps.search.rungs import rungs
 from tests.sweeps.plan.planned import config
+from tests.sweeps.plan.refining import user_file
 
 
 def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
@@ -196,3 +197,33 @@ def test_a_misspelt_scheduler_is_answered_with_the_schedulers(tmp_path: Path) ->
     expected = "--scheduler halvin: no such scheduler. Did you mean 'halving'"
     with pytest.raises(UserError, match=expected):
         make_plan(config(tmp_path, scheduler="halvin"))
+
+
+BOUND = """
+from dataclasses import dataclass
+
+METRIC, MODE = "val_acc", "max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    lr: float = 0.1
+
+
+def build_model(params): ...
+def build_data(params): ...
+
+
+def trainer_options(params):
+    return {"gradient_clip_val": params.lr, "max_epochs": 3, "gradient_clip": 1}
+"""
+
+
+def test_options_of_the_trainer_that_can_not_be_taken_end_a_plan(place: Path) -> None:
+    user_file("bound_options", BOUND)
+    with pytest.raises(UserError) as raised:
+        make_plan(config(place, trainable="bound_options", ranges={"lr": "0.1..1"}))
+    first, second = str(raised.value).splitlines()
+    assert first.startswith("--trainable bound_options: trainer_options: max_epochs: the sweep sets it: ")
+    assert second.startswith("--trainable bound_options: trainer_options: gradient_clip: no such setting")
+    assert "Did you mean 'gradient_clip_val'?" in second
