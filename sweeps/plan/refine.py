@@ -128,24 +128,23 @@ def _new_ranges(
     if config.search_space == parents[0].info.settings.search_space:
         of_parent = models.own(parents[0].info.settings.ranges, name)
         before = {key: value for key, value in of_parent.items() if key in hints and key not in given}
-    if not (domains or before):  # all are given
-        return
+    if not (domains or before):
+        return  # all are given
     base, _ = applied(domains, before, takes_grid, hints)
     for hyperparameter in {**domains, **base}:
         if hyperparameter in given or hyperparameter in fixed:
             continue
         own = before.get(hyperparameter)
-        if hyperparameter not in base:  # fixed in the parent
+        if (old := base.get(hyperparameter)) is None:  # fixed in the parent
             yield hyperparameter, own, f"stays {short(own)}"
             continue
         # Data is prepared for each value of some hyperparameters: these get no continuous range.
         is_prepared = hyperparameter in getattr(trainable, "PREPARE_PARAMS", ())
-        old = base[hyperparameter]
         new, why = _new(hyperparameter, old, learnt, takes - {"continuous"} if is_prepared else takes)
         if isinstance(new, Range):
             new = _accepted(new, old, hyperparameter, trainable.Params, fixed)
-            plain = unmarked(domains.get(hyperparameter), hints[hyperparameter], new.low, new.high)
-            new = text_of(new, plain)
+            hint = hints[hyperparameter]
+            new = text_of(new, unmarked(domains.get(hyperparameter), hint, new.low, new.high))
         new = own if new is None else new
         words = str(old) if new is None else _in_words(domains, hyperparameter, hints, new, takes)
         yield hyperparameter, new, _change(old, words, why)

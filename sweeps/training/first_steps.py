@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
@@ -20,7 +20,7 @@ class FirstSteps(pl.Callback):
         self._step_s = self._val_batch_s = self._began = 0.0
         self._batches: int | None = None
         self._val_batches: int | None = 0  # a model need not be validated
-        self.limits: Mapping[str, float | int | None] = {}
+        self.limits: Mapping[str, Any] = {}
         """Of a whole epoch, as the Trainer takes them."""
 
     @property
@@ -48,6 +48,13 @@ class FirstSteps(pl.Callback):
         each = loaders if isinstance(loaders, list | tuple) else [loaders]
         batches = [_limited(loader, self.limits.get(f"limit_{part}_batches")) for loader in each]
         return None if None in batches else sum(filter(None, batches))
+
+
+def tell(callbacks: Iterable[pl.Callback], limits: Mapping[str, Any]) -> None:
+    """Tell those that are FirstSteps the limits of a whole epoch, as the Trainer takes them."""
+    for each in callbacks:
+        if isinstance(each, FirstSteps):
+            each.limits = limits
 
 
 def _limited(loader: Any, limit: float | int | None) -> int | None:

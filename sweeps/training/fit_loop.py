@@ -25,7 +25,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training import compile as training_compile
-from sweeps.training import trainer_options
+from sweeps.training import first_steps, trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
@@ -33,7 +33,6 @@ from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
 from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
-from sweeps.training.first_steps import FirstSteps
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
@@ -108,8 +107,7 @@ class Fit:
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
-        self._options = trainer_options.of(trainable, params)
-        self._split = self._split_batch()
+        self._options, self._split = trainer_options.of(trainable, params), self._split_batch()
         self._trainer: pl.Trainer | None = None
         self.choice = strategy.of_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
@@ -160,9 +158,7 @@ class Fit:
         parts, config = 1 if self._split is None else self._split.accumulation, self.config
         if self._split is not None and parts > 1:
             more.append(MicroBatches(self._split))
-        for each in callbacks:
-            if isinstance(each, FirstSteps):
-                each.limits = trainer_options.in_parts(self._options, parts, config.epoch_steps)
+        first_steps.tell(callbacks, trainer_options.in_parts(self._options, parts, config.epoch_steps))
         more += trainer_options.callbacks_of(self._options)
         options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
         self._trainer = pl.Trainer(
