@@ -149,8 +149,8 @@ def _plug_ins(config: SweepConfig) -> list[ModuleType]:
     """The plug-ins of a sweep; where a space is missing, the head says so."""
     trainables = [plugins.find("trainable", name) for name in config.trainables]
     spaces = zip(config.search_spaces or config.trainables, trainables, strict=True)
-    others = [("searcher", config.searcher), *(("logger", name) for name in config.logger_names)]
-    others += [("scheduler", config.scheduler)] if config.scheduler else []
+    others = [("logger", name) for name in config.logger_names]
+    others += [(kind, name) for kind in ("searcher", "scheduler") if (name := getattr(config, kind))]
     return [
         *trainables,
         *(plugins.space_of(name, trainable, has_ranges=True) for name, trainable in spaces),

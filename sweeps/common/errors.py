@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -45,7 +46,16 @@ class PCUnfit(Exception):
 
 
 class MetricNotLogged(CannotTrain):
-    """The model ended an epoch without logging the metric of the objective."""
+    """The model ended an epoch without logging the metric of an objective."""
+
+    @classmethod
+    def of(cls, metric: str, logged: Iterable[str], epoch: int) -> MetricNotLogged:
+        """The error of an epoch, 1-based, with what it has logged instead."""
+        names = sorted(logged)
+        near = difflib.get_close_matches(metric, names, n=1)
+        hint = f". Did you mean --metric {near[0]}?" if near else ""
+        when = f" in epoch {epoch}" if epoch > 1 else ""
+        return cls(f"metric '{metric}' was not logged{when}; logged: {', '.join(names) or 'nothing'}{hint}")
 
 
 class DiskIsFull(Exception):

@@ -1,10 +1,10 @@
-"""The objective of a sweep or a run: one logged metric, to minimize or to maximize."""
+"""The objectives of a sweep, each a logged metric to minimize or to maximize; a single run has one."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -43,3 +43,66 @@ class Objective:
             (sign * value, item) for item, value in scored if value is not None and math.isfinite(value)
         ]
         return max(finite, key=operator.itemgetter(0))[1] if finite else None
+
+
+Losses = tuple[float, ...]
+"""By how much the constraints are missed, 0 where they are met; then a number for each objective. Smaller is
+better."""
+MODES: tuple[Mode, ...] = ("min", "max")
+MOST_OBJECTIVES = 3
+"""With more, almost no trial is dominated by another."""
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What trials are judged by: one metric, or two or three that are weighed against each other.
+
+    The first one decides which epoch of a trial counts, and whose weights are kept.
+    """
+
+    every: tuple[Objective, ...]
+
+    @classmethod
+    def of(cls, metrics: Sequence[str], mode: Mode | None = None) -> Objectives:
+        """Those of a plan: a metric with its mode, or several, each as `val_acc:max`."""
+        if mode is not None:
+            return cls((Objective(metrics[0], mode),))
+        return cls(
+            tuple(Objective(name, "min" if of == "min" else "max") for name, of in map(split, metrics))
+        )
+
+    @property
+    def first(self) -> Objective:
+        return self.every[0]
+
+    @property
+    def are_several(self) -> bool:
+        return len(self.every) > 1
+
+    @property
+    def metrics(self) -> list[str]:
+        """Their names."""
+        return [each.metric for each in self.every]
+
+    def values(self, score: float, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """The value of each at an epoch; nan of a metric that was not logged.
+
+        Args:
+            score: of the first one.
+            metrics: all that were logged.
+        """
+        return (score, *(metrics.get(each.metric, math.nan) for each in self.every[1:]))
+
+    def losses(self, score: float, metrics: Mapping[str, float]) -> Losses:
+        """By which trials are ordered at an epoch; as `values`."""
+        values = zip(self.every, self.values(score, metrics), strict=True)
+        return 0.0, *(-each.sign * value for each, value in values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{each.metric} ({each.mode})" for each in self.every)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Metric and mode of `val_acc:max`; the mode is "" where none is given."""
+    name, _, mode = text.rpartition(":")
+    return (name, mode) if name and mode in MODES else (text, "")

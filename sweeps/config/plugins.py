@@ -43,9 +43,10 @@ def named(config: SweepConfig) -> SweepConfig:
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
-    given = {"trainable": trainables, "searcher": [config.searcher]}
-    if config.scheduler is not None:
-        given["scheduler"] = [config.scheduler]
+    given = {"trainable": trainables}
+    given |= {
+        kind: [name] for kind in ("searcher", "scheduler") if (name := getattr(config, kind)) is not None
+    }
     if config.search_spaces:
         given["search_space"] = config.search_spaces
     by_name: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import yaml
 
 from sweeps.common import settings
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Mode, Objective, Objectives
 from sweeps.common.settings import Settings, grouped, setting
 from sweeps.common.yaml_values import FLOAT, ParamValue
 from sweeps.training.config import FitConfig
@@ -28,9 +28,7 @@ class SweepConfig(Settings):
     A new field also needs a line in WITHOUT_EFFECT of plan/fingerprint.py, unless results depend on it.
     """
 
-    OF_FIT: ClassVar = (
-        *("max_epochs", "metric", "mode", "seed", "precision", "strategy", "compile", "epoch_steps"),
-    )
+    OF_FIT: ClassVar = ("max_epochs", "seed", "precision", "strategy", "compile", "epoch_steps")
 
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time)."""
@@ -59,15 +57,21 @@ class SweepConfig(Settings):
     name=LOW..HIGH:STEP, name=A,B,C, or name=A to fix it. They may be the whole space. With several trainables
     trainable.name=LOW..HIGH for one of them."""
 
+    metric: str | list[str] | None = setting(None, group="Training")
+    """Metric that decides which epoch and which trial is the best (default: METRIC of the trainable); two or
+    three objectives as NAME:max NAME:min, the first one decides which epoch of a trial counts."""
+    mode: Mode | None = None
+    """Whether a small or a large metric is better (default: MODE of the trainable)."""
     fit: FitConfig = setting(FitConfig(), group="Training")
-    """The training of each trial. Its fields outside OF_FIT follow from the resources of a trial."""
+    """The training of each trial. Its fields outside OF_FIT follow from the objectives and the resources."""
 
     preflight: bool = True
     """Train two steps of the largest trials before the first trial, to find what can't train, and what a
     trial takes."""
 
-    searcher: str = setting("gp", group="Search")
-    """Searcher that proposes hyperparameters: a name in sweeps/searchers/, or a dotted path."""
+    searcher: str | None = setting(None, group="Search")
+    """Searcher that proposes hyperparameters: a name in sweeps/searchers/, or a dotted path (default:
+    gp, with several objectives tpe)."""
     num_trials: int | None = setting(None, least=1, most=1_000_000)
     """Number of trials (default: 24; with grid, the whole grid)."""
 
@@ -171,8 +175,18 @@ class SweepConfig(Settings):
 
     @property
     def objective(self) -> Objective:
-        """The metric that trials are judged by, once the plan has set it."""
-        return self.fit.objective
+        """The metric that trials are judged by, or the first one of several, once the plan has set it."""
+        return self.objectives.first
+
+    @property
+    def objectives(self) -> Objectives:
+        """All metrics that trials are judged by, once the plan has set them."""
+        return Objectives.of(self.metrics, self.mode)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics as a list; [] where none is set. Of several each has its mode."""
+        return _listed(self.metric)
 
     @property
     def trainables(self) -> list[str]:

@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection
 
 from sweeps.common.formatting import bytes_of
+from sweeps.common.objective import MODES, MOST_OBJECTIVES, split
 from sweeps.common.plugins import is_adapted
+from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
 
 
@@ -22,6 +24,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
     if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep needs --refine")
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]
+    faults += _faults_of_objectives(config)
     if not config.confirm and "confirm_top" in typed:
         faults.append("--confirm-top needs --confirm")
     if config.force and config.resume is None:
@@ -104,6 +107,39 @@ def _faults_of_project(config: SweepConfig) -> list[str]:
         for name, needed in pairs.items()
         if getattr(config, name) is not None and getattr(config, needed) is None
     ]
+
+
+def _faults_of_objectives(config: SweepConfig) -> list[str]:
+    given, example = config.metrics, "--metric val_acc:max params_m:min"
+    if config.metric is not None and not given:
+        return ["--metric: give at least one"]
+    if len(given) > MOST_OBJECTIVES:
+        most = f"give at most {MOST_OBJECTIVES}: with more, almost no trial is better than another"
+        return [f"--metric {' '.join(given)}: {len(given)} objectives; {most}"]
+    if len(given) == 1:
+        mode = split(given[0])[1]
+        if mode and config.mode not in (None, mode):
+            return [f"--metric {given[0]}: contradicts --mode {config.mode}; give one of them"]
+        return []
+    faults = [_fault_of_mode(text, example) for text in given if not split(text)[1]]
+    names = [split(text)[0] for text in given]
+    faults += [
+        f"--metric {' '.join(given)}: {name} is given twice" for name in names if names.count(name) > 1
+    ][:1]
+    if given and config.mode is not None:
+        faults.append(f"--mode {config.mode}: with several objectives each has its own, as in {example}")
+    return faults
+
+
+def _fault_of_mode(text: str, example: str) -> str:
+    """Of one of several objectives that has none."""
+    name, colon, mode = text.rpartition(":")
+    if not colon:
+        choices = " or ".join(f"{text}:{mode}" for mode in reversed(MODES))
+        return (
+            f"--metric {text}: its mode is missing; with several objectives give {choices}, as in {example}"
+        )
+    return f"--metric {text}: {mode!r} is no mode.{nearest(mode, MODES)} Give {name}:max or {name}:min"
 
 
 def _faults_of_names(config: SweepConfig) -> list[str]:

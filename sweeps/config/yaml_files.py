@@ -129,7 +129,7 @@ def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: st
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     number, name = next((n, name) for n, name in names if not (where / name).exists())
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % SEEDS
-    searcher = {"searcher": SweepConfig.searcher} if contents[0].get("searcher") == "grid" else {}
+    searcher = {"searcher": None} if contents[0].get("searcher") == "grid" else {}
     return {"name": name, "results_dir": str(shown_path(where)), "seed": seed, **searcher}
 
 

@@ -84,11 +84,18 @@ class DriverCallback(Callback):
 def job_of(plan: Plan) -> Job:
     """What all trials of a sweep share."""
     config = plan.config
-    fit = dataclasses.replace(config.fit, num_nodes=config.workers_per_trial, threads=config.cpus_per_trial)
+    fit = dataclasses.replace(
+        config.fit,
+        metric=config.objective.metric,
+        mode=config.objective.mode,
+        num_nodes=config.workers_per_trial,
+        threads=config.cpus_per_trial,
+    )
     return Job(
         trainables={model.name: model.module.__name__ for model in plan.models},
         storage=plan.storage,
         fit=fit,
+        other_metrics=tuple(config.objectives.metrics[1:]),
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
         is_bound_to_share=config.trials_per_gpu == "auto",

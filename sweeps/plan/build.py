@@ -26,6 +26,8 @@ from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
 
 DEFAULT_TRIALS = 24
+DEFAULT_SEARCHER, DEFAULT_OF_SEVERAL = "gp", "tpe"
+"""Without --searcher; the second with several objectives."""
 
 
 def make_plan(config: SweepConfig) -> Plan:
@@ -34,11 +36,16 @@ def make_plan(config: SweepConfig) -> Plan:
     Raises:
         UserError: what does not fit, with the valid choices.
     """
-    searcher = plugins.find("searcher", config.searcher)
-    name = config.scheduler or next(iter(searcher.SCHEDULERS), "none")
-    scheduler = plugins.find("scheduler", name)
-    _check_pair(config.searcher, searcher, name)
-    config = config.changed(scheduler=name)
+    are_several = len(config.metrics) > 1
+    config = config.changed(
+        searcher=config.searcher or (DEFAULT_OF_SEVERAL if are_several else DEFAULT_SEARCHER)
+    )
+    searcher = plugins.find("searcher", str(config.searcher))
+    config = config.changed(scheduler=config.scheduler or next(iter(searcher.SCHEDULERS), "none"))
+    scheduler = plugins.find("scheduler", str(config.scheduler))
+    if are_several:
+        _check_several(config, searcher, scheduler)
+    _check_pair(str(config.searcher), searcher, str(config.scheduler))
     for name in config.logger_names:
         plugins.find("logger", name)
     if not config.parents or config.resume is not None:
@@ -75,13 +82,14 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     if hasattr(searcher, "check"):
         searcher.check(space)
     tries = _tries(config, space)
-    objective = plan_models.objective(config, found)
+    objectives = plan_models.objectives(config, found)
+    first, are_several = objectives.first, objectives.are_several
     names = "-".join(short_name(model.name) for model in found)
     config = config.changed(
         name=config.name or f"{names[:80]}-{time.strftime('%Y%m%d-%H%M%S')}",
         search_space=one_or_several([model.space_name for model in found]),
-        metric=objective.metric,
-        mode=objective.mode,
+        metric=config.metric if are_several else first.metric,
+        mode=None if are_several else first.mode,
         num_trials=max(_num_trials(config, space), len(tries)),
         storage=storage_setting.check_setting(config.storage),
     )
@@ -135,6 +143,28 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
             f"--min-free-gb {config.min_free_gb:g}: only {size(free)} are free on the disk of {there}; "
             "free some space, or take another --results-dir"
         )
+
+
+def _check_several(config: SweepConfig, *used: ModuleType) -> None:
+    """Refuse a searcher and a scheduler that go by one metric.
+
+    Raises:
+        UserError: which, and those that take several objectives.
+    """
+    faults = []
+    for kind, module in zip(("searcher", "scheduler"), used, strict=True):
+        if getattr(module, "TAKES_OBJECTIVES", False):
+            continue
+        able = [
+            name for name in plugins.choices(kind) if getattr(plugins.find(kind, name), "TAKES_OBJECTIVES", 0)
+        ]
+        does = "proposes" if kind == "searcher" else "prunes"
+        faults.append(
+            f"--{kind} {getattr(config, kind)}: it {does} by one metric, and --metric has "
+            f"{len(config.metrics)}. {kind.capitalize()}s that take several objectives: {', '.join(able)}"
+        )
+    if faults:
+        raise UserError("\n".join(faults))
 
 
 def _check_pair(name: str, searcher: ModuleType, scheduler: str) -> None:

@@ -17,16 +17,15 @@ from sweeps.storage import datasets
 
 def describe(plan: Plan) -> str:
     """The plan in two columns, a title and its text."""
-    config, objective = plan.config, plan.config.objective
-    config = config.changed(num_trials=int(min(config.num_trials or 0, plan.space.size())))
+    config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, plan.space.size())))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
     names = ", ".join(config.trainables)
     lines = [
-        ("sweep", f"{config.name}: {names}, {objective.metric} ({objective.mode}), seed {config.seed}"),
+        ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
         *(("try" if not number else "", _words(point)) for number, point in enumerate(plan.tries)),
-        ("searcher", config.searcher),
+        ("searcher", str(config.searcher)),
         *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
         ("epochs", _epochs(plan)),

@@ -83,6 +83,8 @@ def _create(plan: Plan) -> None:
             "max_epochs": config.max_epochs,
             "identity": identity(plan),
         }
+        if config.objectives.are_several:
+            about["objectives"] = config.metrics
         if (noted := project.to_note()) is not None:
             about[project.KEY] = noted
         if plan.lineage is not None:

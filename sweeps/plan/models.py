@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeps.common.errors import UserError
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Objective, Objectives, split
 from sweeps.common.plugins import is_adapted
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
@@ -81,23 +81,29 @@ def sampled(models: Sequence[Model]) -> dict[str, dict[str, str]]:
     }
 
 
-def objective(config: SweepConfig, models: Sequence[Model]) -> Objective:
-    """The objective of all models.
+def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
+    """The objectives of all models.
 
     Raises:
         UserError: METRIC or MODE differs between models, or --metric was given without --mode.
     """
-    metric = config.fit.metric or _agreed(models, "METRIC", "--metric (each must log it) and --mode")
+    if len(config.metrics) > 1:
+        return Objectives.of(config.metrics)
+    return Objectives((_only_one(config, models),))
+
+
+def _only_one(config: SweepConfig, models: Sequence[Model]) -> Objective:
+    given = next(iter(config.metrics), None)
+    metric, mode = split(given or _agreed(models, "METRIC", "--metric (each must log it) and --mode"))
     if not metric:
         raise UserError(
             "--metric: give the metric by which trials are compared, and its --mode. "
             f"{models[0].name} has no callback that monitors one"
         )
-    if config.fit.mode is not None:
-        return Objective(metric, config.fit.mode)
-    if any(metric != model.module.METRIC for model in models):
+    mode = config.mode or mode
+    if not mode and any(metric != model.module.METRIC for model in models):
         raise UserError(f"--metric {metric}: give --mode too: min if small values are good, max if large")
-    return Objective(metric, "min" if _agreed(models, "MODE", "--mode") == "min" else "max")
+    return Objective(metric, "min" if (mode or _agreed(models, "MODE", "--mode")) == "min" else "max")
 
 
 def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
@@ -113,7 +119,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     ranges = own(config.ranges, name)
     _refuse_no_hyperparameters(trainable, {"--params": own(config.params, name), "--ranges": ranges})
     file = plugins.space_of(space_name, trainable, bool(ranges))
-    rest = (trainable.Params, own(config.params, name), searcher.TAKES, config.searcher, name)
+    rest = (trainable.Params, own(config.params, name), searcher.TAKES, str(config.searcher), name)
     space: OneSpace
     if not hasattr(file, "suggest"):
         space = flat.check(getattr(file, "SPACE", {}), *rest, ranges)

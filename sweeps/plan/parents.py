@@ -15,6 +15,7 @@ from sweeps.analysis.top_trials import ranked
 from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
+from sweeps.common.objective import split
 from sweeps.common.param_types import cast, hints_of
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.fingerprint import score_changes
@@ -56,10 +57,17 @@ def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
     if sorted(info.trainables) != sorted(config.trainables):
         trained, now = ", ".join(info.trainables), ", ".join(config.trainables)
         yield f"{what}: it trained {trained}, this sweep trains {now}"
-    for name in ("metric", "mode"):
-        before, asked = getattr(info.objective, name), getattr(config.fit, name)
-        if asked is not None and before != asked:
-            yield f"{what}: its {name} is {before}, that of this sweep is {asked}"
+    if info.objectives.are_several or len(config.metrics) > 1:
+        yield (
+            f"{what}: --refine takes one objective: its new ranges are those of the best trials by one "
+            "metric. Start a new sweep, with the --ranges that you have chosen"
+        )
+        return
+    metric, mode = split(config.metrics[0]) if config.metrics else (None, "")
+    asked = {"metric": metric, "mode": mode or config.mode}
+    for name, wanted in asked.items():
+        if wanted and (before := getattr(info.objective, name)) != wanted:
+            yield f"{what}: its {name} is {before}, that of this sweep is {wanted}"
     if not any(trial.status in ENDED_WELL for trial in parent.searched):
         ended = f"{count(_ended(parent), 'trial')} ended, and none is finished or pruned"
         yield f"{what}: {ended}: there is nothing to learn from"

@@ -123,7 +123,7 @@ def _new_ranges(
     takes_grid: frozenset[Form] = takes | {"grid_search"}
     hints, domains = hints_of(trainable.Params), dict[str, Domain]()
     if space:
-        domains |= check(space, trainable.Params, fixed, takes_grid, config.searcher, name).domains
+        domains |= check(space, trainable.Params, fixed, takes_grid, str(config.searcher), name).domains
     before: dict[str, Any] = {}
     if config.search_space == parents[0].info.settings.search_space:
         of_parent = models.own(parents[0].info.settings.ranges, name)

@@ -229,8 +229,10 @@ def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, s
     is_stopped = record.is_to_stop(trial.number)
     if not last:
         return ("stopped", STOPPED) if is_stopped else None
-    if not math.isfinite(score := trial.epochs[last].score):
-        return "diverged", why_diverged(config.objective.metric, last, score)
+    row, objectives = trial.epochs[last], config.objectives
+    for name, value in zip(objectives.metrics, objectives.values(row.score, row.metrics), strict=True):
+        if not math.isfinite(value):
+            return "diverged", why_diverged(name, last, value)
     if retention.would_be_kept(config, record, plan.storage, trial.number):
         has_weights = not retention.lacks_weights(config, record, plan.storage, trial.number)
         return ("stopped", STOPPED) if is_stopped and has_weights else None

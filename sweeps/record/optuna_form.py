@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Objectives
+from sweeps.record import sweep_info
+from sweeps.record.sweep_info import WITH_OBJECTIVES, WITHOUT_RERUNS
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 _STATES = {
@@ -15,6 +22,19 @@ _STATES = {
     "diverged": TrialState.FAIL,
     "infeasible": TrialState.FAIL,
 }
+
+
+def new_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> int:
+    """A new study with a direction and a name for each objective of a sweep; its id."""
+    objectives = sweep_info.parse(about).objectives
+    study_id = storage.create_new_study(
+        [StudyDirection[each.direction.upper()] for each in objectives.every], name
+    )
+    if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
+        storage.set_study_system_attr(study_id, "study:metric_names", objectives.metrics)
+    version = WITH_OBJECTIVES if objectives.are_several else WITHOUT_RERUNS
+    storage.set_study_user_attr(study_id, "format", version)
+    return study_id
 
 
 def begun(trial: TrialRow) -> FrozenTrial:
@@ -35,9 +55,13 @@ def begun(trial: TrialRow) -> FrozenTrial:
     )
 
 
-def ended(trial: TrialRow, status: Status, objective: Objective) -> tuple[TrialState, list[float] | None]:
-    """State and value of a trial that ends. As Optuna's own `tell`, a pruned one has its last score: the
-    dashboard plots no trial without one."""
-    last = trial.last_score if status in ENDED_WELL else None
-    value = trial.best_score(objective) if status == "finished" else last
-    return _STATES[status], None if value is None else [value]
+def ended(trial: TrialRow, status: Status, objectives: Objectives) -> tuple[TrialState, list[float] | None]:
+    """State and values of a trial that ends. As Optuna's own `tell`, a pruned one has those of its last
+    epoch: the dashboard plots no trial without any."""
+    values = None
+    if status == "finished":
+        values = trial.values(objectives)
+    elif status in ENDED_WELL and trial.epochs:
+        last = trial.epochs[max(trial.epochs)]
+        values = objectives.values(last.score, last.metrics)
+    return _STATES[status], None if values is None else list(values)

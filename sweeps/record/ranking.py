@@ -6,7 +6,8 @@ import bisect
 import math
 from collections.abc import Mapping
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Losses, Objective, Objectives
+from sweeps.record.best_first import BestFirst
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
@@ -23,16 +24,22 @@ class RankedTrials:
         """The trials that the search has proposed: all but reruns."""
         self.halvings: dict[tuple[int, int], list[int]] = {}
         """First trial of a bracket, and rung, to the trials that were promoted there."""
-        self.reruns = Reruns(self.objective)
-        self._ranks: list[tuple[float, int]] = []
-        """Of trials that ended well, with a finite score, the best one last."""
+        self.reruns = Reruns(self.objectives)
+        self._order = BestFirst()
+        """Of trials that ended well, with a finite score."""
         self._scores: dict[int, dict[int, float]] = {}
+        self._losses: dict[int, dict[int, Losses]] = {}
         self._live: dict[int, TrialRow] = {}
 
     @property
     def objective(self) -> Objective:
-        """The metric that trials are judged by."""
+        """The metric that trials are judged by; of several the first one."""
         return self.info.objective
+
+    @property
+    def objectives(self) -> Objectives:
+        """All metrics that trials are judged by."""
+        return self.info.objectives
 
     @property
     def live(self) -> list[TrialRow]:
@@ -74,23 +81,32 @@ class RankedTrials:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
         return self._scores.get(epoch, {})
 
-    def best(self) -> TrialRow | None:
-        """The trial with the best reruns where the top is confirmed, else the first of the leaders."""
+    def losses_at(self, epoch: int) -> Mapping[int, Losses]:
+        """The same with all objectives, by which schedulers and searchers order trials."""
+        return self._losses.get(epoch, {})
+
+    def front(self) -> list[int]:
+        """Numbers of the best trials: those that ended well and that no other one dominates, the knee first;
+        with one objective the best trial alone. Where the top is confirmed, by the means of the reruns."""
         confirmed = self.confirmed()
         if confirmed and confirmed[0].scores:
-            return self.trials[confirmed[0].number]
-        leaders = self.leaders(1)
-        return self.trials[leaders[0]] if leaders else None
+            return self.reruns.front(confirmed)
+        return self._order.front()
+
+    def best(self) -> TrialRow | None:
+        """The first of the front: with one objective the best trial, else the knee."""
+        front = self.front()
+        return self.trials[front[0]] if front else None
 
     def confirmed(self) -> list[Confirmed]:
         """Trials rerun with new seeds, the best one first; [] while reruns of the top are to come."""
         asked = self.info.confirm
-        return self.reruns.confirmed(asked.seeds, self.leaders(asked.top)) if asked else []
+        return self.reruns.confirmed(asked.seeds, self._to_confirm(asked.top)) if asked else []
 
     def wanted_reruns(self) -> tuple[list[int], list[int]]:
         """The trials to be confirmed as of now, and the seeds of their reruns."""
         asked = self.info.confirm
-        return (self.leaders(asked.top), seeds(self.info.seed, asked.seeds)) if asked else ([], [])
+        return (self._to_confirm(asked.top), seeds(self.info.seed, asked.seeds)) if asked else ([], [])
 
     def reruns_to_come(self) -> list[tuple[int, int]]:
         """Trial and seed of each rerun that has not begun, seed by seed: a confirmation that is cut short has
@@ -114,36 +130,54 @@ class RankedTrials:
         return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
 
     def leaders(self, count: int) -> list[int]:
-        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie."""
-        return [-number for _, number in reversed(self._ranks[-count:])]
+        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie. Of
+        several objectives the whole front is among them."""
+        return self._order.first(max(count, len(self._order.front())))
 
     def would_lead(self, number: int, count: int = 1) -> bool:
-        """Whether a trial, if it ended well now, would be among the `count` best."""
-        rank = self._rank(self.trials[number])
-        return rank is not None and (len(self._ranks) < count or rank > self._ranks[-count])
+        """Whether a trial, if it ended well now, would be among the `count` best, or on the front."""
+        losses = self._losses_of(self.trials[number])
+        if losses is None:
+            return False
+        return self._order.place(number, losses) < count or self._would_be_on_the_front(number, losses)
 
     def leaders_within(self, most_bytes: float) -> list[int]:
-        """The leaders whose checkpoints fit together in so many bytes, the best one always. The first that
-        does not fit ends them: so a trial that does not belong to them never will."""
+        """The leaders whose checkpoints fit together in so many bytes, the front always. The first that does
+        not fit ends them: so, with one objective, a trial that does not belong to them never will."""
         found: list[int] = []
-        for _, number in reversed(self._ranks):
-            most_bytes -= self.trials[-number].checkpoint_bytes
-            if found and most_bytes < 0:
+        of_front = len(self._order.front())
+        for number in self._order.first(len(self._order)):
+            most_bytes -= self.trials[number].checkpoint_bytes
+            if len(found) >= of_front and most_bytes < 0:
                 break
-            found.append(-number)
+            found.append(number)
         return found
 
     def would_lead_within(self, number: int, most_bytes: float) -> bool:
         """Whether a trial, if it ended well now, would be one of `leaders_within`. One without a checkpoint
         would, wherever those before it fit: its size is known when it has one."""
-        if (rank := self._rank(self.trials[number])) is None:
+        if (losses := self._losses_of(self.trials[number])) is None:
             return False
-        better = [-other for _, other in self._ranks[bisect.bisect(self._ranks, rank) :]]
-        return not better or sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
+        if self._would_be_on_the_front(number, losses):
+            return True
+        better = self._order.first(self._order.place(number, losses))
+        return sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
+
+    def _would_be_on_the_front(self, number: int, losses: Losses) -> bool:
+        if not self.objectives.are_several:
+            return not self._order.place(number, losses)
+        return number in self._order.with_trial(number, losses).front()
+
+    def _to_confirm(self, top: int) -> list[int]:
+        """The trials that reruns confirm: so many of the best, or the front of several objectives."""
+        return self._order.front() if self.objectives.are_several else self.leaders(top)
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
-        if trial.confirms is None and math.isfinite(score := trial.epochs[epoch].score):
-            self._scores.setdefault(epoch, {})[trial.number] = score
+        row = trial.epochs[epoch]
+        losses = self.objectives.losses(row.score, row.metrics)
+        if trial.confirms is None and all(map(math.isfinite, losses[1:])):
+            self._scores.setdefault(epoch, {})[trial.number] = row.score
+            self._losses.setdefault(epoch, {})[trial.number] = losses
 
     def _list(self, trial: TrialRow) -> None:
         self.trials.append(trial)
@@ -155,9 +189,11 @@ class RankedTrials:
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
-        if trial.status in ENDED_WELL and trial.confirms is None and (rank := self._rank(trial)) is not None:
-            bisect.insort(self._ranks, rank)
+        if trial.status not in ENDED_WELL or trial.confirms is not None:
+            return
+        if (losses := self._losses_of(trial)) is not None:
+            self._order.add(trial.number, losses)
 
-    def _rank(self, trial: TrialRow) -> tuple[float, int] | None:
-        score = trial.best_score(self.objective)
-        return None if score is None else (self.objective.sign * score, -trial.number)
+    def _losses_of(self, trial: TrialRow) -> Losses | None:
+        """Of its best epoch; None where no epoch has a finite score."""
+        return trial.losses(self.objectives)

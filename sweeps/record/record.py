@@ -16,14 +16,13 @@ from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.study import StudyDirection
 
-from sweeps.common.objective import Mode, Objective
+from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import optuna_form, sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import FORMAT, WITH_RERUNS, WITHOUT_RERUNS, HeldOutScore, Run, Steered
+from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, HeldOutScore, Run, Steered
 from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
@@ -70,13 +69,12 @@ class Record(RankedTrials):
     def create(
         cls, folder: Path, name: str, mode: Mode, about: Mapping[str, Any], earlier: Earlier = NO_EARLIER
     ) -> Record:
-        """A new record in a new folder; `earlier` holds trials of the sweeps that it refines."""
+        """A new record in a new folder; `earlier` holds trials of the sweeps that it refines. Metric and mode
+        are those of the first objective; `about["objectives"]` names all of several, as `val_acc:max`."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
-        direction = StudyDirection[Objective("", mode).direction.upper()]
-        study_id = storage.create_new_study([direction], name)
-        if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
-            storage.set_study_system_attr(study_id, "study:metric_names", [about["metric"]])
-        for key, value in {**about, "mode": mode, "format": WITHOUT_RERUNS, "started": time.time()}.items():
+        about = {**about, "mode": mode, "started": time.time()}
+        study_id = optuna_form.new_study(storage, name, about)
+        for key, value in about.items():
             storage.set_study_user_attr(study_id, key, value)
         storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
         return cls(folder, journal, storage, study_id)
@@ -217,7 +215,7 @@ class Record(RankedTrials):
 
     def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
         """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
-        self._need_format(FORMAT)
+        self._need_format(STEERED_OR_SPLIT)
         self._attribute(number, "micro_batches", list(rows))
         self.trials[number].micro_batches = list(rows)
 
@@ -246,13 +244,13 @@ class Record(RankedTrials):
         if trial.status != "unfinished":
             return
         if status == "infeasible":
-            self._need_format(FORMAT)
+            self._need_format(STEERED_OR_SPLIT)
         with self.together():
             self._attribute(number, "status", status)
             for key, text in (("reason", reason), ("log", log)):
                 if text != getattr(trial, key):
                     self._attribute(number, key, text)
-            state, values = optuna_form.ended(trial, status, self.objective)
+            state, values = optuna_form.ended(trial, status, self.objectives)
             self._storage.set_trial_state_values(self._ids[number], state, values)
         trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
         self._settle(trial)
@@ -267,7 +265,7 @@ class Record(RankedTrials):
     def note_steered(self, steered: Steered) -> None:
         """Write a command of the user."""
         with self.together():
-            self._need_format(FORMAT)
+            self._need_format(STEERED_OR_SPLIT)
             self.note("steered", [*self.about.get("steered", []), vars(steered)])
 
     def note_without_test(self, trainable: str) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.common.objective import Objective
+from sweeps.common import pareto
+from sweeps.common.objective import Losses, Objectives
 from sweeps.record.trials import TrialRow
 
 
@@ -25,14 +26,21 @@ class Confirmed:
     number: int
     """Of the trial."""
     scores: tuple[float, ...]
-    """The best score of each rerun that ended well."""
+    """The best score of each rerun that ended well; of several objectives the first one's."""
     failures: int
     """Reruns that failed or diverged: a trial with more of them ranks lower."""
+    others: tuple[tuple[float, ...], ...] = ()
+    """Of several objectives, the values of the others in these epochs: those of each rerun."""
 
     @property
     def mean(self) -> float:
         """Of the scores; nan when no rerun ended well."""
         return statistics.fmean(self.scores) if self.scores else math.nan
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """Of all objectives."""
+        return self.mean, *(statistics.fmean(values) for values in zip(*self.others, strict=True))
 
     @property
     def std(self) -> float | None:
@@ -43,8 +51,8 @@ class Confirmed:
 class Reruns:
     """The reruns of a record, by the trial that they rerun."""
 
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
+    def __init__(self, objectives: Objectives) -> None:
+        self._objectives = objectives
         self._of: dict[int, list[TrialRow]] = {}
 
     def add(self, rerun: TrialRow) -> None:
@@ -63,7 +71,7 @@ class Reruns:
     def so_far(self) -> list[Confirmed]:
         """Trials of which a rerun has ended, the best one first; more reruns may be to come."""
         found = [self._confirmed(number) for number in self._of]
-        return sorted((trial for trial in found if trial.scores or trial.failures), key=self._rank)
+        return self._in_order([trial for trial in found if trial.scores or trial.failures])
 
     def confirmed(self, seeds: int, top: Sequence[int]) -> list[Confirmed]:
         """Confirmed trials, the best one first; [] while reruns of a top trial are to come.
@@ -75,20 +83,38 @@ class Reruns:
         settled = [number for number in self._of if len(self._ended(number)) >= seeds]
         if not top or not set(top) <= set(settled):
             return []
-        return sorted(map(self._confirmed, settled), key=self._rank)
+        return self._in_order([self._confirmed(number) for number in settled])
+
+    def front(self, confirmed: Sequence[Confirmed]) -> list[int]:
+        """Numbers of the confirmed trials that no other one dominates by its means, in their order."""
+        scored = [trial for trial in confirmed if trial.scores]
+        first = pareto.best_first(np.array([self._losses(trial) for trial in scored]))[0]
+        return [trial.number for place, trial in enumerate(scored) if place in first]
 
     def _ended(self, number: int) -> list[TrialRow]:
         return [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
 
     def _confirmed(self, number: int) -> Confirmed:
         ended = self._ended(number)
-        scores = [rerun.best_score(self._objective) for rerun in ended if rerun.status == "finished"]
-        finite = tuple(score for score in scores if score is not None)
-        return Confirmed(number, finite, len(ended) - len(finite))
+        values = [rerun.values(self._objectives) for rerun in ended if rerun.status == "finished"]
+        found = [each for each in values if each is not None]
+        scores, others = tuple(score for score, *_ in found), tuple(tuple(rest) for _, *rest in found)
+        return Confirmed(number, scores, len(ended) - len(found), others)
 
-    def _rank(self, trial: Confirmed) -> tuple[bool, int, float, int]:
-        mean = -self._objective.sign * trial.mean if trial.scores else 0.0
-        return not trial.scores, trial.failures, mean, trial.number
+    def _in_order(self, trials: Sequence[Confirmed]) -> list[Confirmed]:
+        """The best one first: those with scores, with few failures, by their means."""
+        scored = sorted((trial for trial in trials if trial.scores), key=lambda trial: trial.number)
+        order: list[Confirmed] = []
+        if scored:
+            fronts = pareto.best_first(np.array([self._losses(trial) for trial in scored]))
+            order = [scored[place] for front in fronts for place in front]
+        without = sorted((trial for trial in trials if not trial.scores), key=lambda trial: trial.number)
+        return sorted([*order, *without], key=lambda trial: (not trial.scores, trial.failures))
+
+    def _losses(self, trial: Confirmed) -> Losses:
+        """Of the means."""
+        every = zip(self._objectives.every, trial.means, strict=True)
+        return 0.0, *(-each.sign * mean for each, mean in every)
 
 
 def seeds(sweep_seed: int, count: int) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Objective, Objectives
 from sweeps.config import steering
 from sweeps.space.point import Point
 
@@ -18,11 +18,12 @@ Identity = Mapping[str, Mapping[str, Any]]
 _PARTS = ("settings", "data", "space", "code", "versions")
 
 
-FORMAT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
+FORMAT = WITH_OBJECTIVES = 5
+STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
 """Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
 named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
 of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
-these on)."""
+these on). 5: it has several objectives."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Settings:
 class SweepInfo:
     """What a record holds of its sweep; what an older record lacks has its default."""
 
-    objective: Objective
-    """Its metric is `score` where the record names none."""
+    objectives: Objectives
+    """The metric is `score` where the record names none."""
     name: str = ""
     trainables: tuple[str, ...] = ()
     is_of_several: bool = False
@@ -158,7 +159,13 @@ class SweepInfo:
         return Settings(**_of(self.identity["settings"], Settings))
 
     @property
+    def objective(self) -> Objective:
+        """The only one, or the first of several."""
+        return self.objectives.first
+
+    @property
     def metric(self) -> str:
+        """Of the objective."""
         return self.objective.metric
 
     @cached_property
@@ -193,7 +200,7 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
     several = isinstance(trainable, list)
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
     return SweepInfo(
-        objective=Objective(about.get("metric", "score"), about["mode"]),
+        objectives=_objectives(about),
         name=about.get("sweep", ""),
         trainables=tuple(trainable) if several or not trainable else (trainable,),
         is_of_several=several,
@@ -215,6 +222,13 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         tests=tuple(map(_test, about.get("tests", [test] if test else []))),
         without_test=tuple(about.get("without_test", ())),
     )
+
+
+def _objectives(about: Mapping[str, Any]) -> Objectives:
+    """`metric` and `mode` are those of the first one."""
+    if several := about.get("objectives"):
+        return Objectives.of(several)
+    return Objectives.of([about.get("metric", "score")], about["mode"])
 
 
 def _planned(runs: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.space.point import OptunaPoint, Point
 
 if TYPE_CHECKING:
@@ -113,6 +113,19 @@ class TrialRow:
         """The best finite score of any epoch."""
         epoch = self.best_epoch(objective)
         return None if epoch is None else self.epochs[epoch].score
+
+    def values(self, objectives: Objectives) -> tuple[float, ...] | None:
+        """The value of each objective in the best epoch by the first one, whose weights are kept; None where
+        no epoch has a finite score."""
+        if (epoch := self.best_epoch(objectives.first)) is None:
+            return None
+        return objectives.values(self.epochs[epoch].score, self.epochs[epoch].metrics)
+
+    def losses(self, objectives: Objectives) -> Losses | None:
+        """The same, for the order of trials."""
+        if (epoch := self.best_epoch(objectives.first)) is None:
+            return None
+        return objectives.losses(self.epochs[epoch].score, self.epochs[epoch].metrics)
 
 
 def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:

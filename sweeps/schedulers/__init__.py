@@ -8,6 +8,8 @@ sweep can't be resumed.
 A scheduler that pauses trials also defines `waits_at(config, record, number, epoch) -> bool`, whether a
 trial is paused at this epoch and leaves its slot to others.
 
+`TAKES_OBJECTIVES = True` says that it takes several objectives: it orders trials by `record.losses_at`.
+
 Two are optional: `most_waiting(config, running) -> int`, how many are paused at a time, at most, while so
 many train (the plan tells the disk space by it), and `cohorts(config, planned_trials) -> list[Cohort]`, how
 many trials train how far (`search/cohorts.py`; the plan and the time left use it).

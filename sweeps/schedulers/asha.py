@@ -16,11 +16,14 @@ from collections.abc import Collection, Sequence
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.cohorts import Cohort
 from sweeps.search.fifo_scheduler import FifoScheduler
 from sweeps.search.rungs import is_promoted, rungs
+
+TAKES_OBJECTIVES = True
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -41,19 +44,19 @@ def describe(config: SweepConfig) -> str:
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
     """Whether a trial was stopped at this epoch, the last that it reported."""
-    at_rung = record.scores_at(epoch)
+    at_rung = record.losses_at(epoch)
     return number in at_rung and not _continues(config, record, number, epoch, at_rung[number])
 
 
-def _continues(config: SweepConfig, record: Record, number: int, epoch: int, score: float) -> bool:
+def _continues(config: SweepConfig, record: Record, number: int, epoch: int, losses: Losses) -> bool:
     if epoch not in rungs(config):
         return True
-    at_rung = record.scores_at(epoch)
-    before: Collection[float] = at_rung.values()
+    at_rung = record.losses_at(epoch)
+    before: Collection[Losses] = at_rung.values()
     if number in at_rung:  # trained again after a lost process: judged by the scores of the first time
-        score = at_rung[number]
+        losses = at_rung[number]
         before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-    return is_promoted(score, before, config.reduction_factor, record.objective)
+    return is_promoted(losses, before, config.reduction_factor)
 
 
 def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
@@ -94,6 +97,6 @@ def _quantile(in_order: list[float], share: float) -> float:
 class Asha(FifoScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
-    def judge(self, number: int, epoch: int, score: float) -> str:
-        continues = _continues(self._config, self._record, number, epoch, score)
+    def judge(self, number: int, epoch: int, losses: Losses) -> str:
+        continues = _continues(self._config, self._record, number, epoch, losses)
         return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import promotions
@@ -17,6 +18,8 @@ from sweeps.search.cohorts import Cohort
 from sweeps.search.pausing_scheduler import PausingScheduler
 from sweeps.search.promotions import Promotions, trials_at_rungs
 from sweeps.search.rungs import rungs
+
+TAKES_OBJECTIVES = True
 
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
@@ -65,5 +68,5 @@ class Halving(PausingScheduler):
 
     continues_first = True
 
-    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
-        return Promotions.of(self._config, self._record).decision(number, epoch, score)
+    def decide(self, number: int, epoch: int, losses: Losses | None = None) -> str:
+        return Promotions.of(self._config, self._record).decision(number, epoch, losses)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ray.tune.schedulers import TrialScheduler
 
 from sweeps.common.formatting import count
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search import brackets
@@ -72,5 +73,5 @@ def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
 class Hyperband(PausingScheduler):
     """Pauses a trial at a rung until its whole bracket has reached it, then continues the best ones."""
 
-    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
-        return brackets.decision(self._config, self._record, number, epoch, score)
+    def decide(self, number: int, epoch: int, losses: Losses | None = None) -> str:
+        return brackets.decision(self._config, self._record, number, epoch, losses)

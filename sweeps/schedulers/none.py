@@ -9,6 +9,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.fifo_scheduler import FifoScheduler
 
+TAKES_OBJECTIVES = True
+
 
 def build(config: SweepConfig, record: Record) -> TrialScheduler:
     """First in, first out."""

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.best_first import BestFirst
 from sweeps.record.record import Record
 from sweeps.search.rungs import rungs
 
@@ -78,7 +80,7 @@ def bracket_of(config: SweepConfig, planned_trials: Sequence[int], nth: int) -> 
 
 
 def decision(
-    config: SweepConfig, record: Record, number: int, epoch: int, score: float | None = None
+    config: SweepConfig, record: Record, number: int, epoch: int, losses: Losses | None = None
 ) -> Decision:
     """Whether a trial continues, pauses or stops after an epoch.
 
@@ -87,17 +89,17 @@ def decision(
         record: what all trials have reported.
         number: of the trial.
         epoch: its last one.
-        score: the score of this epoch, when the record does not have it yet.
+        losses: of this epoch, when the record does not have it yet.
     """
     bracket = bracket_of(config, record.planned_trials, record.nth(number))
     if epoch not in bracket.rungs:
         return "CONTINUE"
 
-    def score_at(other: int, rung: int) -> float | None:
-        at_rung = score if (other, rung) == (number, epoch) else None
-        return record.scores_at(rung).get(other, at_rung)
+    def losses_at(other: int, rung: int) -> Losses | None:
+        at_rung = losses if (other, rung) == (number, epoch) else None
+        return record.losses_at(rung).get(other, at_rung)
 
-    promoted = _promoted(bracket, config, record, epoch, score_at)
+    promoted = _promoted(bracket, config, record, epoch, losses_at)
     if promoted is None:
         return "PAUSE"
     return "CONTINUE" if number in promoted else "STOP"
@@ -108,24 +110,22 @@ def _promoted(
     config: SweepConfig,
     record: Record,
     epoch: int,
-    score_at: Callable[[int, int], float | None],
+    losses_at: Callable[[int, int], Losses | None],
 ) -> list[int] | None:
     """The trials that continue after a rung; None while some have not reached it."""
     if bracket.first + bracket.size > len(record.searched):
         return None
-    sign = -record.objective.sign
     entrants = [t.number for t in record.searched[bracket.first : bracket.first + bracket.size]]
     for rung, kept in zip(bracket.rungs, bracket.kept(config.reduction_factor)[1:], strict=True):
         decided = record.halvings.get((bracket.first, rung))
         if decided is None:
-            scores: dict[int, float] = {}
+            order = BestFirst()
             for number in reversed(entrants):  # the last ones proposed are mostly the missing ones
-                if (score := score_at(number, rung)) is not None:
-                    scores[number] = score
+                if (losses := losses_at(number, rung)) is not None:
+                    order.add(number, losses)
                 elif record.trials[number].status == "unfinished":
                     return None
-            ranked = sorted((sign * score, number) for number, score in scores.items())
-            decided = record.halvings[bracket.first, rung] = [number for _, number in ranked[:kept]]
+            decided = record.halvings[bracket.first, rung] = order.first(kept)
         entrants = decided
         if rung == epoch:
             return entrants

@@ -8,6 +8,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 
@@ -24,12 +25,15 @@ class FifoScheduler(FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""
         epoch, score = result.get("epoch"), result.get("score")
-        if epoch is None or score is None or not math.isfinite(score):
+        if epoch is None or score is None:
             return str(TrialScheduler.CONTINUE)
-        return self.judge(trial.config["number"], epoch, score)
+        losses = self._record.objectives.losses(score, result.get("metrics", {}))
+        if not all(map(math.isfinite, losses[1:])):
+            return str(TrialScheduler.CONTINUE)
+        return self.judge(trial.config["number"], epoch, losses)
 
-    def judge(self, number: int, epoch: int, score: float) -> str:
-        """The decision for a trial with this finite score at this epoch."""
+    def judge(self, number: int, epoch: int, losses: Losses) -> str:
+        """The decision for a trial with these finite losses at this epoch."""
         return str(TrialScheduler.CONTINUE)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:

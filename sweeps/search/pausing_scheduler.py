@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ray.tune.experiment import Trial
 
+from sweeps.common.objective import Losses
 from sweeps.search.fifo_scheduler import FifoScheduler, live
 
 
@@ -17,11 +18,11 @@ class PausingScheduler(FifoScheduler):
     """Whether trials that continue come before new ones, and the furthest of them first."""
 
     @abstractmethod
-    def decide(self, number: int, epoch: int, score: float | None = None) -> str:
-        """CONTINUE, PAUSE or STOP of a trial with this last epoch; `score` when the record lacks it."""
+    def decide(self, number: int, epoch: int, losses: Losses | None = None) -> str:
+        """CONTINUE, PAUSE or STOP of a trial with this last epoch; `losses` when the record lacks it."""
 
-    def judge(self, number: int, epoch: int, score: float) -> str:
-        return self.decide(number, epoch, score)
+    def judge(self, number: int, epoch: int, losses: Losses) -> str:
+        return self.decide(number, epoch, losses)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """A new trial or one that continues. Also ends the trials that are not to continue, since Tune calls

@@ -13,13 +13,14 @@ were planned) go to the best that wait, and a rung of which none got further pro
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
 
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.best_first import BestFirst
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.rungs import rungs
@@ -39,12 +40,12 @@ class Rung:
     """The next rung, or the end."""
     promotions: int
     """How many trials continue, of the planned ones."""
-    reached: set[int] = field(default_factory=set)
+    reached: dict[int, Losses] = field(default_factory=dict)
     promoted: set[int] = field(default_factory=set)
-    ranked: list[tuple[float, int]] = field(default_factory=list)
-    """Loss and number of all that reached it, the best one first."""
-    waiting: list[tuple[float, int]] = field(default_factory=list)
-    """The same of those that were not promoted."""
+    ranked: BestFirst = field(default_factory=BestFirst)
+    """All that reached it."""
+    waiting: list[int] = field(default_factory=list)
+    """Those that were not promoted, the best one first."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
 
@@ -72,20 +73,20 @@ class Promotions:
             _MADE[record] = key, cls(config, record)
         return _MADE[record][1]
 
-    def decision(self, number: int, epoch: int, score: float | None = None) -> Decision:
+    def decision(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
         """Whether a trial continues, pauses or stops after an epoch.
 
         Args:
             number: of the trial.
             epoch: its last one.
-            score: the score of this epoch, when the record does not have it yet.
+            losses: of this epoch, when the record does not have it yet.
         """
         rung = next((rung for rung in self._rungs if rung.epoch == epoch), None)
         if rung is None:
             return "CONTINUE"
         self._read(rung)
-        if score is not None:
-            self._add(rung, number, score)
+        if losses is not None:
+            self._add(rung, number, losses)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
         needs_one, to_come = not self._got_further(rung), rung.promotions - len(rung.promoted)
@@ -99,16 +100,19 @@ class Promotions:
 
     def _read(self, rung: Rung) -> None:
         """Add the scores that the record has got since."""
-        scores = self._record.scores_at(rung.epoch)
-        for number, score in itertools.islice(scores.items(), rung.read, None):
-            self._add(rung, number, score)
-        rung.read = len(scores)
+        there = self._record.losses_at(rung.epoch)
+        for number, losses in itertools.islice(there.items(), rung.read, None):
+            self._add(rung, number, losses)
+        rung.read = len(there)
 
-    def _add(self, rung: Rung, number: int, score: float) -> None:
+    def _add(self, rung: Rung, number: int, losses: Losses) -> None:
         if number not in rung.reached:
-            rung.reached.add(number)
-            for ranking in (rung.ranked, rung.waiting):
-                bisect.insort(ranking, (-self._record.objective.sign * score, number))
+            rung.reached[number] = losses
+            rung.ranked.add(number, losses)
+            # By several objectives, a new one may move all.
+            rung.waiting = sorted(
+                [*rung.waiting, number], key=lambda n: rung.ranked.place(n, rung.reached[n])
+            )
             due = len(rung.reached) // self._factor
             while len(rung.promoted) < due and self._promote(rung, due):
                 continue
@@ -118,12 +122,13 @@ class Promotions:
 
         One that was stopped waits no more, though more trials are planned now.
         """
-        rung.waiting = [each for each in rung.waiting if not self._was_stopped(rung, each[1])]
+        rung.waiting = [number for number in rung.waiting if not self._was_stopped(rung, number)]
         if not rung.waiting:
             return False
-        if best is not None and bisect.bisect_left(rung.ranked, rung.waiting[0]) >= best:
+        first = rung.waiting[0]
+        if best is not None and rung.ranked.place(first, rung.reached[first]) >= best:
             return False
-        rung.promoted.add(rung.waiting.pop(0)[1])
+        rung.promoted.add(rung.waiting.pop(0))
         return True
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
@@ -132,8 +137,8 @@ class Promotions:
 
     def _place(self, rung: Rung, number: int) -> int:
         """Position among those that wait, from 0."""
-        before = itertools.takewhile(lambda other: other[1] != number, rung.waiting)
-        return sum(not self._was_stopped(rung, other) for _, other in before)
+        before = itertools.takewhile(lambda other: other != number, rung.waiting)
+        return sum(not self._was_stopped(rung, other) for other in before)
 
     def _got_further(self, rung: Rung) -> bool:
         """Whether a trial has reached the next rung."""

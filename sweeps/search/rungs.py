@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Losses
+from sweeps.common.pareto import priorities
 from sweeps.config.sweep_config import SweepConfig
 
 
@@ -22,14 +23,14 @@ def rungs(config: SweepConfig) -> list[int]:
     return found
 
 
-def is_promoted(score: float, others: Collection[float], reduction_factor: int, objective: Objective) -> bool:
-    """Whether a trial continues after a rung: its score is in the best 1/factor there.
+def is_promoted(losses: Losses, others: Collection[Losses], reduction_factor: int) -> bool:
+    """Whether a trial continues after a rung: it is in the best 1/factor there.
 
     The rule of Ray's AsyncHyperBandScheduler: not worse than the (1 - 1/factor) quantile of the
-    trials that reached the rung before it; the first one always continues.
+    trials that reached the rung before it; the first one always continues. By several objectives, the places
+    of all in their order are compared, as in Schmucker et al., 2021, https://arxiv.org/abs/2106.12639.
     """
     if not others:
         return True
-    scores = np.fromiter(others, float, len(others))
-    cutoff = np.percentile(objective.sign * scores, (1 - 1 / reduction_factor) * 100)
-    return bool(objective.sign * score >= cutoff)
+    *before, own = priorities([*others, losses])
+    return bool(own >= np.percentile(before, (1 - 1 / reduction_factor) * 100))

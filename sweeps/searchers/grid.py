@@ -14,6 +14,7 @@ from sweeps.space.point import Point, Space
 
 TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
 SCHEDULERS = ("halving", "asha", "none")
+TAKES_OBJECTIVES = True
 MOST_POINTS = 100_000
 
 

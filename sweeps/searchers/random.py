@@ -13,6 +13,7 @@ TAKES: frozenset[Form] = frozenset(
     {"finite", "continuous", "normal", "sample_from", "conditional", "several"}
 )
 SCHEDULERS = ("halving", "asha", "hyperband", "none")
+TAKES_OBJECTIVES = True
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:

@@ -7,6 +7,9 @@ stopped (worse than all that reached the rung, the earliest worst), one that div
 PRUNED without a value (worst of all), one that failed before the rung FAIL (left out: a crash does not
 depend on the params), and one that still trains RUNNING, which keeps concurrent proposals apart.
 
+With several objectives it is Optuna's multi-objective TPE (Ozaki et al., 2022,
+https://doi.org/10.1613/jair.1.13188): all trials that were pruned below the rung are equally bad.
+
 Hyperparameters that only some trials have are modelled from those trials (`group`); a hyperparameter whose
 range excludes the model's value is sampled again, independently.
 """
@@ -22,7 +25,7 @@ import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Objectives
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -36,12 +39,13 @@ from sweeps.space.replay import optuna_point
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("halving", "asha", "hyperband", "none")
+TAKES_OBJECTIVES = True
 
 
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """TPE with a model of the record's trials."""
     enough = space.dimensions + 2
-    fidelities = [config.max_epochs, *reversed(rungs(config))]
+    fidelities, objectives = [config.max_epochs, *reversed(rungs(config))], record.objectives
     points: list[OptunaPoint | None] = []  # of each trial in turn; they never change
 
     def propose(number: int) -> Iterator[Point]:
@@ -50,8 +54,10 @@ def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
             known = [*record.earlier.trials, *record.searched]
             points.extend(_optuna_point(space, trial) for trial in known[len(points) :])
             both = zip(known, points, strict=True)
-            past = [frozen_trial(trial, fidelity, point) for trial, point in both if point is not None]
-            yield from _model_points(space, past, record.objective, model_seed(config.seed, number))
+            past = [
+                frozen_trial(trial, fidelity, point, objectives) for trial, point in both if point is not None
+            ]
+            yield from _model_points(space, past, objectives, model_seed(config.seed, number))
         yield from random_points(space, config.seed, number)
 
     return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
@@ -64,29 +70,33 @@ def _optuna_point(space: Space, trial: TrialRow) -> OptunaPoint | None:
     return None
 
 
-def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint) -> FrozenTrial:
+def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives: Objectives) -> FrozenTrial:
     """A trial for the model of one fidelity."""
     row = trial.epochs.get(fidelity)
-    state, value, below = TrialState.RUNNING, None, {}
+    state, below = TrialState.RUNNING, {}
+    values = None if row is None else objectives.values(row.score, row.metrics)
     if trial.status in ("diverged", "infeasible"):
         state = TrialState.PRUNED
-    elif row is not None and math.isfinite(row.score):
-        state, value = TrialState.COMPLETE, row.score
+    elif values is not None and all(map(math.isfinite, values)):
+        state = TrialState.COMPLETE
     elif trial.status == "failed":
         state = TrialState.FAIL
     elif trial.status != "unfinished":
         state = TrialState.PRUNED
-        below = {epoch: row.score for epoch, row in trial.epochs.items()}
+        if not objectives.are_several:  # Optuna orders pruned trials by one value
+            below = {epoch: row.score for epoch, row in trial.epochs.items()}
     return create_trial(
         state=state,
-        value=value,
+        values=values if state == TrialState.COMPLETE else None,
         params=dict(point.params),
         distributions=dict(point.distributions),
         intermediate_values=below,
     )
 
 
-def _model_points(space: Space, past: list[FrozenTrial], objective: Objective, seed: int) -> Iterator[Point]:
+def _model_points(
+    space: Space, past: list[FrozenTrial], objectives: Objectives, seed: int
+) -> Iterator[Point]:
     with warnings.catch_warnings():
         # `multivariate`, `group` and `constant_liar` are marked experimental; tests cover their behaviour.
         warnings.simplefilter("ignore", ExperimentalWarning)
@@ -97,7 +107,7 @@ def _model_points(space: Space, past: list[FrozenTrial], objective: Objective, s
             constant_liar=True,
             n_startup_trials=0,
         )
-    study = optuna.create_study(sampler=sampler, direction=objective.direction)
+    study = optuna.create_study(sampler=sampler, directions=[each.direction for each in objectives.every])
     study.add_trials(past)
     for _ in range(MODEL_ATTEMPTS):
         with contextlib.suppress(InvalidPoint):

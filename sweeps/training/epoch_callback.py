@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -157,11 +156,7 @@ class EpochEnd(Checkpoint):
         metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
         name = self._fit.config.objective.metric
         if name not in metrics:
-            logged = ", ".join(sorted(metrics)) or "nothing"
-            near = difflib.get_close_matches(name, metrics, n=1)
-            hint = f". Did you mean --metric {near[0]}?" if near else ""
-            when = f" in epoch {trainer.current_epoch + 1}" if trainer.current_epoch else ""
-            raise MetricNotLogged(f"metric '{name}' was not logged{when}; logged: {logged}{hint}")
+            raise MetricNotLogged.of(name, metrics, trainer.current_epoch + 1)
         metrics = strategy.mean_over_workers(trainer, metrics)
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
         self._fit.keep_if_best(metrics[name])

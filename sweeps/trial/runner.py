@@ -24,7 +24,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from ray.tune.result import SHOULD_CHECKPOINT
 from threadpoolctl import threadpool_limits
 
-from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
+from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, is_out_of_memory, reason_of
 from sweeps.common.formatting import GB
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
@@ -223,6 +223,7 @@ class TrialRunner:
                 raise RuntimeError("training ended before its first epoch: check that the data has a batch")
             reason = f"ended by itself after epoch {self._reported}"
             return {"place": self._place, "done": True, "status": "finished", "reason": reason}
+        judged = self._judged(epoch)
         self._reported = epoch.epoch
         self._pace.trained(epoch.seconds)
         if epoch.notice:
@@ -237,14 +238,23 @@ class TrialRunner:
             "has_test": self._fit is not None and self._fit.has_test,
             "done": epoch.epoch >= self._job.fit.max_epochs,
         }
-        if not math.isfinite(epoch.score):
-            reason = why_diverged(self._job.fit.objective.metric, epoch.epoch, epoch.score)
+        if bad := [name for name, value in judged.items() if not math.isfinite(value)]:
+            reason = why_diverged(bad[0], epoch.epoch, judged[bad[0]])
             return {**result, "done": True, "status": "diverged", "reason": reason}
         if not result["done"] and stop_signal.is_asked():
             return result | self._left(f"the end of epoch {epoch.epoch}")
         if not result["done"] and self._pace.is_due(epoch.epoch):
             result[SHOULD_CHECKPOINT] = True
         return result
+
+    def _judged(self, epoch: Epoch) -> dict[str, float]:
+        """The metrics that the trial is judged by."""
+        found = {self._job.fit.objective.metric: epoch.score}
+        for name in self._job.other_metrics:
+            if name not in epoch.metrics:
+                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch)
+            found[name] = epoch.metrics[name]
+        return found
 
     def _left(self, position: str) -> dict[str, Any]:
         """The result of a run that was left, to be continued."""

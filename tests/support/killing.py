@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -181,10 +182,8 @@ def check_whole(
         # The last two may have come when the last promotion was over.
         assert max(at_rung[number] for number in went_on) >= stopped[-3]
     for rung in () if halving else rungs:
-        before: list[float] = []
-        for number, score in record.scores_at(rung).items():
+        before: list[Losses] = []
+        for number, losses in record.losses_at(rung).items():
             went_on = len(record.trials[number].epochs) > rung
-            assert went_on == is_promoted(score, before, 3, record.objective), (
-                f"trial {number} at rung {rung}"
-            )
-            before.append(score)
+            assert went_on == is_promoted(losses, before, 3), f"trial {number} at rung {rung}"
+            before.append(losses)

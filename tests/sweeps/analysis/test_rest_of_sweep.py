@@ -8,15 +8,17 @@ from random import Random
 import pytest
 
 from sweeps.analysis.rest_of_sweep import chance_at_once, next_rank
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Losses
 from sweeps.search.rungs import is_promoted
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 5, 13])
 def test_the_chance_to_continue_at_once_is_that_of_the_rule(before: int) -> None:
-    source, objective = Random(0), Objective("s", "max")
-    drawn: Sequence[Sequence[float]] = [[source.random() for _ in range(before + 1)] for _ in range(2_000)]
-    continued = sum(is_promoted(score, others, 3, objective) for score, *others in drawn)
+    source = Random(0)
+    drawn: Sequence[Sequence[Losses]] = [
+        [(0.0, source.random()) for _ in range(before + 1)] for _ in range(2_000)
+    ]
+    continued = sum(is_promoted(losses, others, 3) for losses, *others in drawn)
     assert chance_at_once(before, 1 / 3) == pytest.approx(continued / len(drawn), abs=0.05)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweeps.common.objective import Mode, Objective
+from sweeps.common.objective import Mode, Objective, Objectives, split
 
 LOSS, ACCURACY = Objective("loss", "min"), Objective("acc", "max")
 
@@ -39,3 +39,32 @@ def test_the_best_is_the_first_of_equals_and_none_where_no_score_is_finite() -> 
 
 def test_the_direction_is_optunas() -> None:
     assert (LOSS.direction, ACCURACY.direction) == ("minimize", "maximize")
+
+
+SEVERAL = Objectives.of(["acc:max", "size_m:min"])
+
+
+def test_objectives_are_read_from_their_names_and_modes() -> None:
+    assert SEVERAL.every == (Objective("acc", "max"), Objective("size_m", "min"))
+    assert (SEVERAL.are_several, SEVERAL.metrics, SEVERAL.first) == (
+        True,
+        ["acc", "size_m"],
+        SEVERAL.every[0],
+    )
+    assert str(SEVERAL) == "acc (max), size_m (min)"
+    assert Objectives.of(["a:b"], "min").every == (Objective("a:b", "min"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("acc:max", ("acc", "max")), ("a:b:min", ("a:b", "min")), ("acc", ("acc", "")), (":max", (":max", ""))],
+)
+def test_a_mode_is_what_follows_the_last_colon(text: str, found: tuple[str, str]) -> None:
+    assert split(text) == found
+
+
+def test_losses_are_smaller_where_values_are_better_and_nan_where_one_was_not_logged() -> None:
+    assert SEVERAL.values(0.9, {"acc": 0.9, "size_m": 5.0}) == (0.9, 5.0)
+    assert SEVERAL.losses(0.9, {"acc": 0.9, "size_m": 5.0}) == (0.0, -0.9, 5.0)
+    assert math.isnan(SEVERAL.losses(0.9, {})[2])
+    assert Objectives((LOSS,)).losses(0.5, {}) == (0.0, 0.5)

@@ -90,3 +90,35 @@ def test_checkpoints_are_kept_by_number_or_by_size(keep: int | str) -> None:
 
 def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
     assert check(SweepConfig.of(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "faults"),
+    [
+        (
+            {"metric": ["a:max", "b:min", "c:min", "d:max"]},
+            ["--metric a:max b:min c:min d:max: 4 objectives; give at most 3"],
+        ),
+        (
+            {"metric": ["a", "b:min"]},
+            ["--metric a: its mode is missing; with several objectives give a:max or a:min"],
+        ),
+        (
+            {"metric": ["a:maxx", "b"]},
+            ["--metric a:maxx: 'maxx' is no mode. Did you mean 'max'? Give a:max", "--metric b: its mode"],
+        ),
+        ({"metric": ["a:max", "a:min"]}, ["--metric a:max a:min: a is given twice"]),
+        ({"metric": ["a:max", "b:min"], "mode": "max"}, ["--mode max: with several objectives each has"]),
+        ({"metric": "a:max", "mode": "min"}, ["--metric a:max: contradicts --mode min; give one of them"]),
+        ({"metric": []}, ["--metric: give at least one"]),
+        ({"metric": "a:max"}, []),
+        ({"metric": "a:b"}, []),
+        ({"metric": ["a:max", "b:min", "c:max"]}, []),
+    ],
+)  # fmt: skip
+def test_objectives_are_two_or_three_metrics_each_with_its_mode(
+    change: dict[str, Any], faults: list[str]
+) -> None:
+    found = check(SweepConfig().changed(**change))
+    assert len(found) == len(faults)
+    assert all(one.startswith(expected) for one, expected in zip(found, faults, strict=True))

@@ -31,14 +31,14 @@ def test_making_a_plan_writes_nothing(tmp_path: Path) -> None:
 
 def test_the_plan_settles_every_default(tmp_path: Path) -> None:
     settled = make_plan(config(tmp_path, name=None)).config
-    assert (settled.search_space, settled.fit.metric, settled.fit.mode) == ("digits_mlp", "val_acc", "max")
+    assert (settled.search_space, settled.metric, settled.mode) == ("digits_mlp", "val_acc", "max")
     assert settled.num_trials == 24
     assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}", str(settled.name))
 
 
 def test_what_was_asked_for_is_not_settled_otherwise(tmp_path: Path) -> None:
     asked = config(tmp_path, num_trials=5, metric="val_loss", mode="min", search_space="digits_mlp")
-    asked = asked.changed(scheduler="asha")
+    asked = asked.changed(searcher="gp", scheduler="asha")
     assert make_plan(asked).config == asked
 
 
@@ -227,3 +227,33 @@ def test_options_of_the_trainer_that_can_not_be_taken_end_a_plan(place: Path) ->
     assert first.startswith("--trainable bound_options: trainer_options: max_epochs: the sweep sets it: ")
     assert second.startswith("--trainable bound_options: trainer_options: gradient_clip: no such setting")
     assert "Did you mean 'gradient_clip_val'?" in second
+
+
+SEVERAL = ["val_acc:max", "val_loss:min"]
+
+
+def test_with_several_objectives_the_searcher_is_tpe_and_the_plan_names_all(tmp_path: Path) -> None:
+    made = make_plan(config(tmp_path, searcher=None, metric=SEVERAL))
+    assert (made.config.searcher, made.config.metric, made.config.mode) == ("tpe", SEVERAL, None)
+    assert made.config.objectives.metrics == ["val_acc", "val_loss"]
+    assert "val_acc (max), val_loss (min)" in describe(made)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"searcher": "gp"}, r"--searcher gp: it proposes by one metric, .* has 2\. Searchers .* tpe"),
+        ({"searcher": "random", "scheduler": "hyperband"}, "hyperband: it prunes by one metric, .*: asha"),
+        ({"searcher": "bohb"}, "--searcher bohb: .*\n--scheduler bohb: it prunes by one metric"),
+    ],
+)  # fmt: skip
+def test_what_goes_by_one_metric_is_refused_with_several_and_those_that_do_not_are_named(
+    given: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=expected):
+        make_plan(config(tmp_path, metric=SEVERAL, **given))
+
+
+def test_one_metric_may_have_its_mode_too(tmp_path: Path) -> None:
+    made = make_plan(config(tmp_path, metric="val_loss:min"))
+    assert (made.config.metric, made.config.mode) == ("val_loss", "min")

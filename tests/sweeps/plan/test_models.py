@@ -105,7 +105,7 @@ def test_models_that_disagree_are_judged_by_what_is_given(tmp_path: Path) -> Non
         config(tmp_path, trainable=[TOY, "digits_mlp"], search_space=["tests.faulty.slopes", "digits_mlp"],
                metric="loss", mode="min")
     )  # fmt: skip
-    assert (plan.config.fit.metric, plan.config.fit.mode) == ("loss", "min")
+    assert (plan.config.metric, plan.config.mode) == ("loss", "min")
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def minimized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_modes_that_differ_are_refused_and_one_is_given(minimized: str, tmp_path: Path) -> None:
     pair = {"trainable": [TOY, minimized]}
     assert f"MODE differs: max of {TOY}, min of {minimized}. Give --mode." in fault(tmp_path, **pair)
-    assert make_plan(config(tmp_path, **pair, mode="min")).config.fit.mode == "min"
+    assert make_plan(config(tmp_path, **pair, mode="min")).config.mode == "min"
 
 
 def test_a_searcher_that_takes_one_model_names_those_that_take_several(

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import WITH_OBJECTIVES
 from sweeps.record.trials import Status
 from tests.conftest import propose
 from tests.support.confirmed import confirmed
+from tests.support.weighed import FRONT, begin, new, report, weighed
 from tests.sweeps.record.written import new_record, scored
 
 
@@ -118,3 +124,56 @@ def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None
     assert not record.would_lead(0)
     record.report(1, 1, -1e9, {}, 1.0)
     assert record.would_lead(1)
+
+
+def test_with_several_objectives_the_best_are_the_front_and_its_knee_is_first(tmp_path: Path) -> None:
+    record = weighed(tmp_path, [(0.5, 3.0), *FRONT, (0.84, 2.5)])
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.front() == [2, 3, 1]
+        assert seen.best() is seen.trials[2]
+        assert seen.leaders(1) == [2, 3, 1], "the whole front has its weights kept"
+        assert seen.leaders(4) == [2, 3, 1, 4]
+        assert seen.info.format == WITH_OBJECTIVES
+        assert seen.trials[1].values(seen.objectives) == (0.90, 5.0)
+
+
+def test_a_trial_would_lead_where_no_trial_of_the_front_is_better_than_it(tmp_path: Path) -> None:
+    record = weighed(tmp_path, FRONT)
+    for number, (values, leads) in enumerate(
+        [((0.95, 9.0), True), ((0.86, 1.9), True), ((0.84, 2.0), False), ((0.3, 0.5), True)], start=len(FRONT)
+    ):
+        begin(record, number)
+        report(record, number, 1, values)
+        record.note_checkpoint(number, 10)
+        assert record.would_lead(number) is leads
+        assert record.would_lead_within(number, 1) is leads
+    record.end(4, "finished")
+    assert record.front()[0] == 4
+    assert 1 not in record.front(), "trial 4 is better in both"
+
+
+def test_the_checkpoints_of_a_front_are_kept_whatever_their_size(tmp_path: Path) -> None:
+    record = new(tmp_path, 4)
+    for number, values in enumerate([*FRONT, (0.5, 4.0)]):
+        report(record, number, 1, values)
+        record.note_checkpoint(number, 10)
+        record.end(number, "finished")
+    assert record.leaders_within(1) == record.front() == [1, 2, 0]
+    assert record.leaders_within(40) == [1, 2, 0, 3]
+
+
+def test_trials_without_a_finite_value_of_each_objective_are_not_ranked(tmp_path: Path) -> None:
+    record = new(tmp_path, 2)
+    report(record, 0, 1, (0.9, math.nan))
+    report(record, 1, 1, (0.1, 9.0))
+    assert list(record.scores_at(1)) == list(record.losses_at(1)) == [1]
+
+
+def test_optuna_has_a_direction_and_a_value_for_each_objective(tmp_path: Path) -> None:
+    weighed(tmp_path, FRONT)
+    study = optuna.load_study(
+        study_name=None, storage=JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL)))
+    )
+    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert study.metric_names == ["acc", "size_m"]
+    assert {trial.number: tuple(trial.values) for trial in study.best_trials} == dict(enumerate(FRONT))

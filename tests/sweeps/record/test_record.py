@@ -26,8 +26,8 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordUnreadable
-from sweeps.record.record import FORMAT, WITHOUT_RERUNS, Record
-from sweeps.record.sweep_info import Steered
+from sweeps.record.record import Record
+from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS, Steered
 from sweeps.record.trials import Status
 from tests.conftest import ROOT, propose
 from tests.support.confirmed import confirmed, searched
@@ -427,14 +427,14 @@ def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse
     record = new_record(tmp_path, trials=2)
     assert record.info.format == WITHOUT_RERUNS
     record.note_micro_batches(0, [32, 16])
-    assert record.info.format == FORMAT
+    assert record.info.format == STEERED_OR_SPLIT
     record.end(1, "infeasible", "out of memory: the model itself does not fit")
     first, second = Record.read(tmp_path).trials
     assert (first.micro_batches, first.micro_batch) == ([32, 16], 16)
     assert (second.micro_batches, second.micro_batch) == ([], None)
     assert (second.status, second.reason) == ("infeasible", "out of memory: the model itself does not fit")
     assert Record.read(tmp_path).leaders(9) == []
-    monkeypatch.setattr(record_module, "FORMAT", record_module.WITH_RERUNS)
+    monkeypatch.setattr(record_module, "FORMAT", WITH_RERUNS)
     with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
         Record.read(tmp_path)
 
@@ -447,7 +447,7 @@ def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> No
     record.note_steered(Steered(["try", "lr=1"], "", 7.0, "r3", {"trainable": "t", "params": {"lr": 1}}))
     again = Record.read(tmp_path)
     assert again.info.steered == record.info.steered
-    assert (again.info.format, again.info.paused_at) == (FORMAT, 6.0)
+    assert (again.info.format, again.info.paused_at) == (STEERED_OR_SPLIT, 6.0)
     assert [again.is_to_stop(number) for number in (0, 1)] == [False, True]
     assert [point.params for point in again.points_to_try()] == [{"lr": 1}]
     record.end(1, "stopped", "stopped by the user")

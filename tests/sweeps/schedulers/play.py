@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from sweeps.search.promotions import Promotions
 from tests.conftest import propose
 
 Mode = Literal["min", "max"]
+
+SIZE = "size_m"
+"""A metric that is the same in all epochs of a trial."""
 
 
 @dataclass(eq=False)
@@ -106,10 +110,16 @@ class Play:
             return
         trial.epoch += 1
         score = score_of(trial.number, trial.epoch)
-        result = {"epoch": trial.epoch, "score": score, "training_iteration": trial.epoch}
+        metrics = {SIZE: score_of(trial.number, 0)}
+        result = {
+            "epoch": trial.epoch,
+            "score": score,
+            "metrics": metrics,
+            "training_iteration": trial.epoch,
+        }
         decision = self.scheduler.on_trial_result(self, trial, result)
         if self.record is not None:
-            self.record.report(trial.number, trial.epoch, score, {}, 1.0)
+            self.record.report(trial.number, trial.epoch, score, metrics, 1.0)
         if trial.epoch == self.config.max_epochs:
             self._end(trial, "finished")
             self.scheduler.on_trial_complete(self, trial, result)
@@ -132,9 +142,11 @@ def score_of(number: int, epoch: int) -> float:
     return random.Random(f"{number} {epoch}").random()
 
 
-def new_record(folder: Path, config: SweepConfig, mode: Mode = "max") -> Record:
+def new_record(
+    folder: Path, config: SweepConfig, mode: Mode = "max", objectives: Sequence[str] = ()
+) -> Record:
     folder.mkdir(exist_ok=True)
-    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}})
+    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}, "objectives": list(objectives)})
     record.note("runs", [{"num_trials": config.num_trials}])
     return record
 
@@ -172,7 +184,9 @@ def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> l
     decisions = []
     for score in scores:
         number = propose(record, {}).number
-        decisions.append(Promotions.of(config, record).decision(number, epoch, score))
+        decisions.append(
+            Promotions.of(config, record).decision(number, epoch, record.objectives.losses(score, {}))
+        )
         record.report(number, epoch, score, {}, 1.0)
     return decisions
 

@@ -7,14 +7,16 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
+from sweeps.common.pareto import best_first
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.schedulers import halving, hyperband
-from tests.sweeps.schedulers.play import Mode, Play, decide, new_record, record_of
+from sweeps.schedulers import asha, halving, hyperband
+from tests.sweeps.schedulers.play import SIZE, Mode, Play, decide, new_record, record_of, resumed
 
 
 @pytest.mark.parametrize("name", plugins.choices("scheduler"))
@@ -83,3 +85,48 @@ def test_what_a_scheduler_that_pauses_decided_is_rebuilt_from_the_record(module:
             for epoch in range(1, last):
                 assert not module.ends_at(config, seen, number, epoch)
                 assert not module.waits_at(config, seen, number, epoch)
+
+
+SEVERAL = ("m:max", f"{SIZE}:min")
+
+
+@pytest.mark.parametrize("module", [asha, halving])
+def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilon_net(
+    module: Any, tmp_path: Path
+) -> None:
+    config = SweepConfig.of(num_trials=30, max_epochs=9, metric=list(SEVERAL))
+    record = new_record(tmp_path, config, objectives=SEVERAL)
+    reached = Play(config, module.build(config, record), record, seed="0").run()
+    there = list(record.losses_at(3).items())
+    went_on = {number for number, epoch in reached.items() if epoch > 3}
+    assert set(reached.values()) == {3, 9}
+    if module is halving:
+        assert len(went_on) == 10
+        first, *_ = best_first(np.array([losses for _, losses in there]))
+        assert sum(there[row][0] in went_on for row in first) >= 0.7 * min(10, len(first))
+        return
+    for place, (number, _) in enumerate(there[1:], start=1):
+        fronts = best_first(np.array([losses for _, losses in there[: place + 1]]))
+        order = [row for front in fronts for row in front]
+        before = [order.index(row) for row in range(place)]
+        assert (number in went_on) == (order.index(place) <= np.quantile(before, 1 / 3))
+
+
+@pytest.mark.parametrize("module", [asha, halving])
+def test_what_was_decided_by_several_objectives_is_rebuilt_from_the_record(
+    module: Any, tmp_path: Path
+) -> None:
+    config = SweepConfig.of(num_trials=24, metric=list(SEVERAL))
+    record = new_record(tmp_path / "whole", config, objectives=SEVERAL)
+    whole = Play(config, module.build(config, record), record, seed="1", slots=1).run()
+    for seen in (record, Record.read(tmp_path / "whole")):
+        assert all(module.ends_at(config, seen, n, epoch) for n, epoch in whole.items() if epoch < 27)
+    begun = new_record(tmp_path / "killed", config, objectives=SEVERAL)
+    Play(config, module.build(config, begun), begun, seed="1", slots=1).run(steps=60)
+    again = resumed(module, config, Record.reopen(tmp_path / "killed"), seed="1", slots=1)
+    assert again.run() == whole
+
+
+@pytest.mark.parametrize("name", ["hyperband", "bohb"])
+def test_those_that_rank_by_one_metric_say_that_they_take_no_more(name: str) -> None:
+    assert not hasattr(plugins.find("scheduler", name), "TAKES_OBJECTIVES")

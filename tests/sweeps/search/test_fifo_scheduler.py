@@ -41,4 +41,4 @@ def test_a_result_without_a_finite_score_is_not_judged(result: dict[str, Any], t
     scheduler = Strict(SweepConfig(), record_of(tmp_path, "max", 1))
     trial: Any = FakeTrial(0)
     assert scheduler.on_trial_result(None, trial, result) == "CONTINUE"
-    assert scheduler.on_trial_result(None, trial, {"epoch": 3, "score": 0.5}) == "STOP 0 3 0.5"
+    assert scheduler.on_trial_result(None, trial, {"epoch": 3, "score": 0.5}) == "STOP 0 3 (0.0, -0.5)"

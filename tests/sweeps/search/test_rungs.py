@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from sweeps.common.objective import Objective
+from sweeps.common.objective import Mode, Objective, Objectives
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.search.rungs import is_promoted, rungs
 
@@ -38,9 +40,14 @@ def test_rungs_are_exact_for_every_power() -> None:
             assert rungs(config) == [factor**k for k in range(power)]
 
 
+def promoted(score: float, others: Sequence[float], factor: int, mode: Mode) -> bool:
+    objectives = Objectives((Objective("m", mode),))
+    return is_promoted(objectives.losses(score, {}), [objectives.losses(o, {}) for o in others], factor)
+
+
 @pytest.mark.parametrize("mode", ["min", "max"])
-def test_the_first_at_a_rung_goes_on(mode: str) -> None:
-    assert is_promoted(0.0, [], 3, Objective("m", mode))
+def test_the_first_at_a_rung_goes_on(mode: Mode) -> None:
+    assert promoted(0.0, [], 3, mode)
 
 
 @pytest.mark.parametrize(
@@ -48,20 +55,18 @@ def test_the_first_at_a_rung_goes_on(mode: str) -> None:
     [(3.0, "max", True), (2.99, "max", False), (2.0, "min", True), (2.01, "min", False)],
 )
 def test_one_that_equals_the_quantile_goes_on_and_a_worse_one_does_not(
-    score: float, mode: str, expected: bool
+    score: float, mode: Mode, expected: bool
 ) -> None:
     # 1, 2, 3, 4 by thirds: the best third begins at 3 (max) or at 2 (min).
-    assert is_promoted(score, [1.0, 2.0, 3.0, 4.0], 3, Objective("m", mode)) is expected
+    assert promoted(score, [1.0, 2.0, 3.0, 4.0], 3, mode) is expected
 
 
 def test_about_one_in_factor_goes_on() -> None:
     others = [float(value) for value in range(300)]
-    assert sum(is_promoted(value, others, 3, Objective("m", "max")) for value in others) == 100
+    assert sum(promoted(value, others, 3, "max") for value in others) == 100
 
 
 def test_small_is_good_in_mode_min_as_large_is_in_mode_max() -> None:
     others = [0.3, 0.1, 0.8, 0.5]
     for score in (0.0, 0.1, 0.2, 0.4, 0.6, 0.9):
-        assert is_promoted(score, others, 2, Objective("m", "min")) == is_promoted(
-            -score, [-other for other in others], 2, Objective("m", "max")
-        )
+        assert promoted(score, others, 2, "min") == promoted(-score, [-other for other in others], 2, "max")

@@ -26,7 +26,7 @@ from tests.conftest import propose
 from tests.sweeps.searchers.play import CONTINUOUS, FINITE, SMALL, Params, Play, grid, keys, score_of
 
 SEARCHERS = plugins.choices("searcher")
-MODELS = ("tpe", "gp")
+MODELS = ("tpe", "gp", "nsga2")
 """Searchers with a model, of any space; bohb: test_bohb.py."""
 
 

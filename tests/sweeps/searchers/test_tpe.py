@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 from ray import tune
 
+from sweeps.common.objective import Objective, Objectives
 from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.space.flat import FlatSpace, check
@@ -17,13 +18,14 @@ from sweeps.space.replay import optuna_point
 from tests.conftest import propose
 from tests.sweeps.searchers.play import CONTINUOUS, Params, Play, score_of
 
+ONE = Objectives((Objective("m", "max"),))
 SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, "tpe")
 
 
 def frozen(status: Status, scores: dict[int, float], fidelity: int) -> Any:
     trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status=status)
     trial.epochs = {epoch: EpochRow(score, {}, 1.0, 0.0) for epoch, score in scores.items()}
-    return tpe.frozen_trial(trial, fidelity, optuna_point(SPACE, trial.point))
+    return tpe.frozen_trial(trial, fidelity, optuna_point(SPACE, trial.point), ONE)
 
 
 @pytest.mark.parametrize("status", ["finished", "pruned", "failed", "unfinished"])
@@ -94,3 +96,13 @@ def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other
 def test_tpe_draws_at_random_until_it_has_a_model(tmp_path: Path) -> None:
     drawn = Play("random", tmp_path / "random", CONTINUOUS).run(3)
     assert Play("tpe", tmp_path / "tpe", CONTINUOUS).run(3) == drawn
+
+
+def test_by_several_objectives_a_trial_is_modelled_with_all_its_values_and_a_pruned_one_without_any() -> None:
+    several = Objectives.of(["m:max", "size_m:min"])
+    trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status="pruned")
+    trial.epochs = {3: EpochRow(0.9, {"m": 0.9, "size_m": 2.0}, 1.0, 0.0)}
+    point = optuna_point(SPACE, trial.point)
+    there, below = (tpe.frozen_trial(trial, fidelity, point, several) for fidelity in (3, 9))
+    assert (there.state, there.values) == (TrialState.COMPLETE, [0.9, 2.0])
+    assert (below.state, below.values, below.intermediate_values) == (TrialState.PRUNED, None, {})

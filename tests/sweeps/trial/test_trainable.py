@@ -386,3 +386,19 @@ def test_what_tune_keeps_of_an_epoch_says_how_large_its_checkpoint_is_or_why_it_
     assert kept[SAVED]["is_of_storage"]
     assert kept[SAVED]["reason"].endswith("is missing: all PCs must see that folder")
     assert not trial.train()[SAVED], "of the next one nothing is known yet"
+
+
+def test_an_epoch_without_the_metric_of_another_objective_fails_the_trial_as_the_users_mistake(
+    start: Start,
+) -> None:
+    result = start(_job(other_metrics=("val_acccc",)), FIRST).train()
+    assert (result["status"], result["is_user_error"]) == ("failed", True)
+    assert "metric 'val_acccc' was not logged; logged:" in result["reason"]
+    assert "Did you mean --metric val_acc?" in result["reason"]
+
+
+def test_a_trial_diverges_by_any_of_its_objectives(start: Start) -> None:
+    result = start(_job("tests.faulty.two_metrics", other_metrics=("size_m",)), {"bad_epoch": 2})
+    assert "status" not in result.train()
+    second = result.train()
+    assert (second["status"], second["reason"]) == ("diverged", "size_m was nan in epoch 2")
