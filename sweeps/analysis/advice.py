@@ -50,6 +50,8 @@ def _command(record: Record, found: Findings) -> str:
     folder = shown_path(record.folder.resolve())
     if not any(trial.status in ENDED_WELL for trial in record.searched):
         return ""
+    if record.objectives.are_several:  # --refine takes one
+        return ""
     if found.cut or any(part.can_judge_ranges for part in found.parts):
         later = [] if found.grace_epochs is None else ["--grace-epochs", str(found.grace_epochs)]
         return command("run", "--refine", folder, *later)
@@ -68,6 +70,8 @@ def _lines(record: Record, found: Findings, next_command: str) -> Iterator[str]:
     if not seen.trials:
         yield "No trial was started: there is nothing to learn from."
         return
+    if record.objectives.are_several:
+        yield f"This advice is by {record.info.metric}, the first objective, alone."
     yield _on_comparison(record, seen)
     yield from (_on_edge(edge, record) for edge in found.widen)
     yield from (_on_region(region, record) for region in found.cut)
@@ -203,7 +207,8 @@ def _on_more_trials(record: Record, found: Findings) -> Iterator[str]:
     if seen.order and (best := record.best()) is not None and len(seen.trials) > 1:
         later = len(record.searched) - record.nth(best.number) - 1
         after = count(later, "trial") if later else "no trial"
-        yield f"The best score is {status.best(record)}; {after} came after it."
+        what = "best" if record.objectives.are_several else "best score"
+        yield f"The {what} is {status.best(record)}; {after} came after it."
     if gained is None:
         if seen.order:
             yield "The gain from more trials can't be estimated."

@@ -16,7 +16,7 @@ from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import shown_path
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import ParamValue, load_yaml
-from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, OF_FRONT, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import TrialRow
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial, as far as the sweep had come when it was loaded."""
+    """The best trial, or one of the front, as far as the sweep had come when it was loaded."""
 
     number: int
     trainable: str
@@ -43,6 +43,8 @@ class Best:
     score: float
     epoch: int
     """The epoch of that score, 1-based."""
+    values: Mapping[str, float]
+    """The metric of each objective there."""
     seed: int
     confirmed: Confirmed | None
     """Mean, deviation and scores over its new seeds; None where it was not confirmed."""
@@ -75,8 +77,8 @@ class Best:
         return model.eval()
 
     def _weights(self) -> Path:
-        best = self.folder / BEST_FOLDER
-        if run_in(best) == self.run and (best / WEIGHTS_FILE).is_file():
+        best = folder_of(self.folder, self.run)
+        if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
         if newest is None:
@@ -93,7 +95,7 @@ class Best:
         of = run_in(self.folder / BEST_FOLDER)
         there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
-        return f"{shown_path(self.folder)}: no weights of trial {self.run}, the best one: {there}, and {why}"
+        return f"{shown_path(self.folder)}: no weights of trial {self.run}: {there}, and {why}"
 
     def _params_of(self, module: Any) -> Any:
         known = param_types.hints_of(module.Params)
@@ -108,33 +110,47 @@ class Best:
 
 
 def best_of(record: Record) -> Best | None:
-    """The best trial that ended well; while none has, the best one of those that train."""
-    leader = record.best()
-    if leader is not None:
-        run = run_of_winner(record, storage_setting.open_storage_of(record.folder))
-    else:
-        run = leader = record.objective.best(record.live, lambda trial: trial.best_score(record.objective))
-    if leader is None or run is None:
-        return None
-    confirmed = record.confirmed()[:1]
+    """The best trial that ended well, with several objectives the knee; while none has, the best one of those
+    that train."""
+    if front := front_of(record):
+        return front[0]
+    objective = record.objective
+    leader = objective.best(record.live, lambda trial: trial.best_score(objective))
+    return None if leader is None else _best(record, leader, leader)
+
+
+def front_of(record: Record) -> list[Best]:
+    """The trials that ended well and that no other one dominates, the knee first; with one objective the best
+    one."""
+    if not (numbers := record.front()):
+        return []
+    runs = runs_of_front(record, storage_setting.open_storage_of(record.folder))
+    return [_best(record, record.trials[n], run) for n, run in zip(numbers, runs, strict=True)]
+
+
+def _best(record: Record, trial: TrialRow, run: TrialRow) -> Best:
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
+    values = run.values(record.objectives)
     assert score is not None
     assert epoch is not None
+    assert values is not None
+    confirmed = {each.number: each for each in record.confirmed() if each.scores}
     return Best(
-        number=leader.number,
-        trainable=leader.trainable,
-        params={**leader.fixed, **leader.params},
+        number=trial.number,
+        trainable=trial.trainable,
+        params={**trial.fixed, **trial.params},
         run=run.number,
         score=score,
         epoch=epoch,
+        values=dict(zip(record.objectives.metrics, values, strict=True)),
         seed=run.seed,
-        confirmed=confirmed[0] if confirmed and confirmed[0].scores else None,
+        confirmed=confirmed.get(trial.number),
         folder=record.folder,
     )
 
 
 def run_in(folder: Path) -> int | None:
-    """Whose weights `best/` holds."""
+    """Whose weights `best/`, or a folder in it, holds."""
     try:
         content = load_yaml((folder / PARAMS_FILE).read_text())
         return int(content["run"] if "run" in content else content["trial"])
@@ -142,18 +158,31 @@ def run_in(folder: Path) -> int | None:
         return None
 
 
+def folder_of(sweep: Path, run: int) -> Path | None:
+    """`best/`, or the folder in it, that holds the weights of a run; None where none does."""
+    best = sweep / BEST_FOLDER
+    within = best.glob(OF_FRONT.format(0).replace("0000", "*"))
+    return next((folder for folder in (best, *within) if run_in(folder) == run), None)
+
+
 def is_lost(record: Record, storage: Storage) -> bool:
     """Whether `best/` is not there, and can be made."""
-    run = run_of_winner(record, storage)
-    if run is None or (record.folder / BEST_FOLDER).is_dir():
+    runs = runs_of_front(record, storage)
+    if not runs or (record.folder / BEST_FOLDER).is_dir():
         return False
-    return bool(storage.epochs(run.number))
+    return bool(storage.epochs(runs[0].number))
 
 
-def run_of_winner(record: Record, storage: Storage) -> TrialRow | None:
-    """The run whose weights are the winner's: the trial itself, or, where it was confirmed, the best of its
-    reruns whose weights are there, in `best/` or as a checkpoint."""
-    best = record.best()
-    if best is None or not any(trial.number == best.number for trial in record.confirmed()[:1]):
-        return best
-    return retention.best_rerun(record, storage, best.number, run_in(record.folder / BEST_FOLDER)) or best
+def runs_of_front(record: Record, storage: Storage) -> list[TrialRow]:
+    """For each trial of the front the run whose weights are its own: the trial itself, or, where it was
+    confirmed, the best of its reruns whose weights are there, in `best/` or as a checkpoint."""
+    confirmed = {trial.number for trial in record.confirmed()}
+    return [
+        (_best_rerun(record, storage, number) if number in confirmed else None) or record.trials[number]
+        for number in record.front()
+    ]
+
+
+def _best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
+    there = [rerun.number for rerun in record.reruns.of(number) if folder_of(record.folder, rerun.number)]
+    return retention.best_rerun(record, storage, number, there)

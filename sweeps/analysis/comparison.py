@@ -31,6 +31,7 @@ from sweeps.record.trials import Status
 MOST_NAMED = 3
 """Folders in a message."""
 _PARENT = pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])
+_OF_FRONT = pa.struct([("trial", pa.int64()), ("values", pa.list_(pa.float64()))])
 _SCHEMA = pa.schema(
     [
         ("name", pa.string()),
@@ -42,9 +43,11 @@ _SCHEMA = pa.schema(
         *((status, pa.int64()) for status in get_args(Status)),
         ("metric", pa.string()),
         ("mode", pa.string()),
+        ("objectives", pa.list_(pa.string())),
         ("best_trial", pa.int64()),
         ("best_score", pa.float64()),
         ("confirmed_score", pa.float64()),
+        ("front", pa.list_(_OF_FRONT)),
         ("test_score", pa.float64()),
         ("epochs", pa.int64()),
         ("trained_hours", pa.float64()),
@@ -88,8 +91,10 @@ def table(records: Iterable[Record]) -> pa.Table:
 
     Columns: name, folder, date (when it began, UTC), trainable, status (running, paused, finished, out of
     time or interrupted), trials (of the search, without reruns), how many of them are finished, pruned,
-    stopped by the user, failed, diverged and unfinished, metric, mode, best_trial and best_score (of the
-    trials that ended well), confirmed_score (of that trial, the mean over its reruns with new seeds),
+    stopped by the user, failed, diverged and unfinished, metric, mode, objectives (as `val_acc:max`; metric
+    and mode are those of the first one), best_trial and best_score (of the trials that ended well; of several
+    objectives the knee of the front, and the first one's), confirmed_score (of that trial, the mean over its
+    reruns with new seeds), front (of several objectives: trials and their values, the knee first),
     test_score (the same metric on the test rows), epochs (trained, reruns' too), trained_hours (of all trials
     and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
     refines: name, folder, started). What is not known is null.
@@ -99,7 +104,8 @@ def table(records: Iterable[Record]) -> pa.Table:
 
 def _row(record: Record) -> dict[str, Any]:
     info, best = record.info, record.best()
-    confirmed = [trial for trial in record.confirmed()[:1] if trial.scores]
+    confirmed = [t for t in record.confirmed() if t.scores and best is not None and t.number == best.number]
+    front = record.front_values() if record.objectives.are_several else {}
     counts = Counter(trial.status for trial in record.searched)
     epochs = [row for trial in record.trials for row in trial.epochs.values()]
     return {
@@ -112,9 +118,11 @@ def _row(record: Record) -> dict[str, Any]:
         **{status: counts[status] for status in get_args(Status)},
         "metric": info.metric,
         "mode": info.objective.mode,
+        "objectives": [f"{each.metric}:{each.mode}" for each in record.objectives.every],
         "best_trial": best.number if best else None,
         "best_score": best.best_score(record.objective) if best else None,
         "confirmed_score": confirmed[0].mean if confirmed else None,
+        "front": [{"trial": n, "values": v} for n, v in front.items()] if front else None,
         "test_score": info.test_score,
         "epochs": len(epochs),
         "trained_hours": math.fsum(row.seconds for row in epochs) / 3600,
@@ -142,7 +150,12 @@ def printed(sweeps: pa.Table, width: int | None) -> str:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     best = "none" if row["best_score"] is None else f"{row['metric']} {short(row['best_score'])}"
-    if row["confirmed_score"] is not None:
+    if row["front"]:
+        names = [name.rpartition(":")[0] for name in row["objectives"]]
+        knee = zip(names, row["front"][0]["values"], strict=True)
+        best = ", ".join(f"{name} {short(value)}" for name, value in knee)
+        best += f" (knee of {len(row['front'])})"
+    elif row["confirmed_score"] is not None:
         best = f"{row['metric']} {short(row['confirmed_score'])} (mean)"
     return {
         "name": row["name"],

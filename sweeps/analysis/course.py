@@ -155,7 +155,9 @@ class Course:
             return [pace.again(self._source, trials[n]) for n, _ in standing.record.reruns_to_come()]
         good = pace.by_rank[: max(2, math.ceil(pace.seen / 3))]
         found = []
-        for nth in range(min(asked.top, standing.ahead.planned)):
+        are_several = standing.record.objectives.are_several
+        top = max(1, len(standing.record.front())) if are_several else asked.top
+        for nth in range(min(top, standing.ahead.planned)):
             stays = nth < len(standing.leaders) and self._source.random() < standing.done
             leader = trials[standing.leaders[nth]] if stays else None
             found.append(pace.again(self._source, leader) if leader else self._source.choice(good))

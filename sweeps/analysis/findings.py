@@ -78,7 +78,7 @@ def findings(record: Record) -> Findings:
         cut=tuple(cut.values()),
         rungs=tuple(checks),
         grace_epochs=_grace_epochs(record, checks),
-        gain=None if seen.is_constant else gain(seen),
+        gain=None if seen.is_constant or record.objectives.are_several else gain(seen),
     )
 
 

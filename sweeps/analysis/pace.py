@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
+from sweeps.common.pareto import priorities
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import EpochRow, TrialRow
 
@@ -107,10 +108,11 @@ def ranks(record: RankedTrials, epochs: Sequence[int]) -> dict[int, float]:
     and two others have reported."""
     found: dict[int, float] = {}
     for epoch in epochs:
-        scores = record.scores_at(epoch)
-        if len(scores) >= FEWEST_RANKED:
-            in_order = sorted(scores, key=lambda number: -record.objective.sign * scores[number])
-            found |= {number: (place + 0.5) / len(scores) for place, number in enumerate(in_order)}
+        losses = record.losses_at(epoch)
+        if len(losses) >= FEWEST_RANKED:
+            values = priorities(list(losses.values()))
+            in_order = sorted(zip(losses, values, strict=True), key=lambda each: -each[1])
+            found |= {number: (place + 0.5) / len(losses) for place, (number, _) in enumerate(in_order)}
     return found
 
 

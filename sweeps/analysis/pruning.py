@@ -40,7 +40,7 @@ class AtRung:
     """Of those stopped, how many had waited."""
     leaders: float | None
     """Of those stopped, how many would have led at the next rung, as estimated by those that reached it; None
-    with too few of them."""
+    with too few of them, or several objectives."""
 
 
 def at_rungs(record: Record) -> list[AtRung]:
@@ -81,6 +81,8 @@ def _leaders(
 ) -> float | None:
     """Sum of the probabilities that a stopped trial would have beaten all others at the next rung, by a line
     through the scores of those that reached both, with normal residuals."""
+    if record.objectives.are_several:  # a line has no order of fronts
+        return None
     sign = record.objective.sign
     both = [trial for trial in there if next_epoch in trial.epochs]
     first, last = (np.array([sign * t.epochs[e].score for t in both]) for e in (epoch, next_epoch))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sweeps.analysis.pace import ranks
+from sweeps.record.best_first import BestFirst
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import BAD, TrialRow, Waits
 from sweeps.search.cohorts import Cohort
@@ -113,12 +114,12 @@ class Standing:
 
     @cached_property
     def leaders(self) -> list[int]:
-        """The trials of the search with the best scores so far, ended or not, the best one first."""
-        objective = self.record.objective
-        sound = [trial for trial in self.record.searched if trial.status not in BAD]
-        scores = {trial.number: trial.best_score(objective) for trial in sound}
-        found = sorted((-objective.sign * s, number) for number, s in scores.items() if s is not None)
-        return [number for _, number in found]
+        """The trials of the search that are the best so far, ended or not, the best one first."""
+        order = BestFirst()
+        for trial in self.record.searched:
+            if trial.status not in BAD and (losses := trial.losses(self.record.objectives)) is not None:
+                order.add(trial.number, losses)
+        return order.first(len(order))
 
     def _members(self, cohort: Cohort) -> Sequence[TrialRow]:
         return self.record.searched[cohort.first : cohort.first + cohort.size]

@@ -54,12 +54,14 @@ def trials_table(record: Record) -> pa.Table:
     for every hyperparameter (fixed ones too), epochs, best_epoch, `best_M` and `last_M` for every logged
     metric M, seconds (trained) and the costs of `epochs_table` over all its epochs, pc, pid, gpu, start, end
     (UTC), seed, confirms (of a rerun: id of the trial that was trained again with this seed), origin (of an
-    anchor: the trial of an earlier sweep that it runs again; else ""). A hyperparameter that a trial did not
-    have is null.
+    anchor: the trial of an earlier sweep that it runs again; else ""), on_front (with several objectives).
+    A hyperparameter that a trial did not have is null.
     """
     trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]
     several = {"trainable": _texts(trial.trainable for trial in trials)} if record.info.is_of_several else {}
+    front = set(record.front())
+    of_front = {"on_front": _column(pa.bool_(), (trial.number in front for trial in trials))}
     return pa.table(
         {
             "id": _wholes(trial.number for trial in trials),
@@ -82,6 +84,7 @@ def trials_table(record: Record) -> pa.Table:
             "seed": _wholes(trial.seed for trial in trials),
             "confirms": _wholes(trial.confirms for trial in trials),
             "origin": _texts(trial.origin for trial in trials),
+            **(of_front if record.objectives.are_several else {}),
         }
     )
 
@@ -91,7 +94,7 @@ def _metric_columns(record: Record) -> dict[str, pa.Array]:
     trials, names = record.trials, _metric_names(record)
     epochs = [trial.best_epoch(record.objective) for trial in trials]
     best = [{} if e is None else trial.epochs[e].metrics for trial, e in zip(trials, epochs, strict=True)]
-    last = [trial.epochs[max(trial.epochs)].metrics if trial.epochs else {} for trial in trials]
+    last = [trial.last_metrics for trial in trials]
     return {
         "best_epoch": _wholes(epochs),
         **{f"best_{column}": _numbers(row.get(name) for row in best) for name, column in names.items()},

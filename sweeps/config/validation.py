@@ -27,6 +27,8 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
     faults += _faults_of_objectives(config)
     if not config.confirm and "confirm_top" in typed:
         faults.append("--confirm-top needs --confirm")
+    elif len(config.metrics) > 1 and "confirm_top" in typed:
+        faults.append("--confirm-top: with several objectives --confirm reruns the whole front")
     if config.force and config.resume is None:
         faults.append("--force needs --resume")
     is_new = config.resume is None and config.name is not None

@@ -7,6 +7,7 @@ lines every minute.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -151,9 +152,10 @@ class SweepReporter(CLIReporter):
             is_text = title in ("status", "trainable")
             folded = title.replace("_", "_\n") if folds else title
             table.add_column(folded, justify="left" if is_text else "right", vertical="bottom")
-        best = self._record.best()
+        best = self._record.front()
         for trial in trials:
-            table.add_row(*(cell(trial) for _, cell in columns), style="bold" if trial is best else None)
+            is_best = trial.number in best
+            table.add_row(*(cell(trial) for _, cell in columns), style="bold" if is_best else None)
         hidden = len(self._trials) - len(trials)
         notes = [f"and {count(hidden, 'more trial')}"] if hidden > 0 else []
         if left_out:
@@ -172,6 +174,11 @@ class SweepReporter(CLIReporter):
             word = trial.status if whole else status_lines.progress(trial, self._waits)
             return Text(word, style=_COLOURS.get(word, ""))
 
+        def last(name: str) -> Callable[[TrialRow], str]:
+            if name == objective.metric:
+                return lambda trial: number(trial.last_score)
+            return lambda trial: number(trial.last_metrics.get(name))
+
         def param(name: str) -> Column:
             return name, lambda trial: number(trial.params.get(name))
 
@@ -182,18 +189,21 @@ class SweepReporter(CLIReporter):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
         columns += [
             ("epoch", lambda trial: str(max(trial.epochs, default=0))),
-            (objective.metric, lambda trial: number(trial.last_score)),
+            *((name, last(name)) for name in self._record.objectives.metrics),
             ("best", lambda trial: number(trial.best_score(objective))),
         ]
         return [*columns, *map(param, names)]
 
     def _rows(self, whole: bool) -> list[TrialRow]:
-        """The trials that train, then the others from best to worst, as many as the screen holds."""
+        """The trials that train, then the others from best to worst, as many as the screen holds; with
+        several objectives the front, then the others by the first one."""
         objective = self._record.objective
+        of_front = self._record.front() if self._record.objectives.are_several else []
+        places = {number: place for place, number in enumerate(of_front)}
 
-        def rank(trial: TrialRow) -> tuple[bool, bool, float]:
-            score = trial.best_score(objective)
-            return trial.status != "unfinished", score is None, -objective.sign * (score or 0.0)
+        def rank(trial: TrialRow) -> tuple[bool, float, bool, float]:
+            score, place = trial.best_score(objective), places.get(trial.number, math.inf)
+            return trial.status != "unfinished", place, score is None, -objective.sign * (score or 0.0)
 
         is_screen = self.console.is_terminal and not whole
         room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE

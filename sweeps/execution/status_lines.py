@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 
 from sweeps.common.formatting import count, duration, short
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.record.status import best, in_words
 from sweeps.record.trials import BAD, TrialRow, Waits
 
 ENDS = ("finished", "pruned", "stopped", "failed", "diverged", "infeasible")
@@ -33,12 +33,14 @@ def ended(record: Record, trial: TrialRow) -> str:
     if trial.status in BAD:
         log = f"; see {trial.log}" if trial.log else ""
         return f"{line}: {trial.reason}{log}"
-    return f"{line}, {record.objective.metric} {short(trial.last_score)}"
+    last = trial.epochs[max(trial.epochs)] if trial.epochs else None
+    values = None if last is None else record.objectives.values(last.score, last.metrics)
+    return f"{line}, {in_words(record, values) or record.objective.metric + ' none'}"
 
 
 def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | None = None) -> str:
     """Two lines on the whole sweep; `left` is its time left, in words."""
-    trials, objective = record.searched, record.objective
+    trials = record.searched
     counts = Counter(progress(trial, waits) for trial in trials)
     live = counts["training"] + counts["waiting"]
     over = len(trials) - live
@@ -50,16 +52,24 @@ def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | 
 
     ways = f" ({states(*ENDS)})" if over else ""
     running = f"; {states('training', 'waiting')}" if live else ""
-    sound = (trial for trial in trials if trial.status not in BAD)
-    best = objective.best(sound, lambda trial: trial.best_score(objective))
-    found = "none yet"
-    if best is not None:
-        score, epoch = short(best.best_score(objective)), best.best_epoch(objective)
-        found = f"{score} (trial {best.number}, epoch {epoch})"
     return (
-        f"trials {over}/{planned(record, config)} ended{ways}{running}; best {objective.metric} {found}\n"
+        f"trials {over}/{planned(record, config)} ended{ways}{running}; {_best(record)}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {_times(record, left)}"
     )
+
+
+def _best(record: Record) -> str:
+    """The best trial so far, whether it has ended or not; of several objectives the front of those that have
+    ended."""
+    objective = record.objective
+    if record.objectives.are_several:
+        return f"best {best(record)}" if record.best() else "no front yet"
+    sound = (trial for trial in record.searched if trial.status not in BAD)
+    leader = objective.best(sound, lambda trial: trial.best_score(objective))
+    if leader is None:
+        return f"best {objective.metric} none yet"
+    score, epoch = short(leader.best_score(objective)), leader.best_epoch(objective)
+    return f"best {objective.metric} {score} (trial {leader.number}, epoch {epoch})"
 
 
 def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:
@@ -67,15 +77,17 @@ def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> st
     reruns = {number: record.reruns.of(number) for number in record.reruns.numbers}
     begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
     over, to_come = sum(rerun.status != "unfinished" for rerun in begun), len(record.reruns_to_come())
-    means = []
-    for number, of_trial in reruns.items():
-        scores = [rerun.best_score(record.objective) for rerun in of_trial if rerun.status == "finished"]
-        if finite := [score for score in scores if score is not None]:
-            means.append(f"trial {number} {short(statistics.fmean(finite))} ({count(len(finite), 'rerun')})")
+    means = [
+        f"trial {trial.number} {' / '.join(map(short, trial.means))} ({count(len(trial.scores), 'rerun')})"
+        for trial in sorted(
+            record.reruns.so_far(), key=lambda trial: record.reruns.numbers.index(trial.number)
+        )
+        if trial.scores
+    ]
     epochs = sum(len(rerun.epochs) for rerun in begun)
     return (
         f"reruns {over}/{len(begun) + to_come} ended; "
-        f"mean {config.objective.metric}: {', '.join(means) or 'none yet'}\n"
+        f"mean {' / '.join(record.objectives.metrics)}: {', '.join(means) or 'none yet'}\n"
         f"epochs {epochs:,} trained; {_times(record, left)}"
     )
 

@@ -22,6 +22,8 @@ from sweeps.record.trials import BAD, TrialRow
 INTERRUPTED = 130
 MOST_UNFINISHED = 12
 """Unfinished trials that are listed."""
+MOST_OF_FRONT = 12
+"""Trials of a front that are listed."""
 Line = tuple[str, str]
 """A title and a text."""
 
@@ -117,21 +119,7 @@ def _report(record: Record) -> str:
 
 
 def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:
-    score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
-    model = f" ({best.trainable})" if len(plan.models) > 1 else ""
-    confirmed = record.confirmed()
-    if not confirmed:
-        found = f"{score} in epoch {epoch}"
-        if status.unfinished(record):
-            found += ", among the trials that ended"
-        elif record.is_to_be_confirmed:
-            found += ", not confirmed yet"
-    elif confirmed[0].scores:
-        found = f"{_mean(confirmed[0])} with new seeds"
-    else:
-        found = f"{score} in the search; no rerun with a new seed finished"
-    yield "Best", f"trial {best.number}{model}: {record.objective.metric} {found}"
-    yield from _confirmed(record, confirmed)
+    yield from _front(plan, record) if record.objectives.are_several else _best_one(plan, record, best)
     yield "Params", ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
@@ -144,6 +132,53 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
             log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
             yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
+
+
+def _best_one(plan: Plan, record: Record, best: TrialRow) -> Iterator[Line]:
+    score, epoch = short(best.best_score(record.objective)), best.best_epoch(record.objective)
+    confirmed = record.confirmed()
+    if not confirmed:
+        found = f"{score} in epoch {epoch}{_how_final(record)}"
+    elif confirmed[0].scores:
+        found = f"{_mean(confirmed[0])} with new seeds"
+    else:
+        found = f"{score} in the search; no rerun with a new seed finished"
+    yield "Best", f"trial {best.number}{_model(plan, best)}: {record.objective.metric} {found}"
+    yield from _confirmed(record, confirmed)
+
+
+def _front(plan: Plan, record: Record) -> Iterator[Line]:
+    """A line for each trial of the front, the knee first."""
+    front, confirmed = record.front(), {trial.number: trial for trial in record.confirmed() if trial.scores}
+    by_means = " by the means of their reruns" if confirmed else ""
+    yield (
+        "Front",
+        (
+            f"{count(len(front), 'trial')}{by_means}: no trial is better than one of them in one of "
+            f"{', '.join(record.objectives.metrics)} and not worse in another{_how_final(record)}"
+        ),
+    )
+    for number in front[:MOST_OF_FRONT]:
+        trial = record.trials[number]
+        found = f"{status.in_words(record, trial.values(record.objectives))} in epoch"
+        found += f" {trial.best_epoch(record.objective)}"
+        if number in confirmed:
+            means, reruns = confirmed[number].means, count(len(confirmed[number].scores), "rerun")
+            found = f"{status.in_words(record, means)}, mean of {reruns}; in the search {found}"
+        yield ("Knee" if number == front[0] else ""), f"trial {number}{_model(plan, trial)}: {found}"
+    if (rest := len(front) - MOST_OF_FRONT) > 0:
+        yield "", f"and {rest} more, which the report lists"
+
+
+def _model(plan: Plan, trial: TrialRow) -> str:
+    return f" ({trial.trainable})" if len(plan.models) > 1 else ""
+
+
+def _how_final(record: Record) -> str:
+    """What may still change which trial is the best."""
+    if status.unfinished(record):
+        return ", among the trials that ended"
+    return ", not confirmed yet" if record.is_to_be_confirmed else ""
 
 
 def _how_often(record: Record) -> str:

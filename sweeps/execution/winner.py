@@ -1,4 +1,5 @@
-"""The best trial: `best/`, with its weights and params, and, once, its score on the test rows."""
+"""The best trial, or the front of several objectives: `best/`, with weights and params, and, once, the score
+of the first one on the test rows."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import dataclasses
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io, params_file
 from sweeps.common.formatting import shown_path
-from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, PARAMS_FILE
+from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.status import in_words
 from sweeps.record.sweep_info import HeldOutScore
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
@@ -38,16 +41,15 @@ def keep(driver: Driver) -> dict[str, float]:
         where there is none, or where its model has no `test_step`.
     """
     plan, record, end = driver.plan, driver.record, driver.end
-    run = best_model.run_of_winner(record, plan.storage)
-    if run is None or end.outcome in ("error", "lost"):
+    runs = best_model.runs_of_front(record, plan.storage)
+    if not runs or end.outcome in ("error", "lost"):
         return {}
     try:
-        weights = _weights(plan, record, run)
-        if weights is None:
-            print(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is not written.", flush=True)
+        if not _write(plan, record, runs):
             return {}
-        scores = _scores(driver, run, weights)
-        atomic_io.write(weights / METRICS_FILE, _metrics_text(record, run, scores))
+        weights = plan.folder / BEST_FOLDER
+        scores = _scores(driver, runs[0], weights)
+        atomic_io.write(weights / METRICS_FILE, _metrics_text(record, runs[0], scores))
     except OSError as error:
         end.stop("lost", f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
@@ -57,9 +59,10 @@ def keep(driver: Driver) -> dict[str, float]:
     return scores
 
 
-def again(plan: Plan, best: TrialRow) -> tuple[str, ...]:
-    """The words behind `sweeps fit` that train the best trial again."""
-    return best.trainable, "--params", shown_path(plan.folder / BEST_FOLDER / PARAMS_FILE)
+def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
+    """The words behind `sweeps fit` that train a trial again whose weights are in `best/`, or in a folder
+    within."""
+    return trial.trainable, "--params", shown_path(plan.folder / BEST_FOLDER / within / PARAMS_FILE)
 
 
 def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
@@ -79,40 +82,62 @@ def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     return dict(known.scores)
 
 
-def _weights(plan: Plan, record: Record, run: TrialRow) -> Path | None:
-    """The folder `best/`, made from the checkpoint of a trial; None where its weights are lost."""
-    folder = plan.folder / BEST_FOLDER
+def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
+    """Make `best/` from the checkpoints of the best runs, the first one in it and each other one of a front
+    in a folder of its own; whether it holds the first one."""
+    best = plan.folder / BEST_FOLDER
+    sources = {run.number: _source(plan, record, run) for run in runs}
+    for run in runs:
+        if sources[run.number] is None:
+            then = "not written" if run is runs[0] else "written without them"
+            print(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.", flush=True)
+    if sources[runs[0].number] is None:
+        shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
+        return False
+    if len(runs) == 1 and sources[runs[0].number] == best:
+        return True
+    with atomic_io.atomic_write(best) as part:
+        part.mkdir()
+        for place, run in enumerate(runs):
+            if (source := sources[run.number]) is not None:
+                within = OF_FRONT.format(_of_search(run)) if place else ""
+                _write_folder(plan, record, run, source, part, within)
+        shutil.rmtree(best, ignore_errors=True)
+    return True
+
+
+def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
+    """Where the weights of a run are: its newest checkpoint, or a folder of `best/`; None where they are
+    lost."""
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
-        _write_folder(plan, record, run, newest)
-        return folder
-    if best_model.run_in(folder) == run.number:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)  # of a trial that is no longer the best
-    return None
+        return newest
+    return best_model.folder_of(plan.folder, run.number)
 
 
-def _write_folder(plan: Plan, record: Record, run: TrialRow, checkpoint: Path) -> None:
+def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:
+    """Fill `best/`, or a folder within, with a run and its weights, which are in the source."""
     workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
     job = job_of(plan)
     fit = job.fit_of({"seed": run.seed, "micro_batch": run.micro_batch})
     fit = dataclasses.replace(fit, devices=workers, num_nodes=1)
-    with atomic_io.atomic_write(plan.folder / BEST_FOLDER) as part:
-        part.mkdir()
-        shutil.copy(checkpoint / "weights.pt", part / "weights.pt")
-        (part / PARAMS_FILE).write_text(_params_text(plan, record, run, fit))
-        module = next(model.module for model in plan.models if model.name == run.trainable)
-        if hasattr(module, "export"):
-            where = shown_path(plan.folder / BEST_FOLDER)
-            for name, text in module.export({**run.fixed, **run.params}, fit.settings(), where).items():
-                (part / name).write_text(text)
-        shutil.rmtree(plan.folder / BEST_FOLDER, ignore_errors=True)
+    into = best / within
+    into.mkdir(exist_ok=True)
+    shutil.copy(source / WEIGHTS_FILE, into / WEIGHTS_FILE)
+    (into / PARAMS_FILE).write_text(_params_text(plan, record, run, fit, within))
+    if within:  # the metrics of the first one have its score on the test rows
+        (into / METRICS_FILE).write_text(_metrics_text(record, run, {}))
+    module = next((model.module for model in plan.models if model.name == run.trainable), None)
+    if hasattr(module, "export"):
+        where = shown_path(plan.folder / BEST_FOLDER / within)
+        for name, text in module.export({**run.fixed, **run.params}, fit.settings(), where).items():
+            (into / name).write_text(text)
 
 
 def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """Score in a process of its own, so that a user's test can't harm this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
-    content = (weights / "weights.pt").read_bytes()
+    content = (weights / WEIGHTS_FILE).read_bytes()
     config, cluster, gpus = driver.config, driver.cluster, driver.gpus_per_trial
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
         print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
@@ -128,15 +153,18 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     return scores
 
 
-def _params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig) -> str:
+def _params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig, within: str) -> str:
     """The text of params.yaml, for the winner or the rerun of it whose weights these are."""
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
+    reached = f"{record.objective.metric} {score}"
+    if record.objectives.are_several:
+        reached = in_words(record, run.values(record.objectives))
     called = f"trial {run.number}"
     if run.confirms is not None:
         called = f"trial {run.confirms} with seed {run.seed} (trial {run.number})"
     head = [
-        f"{called} of sweep {plan.config.name}: {record.objective.metric} {score} in epoch {epoch}",
-        f"Train it again: sweeps fit {shlex.join(again(plan, run))}",
+        f"{called} of sweep {plan.config.name}: {reached} in epoch {epoch}",
+        f"Train it again: sweeps fit {shlex.join(again(plan, run, within))}",
     ]
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
     return params_file.write(run.trainable, {**run.fixed, **run.params}, config.settings(), found, head)
@@ -153,7 +181,19 @@ def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float
         "metrics": {} if epoch is None else dict(run.epochs[epoch].metrics),
         "test": dict(test_scores),
     }
-    for trial in record.confirmed()[:1]:
+    if record.objectives.are_several and _of_search(run) == record.front()[0]:
+        names = record.objectives.metrics
+        content["front"] = [
+            {
+                "trial": number,
+                "folder": OF_FRONT.format(number) if place else ".",
+                "values": dict(zip(names, values, strict=True)),
+            }
+            for place, (number, values) in enumerate(record.front_values().items())
+        ]
+    for trial in record.confirmed():
+        if trial.number != _of_search(run):
+            continue
         content["confirmed"] = {
             "mean": trial.mean if trial.scores else None,
             "std": trial.std,
@@ -161,6 +201,8 @@ def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float
             "failures": trial.failures,
             "score_in_search": record.trials[trial.number].best_score(record.objective),
         }
+        if record.objectives.are_several and trial.scores:
+            content["confirmed"]["means"] = dict(zip(record.objectives.metrics, trial.means, strict=True))
     return json.dumps(content, indent=2) + "\n"
 
 

@@ -19,15 +19,24 @@ def asked(config: SweepConfig) -> Confirmation | None:
 
 def describe(config: SweepConfig) -> str:
     """The reruns and their cost, for the plan."""
+    if config.objectives.are_several:
+        seeds = count(config.confirm, "new seed")
+        text = f"train each trial of the front again with {seeds}, {config.max_epochs} epochs each"
+        return text + _in_budget(config)
     top, epochs = min(config.confirm_top, config.num_trials or config.confirm_top), config.max_epochs
-    runs, budget = top * config.confirm, config.time_budget_hours
+    runs = top * config.confirm
     which = f"the best {count(top, 'trial')}" if top > 1 else "the best trial"
     each = " each" if top > 1 else ""
     text = (
         f"train {which} again with {count(config.confirm, 'new seed')}{each}: "
         f"{runs} x {epochs} = {runs * epochs:,} more epochs"
     )
-    return text if budget is None else f"{text}; --time-budget-hours {budget:g} includes them"
+    return text + _in_budget(config)
+
+
+def _in_budget(config: SweepConfig) -> str:
+    budget = config.time_budget_hours
+    return "" if budget is None else f"; --time-budget-hours {budget:g} includes them"
 
 
 def give_up_others(record: Record) -> list[int]:

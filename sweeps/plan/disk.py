@@ -39,7 +39,13 @@ class DiskUse:
 
 
 def of_checkpoints(
-    checkpoint_bytes: float, keep: int | str, trials: int, running: int, waiting: int, reruns: int = 0
+    checkpoint_bytes: float,
+    keep: int | str,
+    trials: int,
+    running: int,
+    waiting: int,
+    reruns: int = 0,
+    front: int = 1,
 ) -> DiskUse:
     """What the checkpoints of a sweep take at most.
 
@@ -49,15 +55,18 @@ def of_checkpoints(
         trials: of the search.
         running: trials that train at a time. Each has its newest checkpoints and may be writing another.
         waiting: trials that wait at rungs, each with its newest checkpoints.
-        reruns: confirmed trials, each with the checkpoint of its best rerun; at the end one of them is left.
+        reruns: confirmed trials, each with the checkpoint of its best rerun; at the end those of the front
+            are left.
+        front: the best trials, at most: one, or with several objectives any number.
     """
     running = min(running, trials)
     waiting = min(waiting, trials - running)
     of_live = running * (checkpoint_store.KEPT + 1) + waiting * checkpoint_store.KEPT
-    kept = min(_kept_bytes(checkpoint_bytes, keep), trials * checkpoint_bytes)
-    best = checkpoint_bytes  # best/ holds its weights, which are a part of it
+    best = front * checkpoint_bytes  # best/ holds its weights, which are a part of it
+    kept = min(max(_kept_bytes(checkpoint_bytes, keep), best), trials * checkpoint_bytes)
     return DiskUse(
-        kept + best + (of_live + reruns) * checkpoint_bytes, kept + best + min(reruns, 1) * checkpoint_bytes
+        kept + best + (of_live + reruns) * checkpoint_bytes,
+        kept + best + min(reruns, front) * checkpoint_bytes,
     )
 
 
@@ -110,10 +119,11 @@ def _of(plan: Plan, checkpoint_bytes: float, keep: int | str) -> DiskUse:
     running = config.max_concurrent or 0
     if config.address is None:
         running = placement.slots(config, [session.this_pc()])
-    reruns = config.confirm_top if config.confirm else 0
-    return of_checkpoints(
-        checkpoint_bytes, keep, config.num_trials or 0, running, plan.most_waiting(running), reruns
-    )
+    trials = config.num_trials or 0
+    front = trials if config.objectives.are_several else 1
+    reruns = (trials if config.objectives.are_several else config.confirm_top) if config.confirm else 0
+    waiting = plan.most_waiting(running)
+    return of_checkpoints(checkpoint_bytes, keep, trials, running, waiting, reruns, front)
 
 
 def _of_the_rest(plan: Plan) -> float:

@@ -93,6 +93,13 @@ class RankedTrials:
             return self.reruns.front(confirmed)
         return self._order.front()
 
+    def front_values(self) -> dict[int, tuple[float, ...]]:
+        """Of each trial of the front the value of each objective, the means of its reruns where it is
+        confirmed."""
+        means = {trial.number: trial.means for trial in self.confirmed() if trial.scores}
+        values = {number: self.trials[number].values(self.objectives) for number in self.front()}
+        return {number: means.get(number, found or ()) for number, found in values.items()}
+
     def best(self) -> TrialRow | None:
         """The first of the front: with one objective the best trial, else the knee."""
         front = self.front()

@@ -109,12 +109,12 @@ class Reruns:
             fronts = pareto.best_first(np.array([self._losses(trial) for trial in scored]))
             order = [scored[place] for front in fronts for place in front]
         without = sorted((trial for trial in trials if not trial.scores), key=lambda trial: trial.number)
-        return sorted([*order, *without], key=lambda trial: (not trial.scores, trial.failures))
+        return [*order, *sorted(without, key=lambda trial: trial.failures)]
 
     def _losses(self, trial: Confirmed) -> Losses:
-        """Of the means."""
+        """Of the means; a rerun that failed counts as a constraint that was missed."""
         every = zip(self._objectives.every, trial.means, strict=True)
-        return 0.0, *(-each.sign * mean for each, mean in every)
+        return float(trial.failures), *(-each.sign * mean for each, mean in every)
 
 
 def seeds(sweep_seed: int, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.common.cli import parser
@@ -86,15 +87,25 @@ def go_on(record: Record) -> str:
 
 
 def best(record: Record) -> str:
-    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2 reruns)`."""
-    leader, metric = record.best(), record.info.metric
+    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2 reruns)`; with several
+    objectives `val_acc 0.9, params_m 1.2 (trial 3, the knee of a front of 4 trials)`."""
+    leader = record.best()
     if leader is None:
         return "no trial ended well"
-    confirmed = record.confirmed()
-    if confirmed and confirmed[0].scores:
-        means = f"mean of {count(len(confirmed[0].scores), 'rerun')}"
-        return f"{metric} {short(confirmed[0].mean)} (trial {leader.number}, {means})"
-    return f"{metric} {short(leader.best_score(record.objective))} (trial {leader.number})"
+    which = f"trial {leader.number}"
+    if record.objectives.are_several:
+        which += f", the knee of a front of {count(len(record.front()), 'trial')}"
+    confirmed = {trial.number: trial for trial in record.confirmed() if trial.scores}.get(leader.number)
+    if confirmed is not None:
+        means = f"mean of {count(len(confirmed.scores), 'rerun')}"
+        return f"{in_words(record, confirmed.means)} ({which}, {means})"
+    return f"{in_words(record, leader.values(record.objectives))} ({which})"
+
+
+def in_words(record: Record, values: Sequence[float] | None) -> str:
+    """`val_acc 0.9, params_m 1.2`, a value for each objective."""
+    named = zip(record.objectives.metrics, values or (), strict=False)
+    return ", ".join(f"{metric} {short(value)}" for metric, value in named)
 
 
 def name_of(record: Record, trainable: str) -> str:

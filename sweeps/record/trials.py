@@ -105,6 +105,11 @@ class TrialRow:
         """The score of the last epoch."""
         return self.epochs[max(self.epochs)].score if self.epochs else None
 
+    @property
+    def last_metrics(self) -> Mapping[str, float]:
+        """All metrics of the last epoch."""
+        return self.epochs[max(self.epochs)].metrics if self.epochs else {}
+
     def best_epoch(self, objective: Objective) -> int | None:
         """The first epoch with the best finite score."""
         return objective.best(sorted(self.epochs), lambda epoch: self.epochs[epoch].score)

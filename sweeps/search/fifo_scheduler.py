@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -11,6 +12,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+
+OF_METRICS = "metrics/"
 
 
 class FifoScheduler(FIFOScheduler):
@@ -27,7 +30,7 @@ class FifoScheduler(FIFOScheduler):
         epoch, score = result.get("epoch"), result.get("score")
         if epoch is None or score is None:
             return str(TrialScheduler.CONTINUE)
-        losses = self._record.objectives.losses(score, result.get("metrics", {}))
+        losses = self._record.objectives.losses(score, _metrics(result))
         if not all(map(math.isfinite, losses[1:])):
             return str(TrialScheduler.CONTINUE)
         return self.judge(trial.config["number"], epoch, losses)
@@ -41,6 +44,13 @@ class FifoScheduler(FIFOScheduler):
         if self._record.is_held:
             return None
         return next((trial for trial in live(tune_controller) if trial.status == Trial.PENDING), None)
+
+
+def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a result as Tune gives it to a scheduler: flat, `metrics/val_acc` and so on."""
+    return {
+        name.removeprefix(OF_METRICS): value for name, value in result.items() if name.startswith(OF_METRICS)
+    }
 
 
 def live(tune_controller: Any) -> list[Trial]:

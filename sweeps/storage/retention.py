@@ -14,10 +14,10 @@ from sweeps.storage.protocol import Storage
 
 def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     """Numbers of the ended trials whose weights are kept: the best ones of the search, as many as
-    --keep-checkpoints says or as fit in it, and the best rerun of the winner (of each rerun trial, until all
-    reruns have ended)."""
-    confirmed = [trial.number for trial in record.confirmed() if trial.scores]
-    candidates = confirmed[:1] or record.reruns.numbers
+    --keep-checkpoints says or as fit in it, of several objectives the whole front; and the best rerun of the
+    winner, or of each trial of the front (of each rerun trial, until all reruns have ended)."""
+    is_confirmed = any(trial.scores for trial in record.confirmed())
+    candidates = record.front() if is_confirmed else record.reruns.numbers
     best = (best_rerun(record, storage, number) for number in candidates)
     keep = config.keep_checkpoints
     leaders = record.leaders(keep) if isinstance(keep, int) else record.leaders_within(bytes_of(keep) or 0)
@@ -67,7 +67,7 @@ def drop(
         storage.remove(ended, epoch)
 
 
-def best_rerun(record: Record, storage: Storage, number: int, kept: int | None = None) -> TrialRow | None:
+def best_rerun(record: Record, storage: Storage, number: int, kept: Collection[int] = ()) -> TrialRow | None:
     """The best finished rerun of a trial whose weights are in the storage, or are `kept`."""
     objective = record.objective
     scores = {
@@ -76,5 +76,5 @@ def best_rerun(record: Record, storage: Storage, number: int, kept: int | None =
         if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
     }
     best_first = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])
-    there = (rerun for rerun in best_first if rerun == kept or storage.epochs(rerun))  # a store may be far
+    there = (rerun for rerun in best_first if rerun in kept or storage.epochs(rerun))  # a store may be far
     return next((record.trials[rerun] for rerun in there), None)

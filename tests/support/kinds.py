@@ -46,7 +46,9 @@ def add(
         record.place(trial.number, {"pc": f"pc{trial.number % 2}", "pid": 100 + trial.number % 4, "gpu": ""})
         for epoch in range(1, last + 1):
             value = _score(params, epoch) if score is None else score(epoch)
-            record.report(trial.number, epoch, value, {"acc": value}, 1.0, COSTS)
+            sizes = {"size_m": float(params.get("width", 0)), "ms": 20.0 - value}
+            others = {name: size for name, size in sizes.items() if name in record.objectives.metrics}
+            record.report(trial.number, epoch, value, {"acc": value, **others}, 1.0, COSTS)
         if status != "unfinished":
             record.end(trial.number, status, reason)
 
@@ -154,6 +156,18 @@ def several(record: Record) -> None:
         record.end(number, "finished")
 
 
+def weighed(record: Record) -> None:
+    """Two objectives, and some trials that were pruned or failed."""
+    for number in range(24):
+        last, status = (9, "finished") if number % 3 else (3, "pruned")
+        add(record, drawn(number), last, status)
+    add(record, drawn(24), 1, "failed", "OSError: no space")
+
+
+def weighed_by_three(record: Record) -> None:
+    weighed(record)
+
+
 def without_words(record: Record) -> None:
     """Hyperparameters that Optuna has no word for, of mixed types, and names that a page must not take for
     tags."""
@@ -171,14 +185,20 @@ KINDS: dict[str, Callable[[Record], None]] = {
     kind.__name__: kind
     for kind in (
         *(empty, single, one_hyperparameter, constant, pruned, running, failed_only, troubled),
-        *(conditional, several, without_words),
+        *(conditional, several, without_words, weighed, weighed_by_three),
     )
+}
+
+
+ABOUT: dict[str, dict[str, Any]] = {
+    "weighed": {"objectives": ["acc:max", "size_m:min"]},
+    "weighed_by_three": {"objectives": ["acc:max", "size_m:min", "ms:min"]},
 }
 
 
 def write(kind: str, folder: Path) -> Path:
     """The record of a kind of sweep, in a new folder; that."""
-    record = begun(folder)
+    record = begun(folder, **ABOUT.get(kind, {}))
     with record.together():
         KINDS[kind](record)
     return folder

@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.analysis.figures.contours import contour
 from sweeps.analysis.figures.costs import time_spent, timeline, utilization
 from sweeps.analysis.figures.failures import failures
+from sweeps.analysis.figures.front import front
 from sweeps.analysis.figures.learning_curves import learning_curves, rung_survival
 from sweeps.analysis.figures.lineage import lineage, seeds
 from sweeps.analysis.figures.search import history, importance, parallel_coordinates, slices
@@ -21,6 +22,7 @@ __all__ = [
     "FIGURES",
     "contour",
     "failures",
+    "front",
     "history",
     "importance",
     "learning_curves",
@@ -38,7 +40,7 @@ __all__ = [
 FIGURES: Mapping[str, Callable[..., Any]] = {
     figure.__name__: figure
     for figure in (
-        *(learning_curves, rung_survival, history, seeds),
+        *(front, learning_curves, rung_survival, history, seeds),
         *(importance, slices, contour, parallel_coordinates),
         *(time_spent, utilization, timeline, failures, lineage),
     )

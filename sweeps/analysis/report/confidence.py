@@ -19,7 +19,9 @@ def confidence(sweep: Sweep) -> list[str]:
     if record.best() is None:
         return []
     found = confirmed(sweep)
-    if len(found) > 1:
+    if record.objectives.are_several:
+        said = _on_front(sweep)
+    elif len(found) > 1:
         said = _lead(found[0], found[1], record.objective)
     elif found:
         said = _only_one(record)
@@ -94,6 +96,20 @@ def _on_confirming(sweep: Sweep) -> Iterator[str]:
         yield f"Reruns of the best trials with new seeds are to measure that: {status.reruns_left(record)}."
     elif record.info.confirm:
         yield "When the search has ended, the best trials are trained again with new seeds."
+
+
+def _on_front(sweep: Sweep) -> str:
+    """Of several objectives: which of the confirmed trials are on the front of the means."""
+    record, found = sweep.record, confirmed(sweep)
+    if not found:
+        seed = "Each trial was trained with one seed, so a trial may be on the front by chance."
+        return " ".join([seed, *_on_confirming(sweep)])
+    front, off = record.front(), [str(trial.number) for trial in found if trial.number not in record.front()]
+    were = f"{count(len(found), 'trial')} of the front of the search were trained again."
+    if not off:
+        return f"{were} All are on the front of the means, too."
+    which = f"trial{'s' if len(off) > 1 else ''} {', '.join(off)}"
+    return f"{were} {len(front)} of them are on the front of the means. Those that are not: {which}."
 
 
 def _lead(first: Confirmed, second: Confirmed, objective: Objective) -> str:

@@ -126,8 +126,15 @@ def sections(sweep: Sweep) -> list[Section]:
             "Result",
             [text.result(sweep), *confidence.confidence(sweep)],
             command=confidence.to_confirm(sweep),
-            tables=_pairs(f"Hyperparameters of trial {best.number}", "value", params) if best else [],
-            figures=_figures(sweep, "seeds") if sweep.record.reruns.numbers else [],
+            tables=[
+                *_front(sweep),
+                *(_pairs(f"Hyperparameters of trial {best.number}", "value", params) if best else []),
+            ],
+            figures=_figures(
+                sweep,
+                *(["front"] if sweep.record.objectives.are_several else []),
+                *(["seeds"] if sweep.record.reruns.numbers else []),
+            ),
         ),
         Section(
             "Settings and search space",
@@ -169,11 +176,21 @@ def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Tabl
     return [Table(caption, ["hyperparameter", column], [[name, short(v)] for name, v in values.items()])]
 
 
+def _front(sweep: Sweep) -> list[Table]:
+    if not sweep.record.objectives.are_several:
+        return []
+    columns, rows = text.front(sweep)
+    return [Table("The front, the knee first", columns, rows)] if rows else []
+
+
 def _ranking(sweep: Sweep) -> Table:
     columns, rows = text.ranking(sweep, MOST_TRIALS)
     there = len(sweep.record.searched)
     which = f"The best {MOST_TRIALS} of {there:,} trials" if there > MOST_TRIALS else "All trials"
-    return Table(f"{which}, by the score of their best epoch", columns, rows)
+    order = "by the score of their best epoch"
+    if sweep.record.objectives.are_several:
+        order = f"the front first, then by the {sweep.record.info.metric} of their best epoch"
+    return Table(f"{which}, {order}", columns, rows)
 
 
 def _rungs(sweep: Sweep) -> list[Table]:

@@ -36,6 +36,8 @@ def result(sweep: Sweep) -> str:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
         most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
         return f"No trial has ended well.{most}"
+    if record.objectives.are_several:
+        return _front(record) + _on_test(record, best)
     metric = record.info.metric
     model = f" ({best.trainable})" if record.info.is_of_several else ""
     score = f"{metric} {short(best.best_score(record.objective))}"
@@ -49,6 +51,35 @@ def result(sweep: Sweep) -> str:
         of_search = " of the search" if record.reruns.numbers else ""
         best_trial = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
     return best_trial + _on_test(record, best)
+
+
+def _front(record: Record) -> str:
+    """How many trials are the best of several objectives, and which is the knee."""
+    values = record.front_values()
+    knee, of_knee = next(iter(values.items()))
+    again = ", by the means of their reruns" if any(trial.scores for trial in record.confirmed()) else ""
+    names = " and ".join([", ".join(record.objectives.metrics[:-1]), record.objectives.metrics[-1]])
+    return (
+        f"The front of {names} has {count(len(values), 'trial')}{again}: no trial is better than one of them "
+        f"in one objective and not worse in another. Trial {knee} is the knee, the furthest from the line "
+        f"between the ends of the front: {record_status.in_words(record, of_knee)}."
+    )
+
+
+def front(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of the front, the knee first."""
+    record = sweep.record
+    values, confirmed = record.front_values(), {trial.number: trial for trial in record.confirmed()}
+    names = list(dict.fromkeys(name for number in values for name in record.trials[number].params))
+    reruns = ["reruns"] if confirmed else []
+    columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]
+    rows = []
+    for number, found in values.items():
+        trial = record.trials[number]
+        cells: list[Any] = [number, *found, trial.best_epoch(record.objective)]
+        cells += [len(confirmed[number].scores)] if confirmed else []
+        rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in names)]])
+    return columns, rows
 
 
 def _on_test(record: Record, best: TrialRow) -> str:
@@ -79,7 +110,8 @@ def settings(sweep: Sweep) -> list[str]:
     """What was trained, searched and pruned, and how far the sweep is."""
     info, asked = sweep.record.info, sweep.record.info.settings
     trained = " and ".join(info.trainables) or "?"
-    first = [f"The sweep trained {trained} to {info.objective.direction} {info.metric}."]
+    aims = " and ".join(f"{each.direction} {each.metric}" for each in info.objectives.every)
+    first = [f"The sweep trained {trained} to {aims}."]
     if asked.searcher:
         scheduler = asked.scheduler
         pruned = (
@@ -171,6 +203,8 @@ def _waited(rung: AtRung) -> str:
 def epochs_compared(sweep: Sweep, found: Findings) -> list[str]:
     """Why figures and advice compare trials at different epochs, where they do."""
     at, seen = fidelity(sweep.record), found.seen
+    if sweep.record.objectives.are_several:
+        return [f"These figures are by {sweep.record.info.metric}, the first objective, alone."]
     if at is None or not seen.order or at.epoch == seen.epoch:
         return []
     if seen.epoch > at.epoch:
@@ -225,9 +259,12 @@ def logs(trials: Sequence[TrialRow]) -> list[tuple[int, str]]:
 def ranked(sweep: Sweep) -> list[TrialRow]:
     """The trials of the search, the best first; those that have no score come last."""
     objective = sweep.record.objective
+    front = sweep.record.front() if sweep.record.objectives.are_several else []
 
     def rank(trial: TrialRow) -> tuple[int, float, int]:
         score = trial.best_score(objective)
+        if trial.number in front:
+            return -1, front.index(trial.number), trial.number
         if score is None:
             return 2, 0.0, trial.number
         return is_bad(trial), -objective.sign * score, trial.number
@@ -241,13 +278,14 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
     objective, several = record.objective, record.info.is_of_several
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     trainable = ["trainable"] if several else []
-    columns = ["trial", *trainable, "status", record.info.metric, "in epoch", "epochs"]
+    columns = ["trial", *trainable, "status", *record.objectives.metrics, "in epoch", "epochs"]
     is_split = any(trial.micro_batches for trial in trials)
     columns += [*(["micro-batch"] if is_split else []), *hyperparameters]
     rows = []
     for trial in trials[:most]:
         cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
-        cells += [trial.best_score(objective), trial.best_epoch(objective), len(trial.epochs)]
+        cells += trial.values(record.objectives) or [None] * len(record.objectives.every)
+        cells += [trial.best_epoch(objective), len(trial.epochs)]
         cells += [trial.micro_batch or ""] if is_split else []
         rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in hyperparameters)]])
     return columns, rows

@@ -45,6 +45,8 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
         "unfinished": 0,
         "metric": "val_acc",
         "mode": "max",
+        "objectives": ["val_acc:max"],
+        "front": None,
         "best_trial": 0,
         "best_score": 0.7,
         "confirmed_score": None,

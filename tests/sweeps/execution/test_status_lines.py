@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.status_lines import summary
+from sweeps.execution.status_lines import ended, summary
 from sweeps.record.record import Record
 from tests.conftest import propose
+from tests.support.weighed import FRONT, new, weighed
 
 CONFIG = SweepConfig.of(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
@@ -50,3 +51,12 @@ def test_the_time_left_follows_the_time_elapsed(tmp_path: Path) -> None:
         "elapsed, about 2 min left (1 to 3 min)"
     )
     assert summary(record, CONFIG).endswith("elapsed")
+
+
+def test_with_several_objectives_the_front_of_those_that_ended_is_told_by_its_knee(tmp_path: Path) -> None:
+    record = new(tmp_path / "begun", 1)
+    assert "; no front yet\n" in summary(record, CONFIG)
+    record = weighed(tmp_path / "ended", FRONT)
+    told = "; best acc 0.85, size_m 2 (trial 1, the knee of a front of 3 trials)\n"
+    assert told in summary(record, CONFIG)
+    assert ended(record, record.trials[0]) == "Trial 0 finished after 2 epochs, acc 0.9, size_m 5"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sweeps.analysis import best_model
+from sweeps.common.yaml_values import load_yaml
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import summary, winner
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
+from sweeps.training import checkpoint_store
 from tests.support.confirmed import searched
 from tests.support.drivers import driver_of
+from tests.support.weighed import FRONT, begin, report, weighed
 
 
 def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
@@ -39,3 +45,64 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
         assert summary._how_often(record).startswith(often)
         record = Record.read(tmp_path)
     assert scored == [1, 2]
+
+
+def checkpointed(folder: Path, record: Record, numbers: Sequence[int], epoch: int = 2) -> None:
+    """Weights of trials, which hold their number."""
+    for number in numbers:
+        of = {**record.trials[number].fixed, **record.trials[number].params}
+        place = checkpoint_store.folder_of(folder, number)
+        checkpoint_store.write(place, epoch, lambda into, n=number: write(into / "weights.pt", n), of)
+
+
+def write(path: Path, number: int) -> None:
+    path.write_text(str(number))
+
+
+def in_best(folder: Path) -> dict[str, str]:
+    """Folder in `best/` to whose weights it has, by the file of the weights and by that of the params."""
+    found = {}
+    for path in sorted((folder / "best").rglob("weights.pt")):
+        params = load_yaml((path.parent / "params.yaml").read_text())
+        assert str(params["run"]) == path.read_text()
+        found[str(path.parent.relative_to(folder / "best"))] = path.read_text()
+    return found
+
+
+def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Path) -> None:
+    record = weighed(tmp_path, FRONT)
+    record.note_without_test("net")
+    checkpointed(tmp_path, record, [0, 1, 2])
+    config = SweepConfig.of(metric=["acc:max", "size_m:min"], name="s")
+    assert winner.keep(driver := driver_of(tmp_path, record, config)) == {}
+    assert in_best(tmp_path) == {".": "1", "trial_0000": "0", "trial_0002": "2"}
+    metrics = json.loads((tmp_path / "best" / "metrics.json").read_text())
+    assert [(each["trial"], each["folder"]) for each in metrics["front"]] == [
+        (1, "."),
+        (2, "trial_0002"),
+        (0, "trial_0000"),
+    ]
+    assert metrics["front"][0]["values"] == {"acc": 0.85, "size_m": 2.0}
+    params = (tmp_path / "best" / "trial_0002" / "params.yaml").read_text()
+    assert params.startswith("# trial 2 of sweep s: acc 0.6, size_m 1 in epoch 2\n")
+    assert "best/trial_0002/params.yaml" in params
+    begin(record, 3)
+    report(record, 3, 1, (0.87, 1.9))  # better than the knee in both
+    record.end(3, "finished")
+    checkpointed(tmp_path, record, [3], epoch=1)
+    for number in (0, 1, 2):
+        driver.plan.storage.remove(number)
+    winner.keep(driver)
+    assert in_best(tmp_path) == {".": "3", "trial_0000": "0", "trial_0002": "2"}, "from best/ as it was"
+    assert [best.run for best in best_model.front_of(record)] == record.front()
+
+
+def test_a_trial_of_the_front_whose_weights_are_lost_is_named_and_the_others_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = weighed(tmp_path, FRONT)
+    record.note_without_test("net")
+    checkpointed(tmp_path, record, [0, 1])
+    winner.keep(driver_of(tmp_path, record, SweepConfig.of(metric=["acc:max", "size_m:min"], name="s")))
+    assert "The weights of trial 2 are lost: best/ is written without them." in capsys.readouterr().out
+    assert in_best(tmp_path) == {".": "1", "trial_0000": "0"}

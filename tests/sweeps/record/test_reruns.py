@@ -11,6 +11,7 @@ from sweeps.record.record import WITH_RERUNS, Record
 from sweeps.record.reruns import seeds
 from sweeps.record.trials import Status
 from tests.support.confirmed import ASKED, confirmed, rerun, searched
+from tests.support.weighed import FRONT, report, weighed
 
 
 def test_seeds_are_new_distinct_and_more_of_them_begin_with_the_same() -> None:
@@ -81,3 +82,31 @@ def test_all_of_it_reads_back(tmp_path: Path) -> None:
     assert [(t.confirms, t.seed) for t in again.trials] == [(t.confirms, t.seed) for t in record.trials]
     assert again.confirmed() == record.confirmed()
     assert again.about["format"] == WITH_RERUNS
+
+
+def test_reruns_of_a_front_decide_by_the_means_of_all_objectives(tmp_path: Path) -> None:
+    record = weighed(tmp_path, FRONT)
+    record.note("confirm", {"top": 1, "seeds": 2})
+    assert sorted({number for number, _ in record.reruns_to_come()}) == [0, 1, 2], (
+        "whatever --confirm-top says"
+    )
+    means = {0: (0.80, 5.0), 1: (0.82, 2.0), 2: (0.55, 1.0)}
+    for number, seed in record.reruns_to_come():
+        again = record.begin(record.trials[number].point, record.trials[number].optuna, seed, number)
+        accuracy, size = means[number]
+        report(record, again.number, 1, (accuracy + (0.01 if seed == seeds(0, 1)[0] else -0.01), size))
+        record.end(again.number, "finished")
+    for seen in (record, Record.read(tmp_path)):
+        assert seen.front_values() == {n: pytest.approx(means[n]) for n in (1, 2)}
+        assert seen.front()[0] == 1, "of two, that with the best first objective"
+        assert [trial.number for trial in seen.confirmed()] == [1, 2, 0]
+
+
+def test_a_trial_of_the_front_that_fails_with_a_new_seed_is_no_longer_on_it(tmp_path: Path) -> None:
+    record = weighed(tmp_path, FRONT)
+    record.note("confirm", {"top": 1, "seeds": 1})
+    for number, seed in record.reruns_to_come():
+        again = record.begin(record.trials[number].point, record.trials[number].optuna, seed, number)
+        report(record, again.number, 1, FRONT[number])
+        record.end(again.number, "failed" if number == 1 else "finished")
+    assert sorted(record.front()) == [0, 2]

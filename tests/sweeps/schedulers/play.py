@@ -114,7 +114,7 @@ class Play:
         result = {
             "epoch": trial.epoch,
             "score": score,
-            "metrics": metrics,
+            **{f"metrics/{name}": value for name, value in metrics.items()},  # as Tune flattens it
             "training_iteration": trial.epoch,
         }
         decision = self.scheduler.on_trial_result(self, trial, result)

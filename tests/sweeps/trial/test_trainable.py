@@ -398,7 +398,9 @@ def test_an_epoch_without_the_metric_of_another_objective_fails_the_trial_as_the
 
 
 def test_a_trial_diverges_by_any_of_its_objectives(start: Start) -> None:
-    result = start(_job("tests.faulty.two_metrics", other_metrics=("size_m",)), {"bad_epoch": 2})
+    fit = FitConfig(max_epochs=EPOCHS, metric="acc", mode="max")
+    job = _job("tests.faulty.two_metrics", fit=fit, other_metrics=("size_m",))
+    result = start(job, {"bad_epoch": 2})
     assert "status" not in result.train()
     second = result.train()
     assert (second["status"], second["reason"]) == ("diverged", "size_m was nan in epoch 2")

@@ -60,7 +60,7 @@ def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -
     record = begun(tmp_path, confirm={"top": 1, "seeds": 1})
     add(record, drawn(0), 9)
     rerun(record, 0, 0.5)
-    pages = [analysis_sweep.load(folder) for folder in (folders["troubled"], tmp_path)]
+    pages = [analysis_sweep.load(folder) for folder in (folders["troubled"], folders["weighed"], tmp_path)]
     sections = [section for sweep in pages for section in report_page.sections(sweep)]
     shown = {figure.name for section in sections for figure in section.figures}
     assert shown == set(analysis_figures.FIGURES)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.report import text
 from tests.support.kinds import add, begun, drawn
 from tests.support.reports import page_of, words_of
+from tests.support.weighed import FRONT, weighed
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,18 @@ def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[s
     assert "No trial ended well: 4 of 4 failed, diverged or were infeasible" in said
     assert "yet" not in said.split()
     assert "so far." not in said
+
+
+def test_a_front_is_told_with_its_knee_and_its_table_has_all_of_it(tmp_path: Path) -> None:
+    weighed(tmp_path, [*FRONT, (0.5, 4.0)])
+    sweep = analysis_sweep.load(tmp_path)
+    said = text.result(sweep)
+    assert said.startswith("The front of acc and size_m has 3 trials: no trial is better than one of them")
+    assert "Trial 1 is the knee, the furthest from the line between the ends of the front: acc 0.85" in said
+    columns, rows = text.front(sweep)
+    assert columns == ["trial", "acc", "size_m", "in epoch", "lr"]
+    assert [row[:3] for row in rows] == [["1", "0.85", "2"], ["2", "0.6", "1"], ["0", "0.9", "5"]]
+    columns, rows = text.ranking(sweep, 9)
+    assert columns[:4] == ["trial", "status", "acc", "size_m"]
+    assert [row[0] for row in rows] == ["1", "2", "0", "3"]
+    assert "to maximize acc and minimize size_m" in text.settings(sweep)[0]
