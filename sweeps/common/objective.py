@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -48,9 +49,52 @@ class Objective:
 Losses = tuple[float, ...]
 """By how much the constraints are missed, 0 where they are met; then a number for each objective. Smaller is
 better."""
+RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+LEAST_EXCESS = 1e-9
+"""Of a value that is equal to a bound that it must not reach."""
 MODES: tuple[Mode, ...] = ("min", "max")
 MOST_OBJECTIVES = 3
 """With more, almost no trial is dominated by another."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound that a metric must keep."""
+
+    metric: str
+    relation: str
+    """One of RELATIONS."""
+    bound: float
+
+    @classmethod
+    def of(cls, text: str) -> Constraint:
+        """`params_m<=5`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = re.fullmatch(r"\s*([^\s<>=]+)\s*(<=|>=|<|>)\s*(\S+)\s*", text)
+        if found is None or not math.isfinite(bound := float(found[3])):
+            raise ValueError(f"{text!r} is no constraint")
+        return cls(found[1], found[2], bound)
+
+    def excess(self, metrics: Mapping[str, float]) -> float:
+        """By how much a value misses it, in units of the bound; 0 where it is met, infinite where there is no
+        finite value."""
+        value = metrics.get(self.metric, math.nan)
+        if not math.isfinite(value):
+            return math.inf
+        if RELATIONS[self.relation](value, self.bound):
+            return 0.0
+        return max(abs(value - self.bound) / (abs(self.bound) or 1.0), LEAST_EXCESS)
+
+    def __str__(self) -> str:
+        return f"{self.metric}{self.relation}{self.bound:g}"
 
 
 @dataclass(frozen=True)
@@ -61,15 +105,20 @@ class Objectives:
     """
 
     every: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...] = ()
+    """That a trial must meet to be one of the best."""
 
     @classmethod
-    def of(cls, metrics: Sequence[str], mode: Mode | None = None) -> Objectives:
-        """Those of a plan: a metric with its mode, or several, each as `val_acc:max`."""
+    def of(
+        cls, metrics: Sequence[str], mode: Mode | None = None, constraints: Sequence[str] = ()
+    ) -> Objectives:
+        """Those of a plan: a metric with its mode, or several, each as `val_acc:max`; and constraints, each
+        as `params_m<=5`."""
+        met = tuple(map(Constraint.of, constraints))
         if mode is not None:
-            return cls((Objective(metrics[0], mode),))
-        return cls(
-            tuple(Objective(name, "min" if of == "min" else "max") for name, of in map(split, metrics))
-        )
+            return cls((Objective(metrics[0], mode),), met)
+        every = (Objective(name, "min" if of == "min" else "max") for name, of in map(split, metrics))
+        return cls(tuple(every), met)
 
     @property
     def first(self) -> Objective:
@@ -84,6 +133,12 @@ class Objectives:
         """Their names."""
         return [each.metric for each in self.every]
 
+    @property
+    def others(self) -> list[str]:
+        """Metrics that each epoch must have, beside that of the first one."""
+        needed = dict.fromkeys([*self.metrics, *(each.metric for each in self.constraints)])
+        return [name for name in needed if name != self.first.metric]
+
     def values(self, score: float, metrics: Mapping[str, float]) -> tuple[float, ...]:
         """The value of each at an epoch; nan of a metric that was not logged.
 
@@ -96,10 +151,13 @@ class Objectives:
     def losses(self, score: float, metrics: Mapping[str, float]) -> Losses:
         """By which trials are ordered at an epoch; as `values`."""
         values = zip(self.every, self.values(score, metrics), strict=True)
-        return 0.0, *(-each.sign * value for each, value in values)
+        known = {**metrics, self.first.metric: score}
+        missed = math.fsum(each.excess(known) for each in self.constraints)
+        return missed, *(-each.sign * value for each, value in values)
 
     def __str__(self) -> str:
-        return ", ".join(f"{each.metric} ({each.mode})" for each in self.every)
+        aims = ", ".join(f"{each.metric} ({each.mode})" for each in self.every)
+        return " with ".join([aims, *([", ".join(map(str, self.constraints))] if self.constraints else [])])
 
 
 def split(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import get_args
 
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Mode
+from sweeps.common.static_metrics import FUNCTION
 from sweeps.common.yaml_values import nearest
 
 DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
@@ -39,6 +40,8 @@ def check(asked: str, module: ModuleType) -> None:
         raise UserError(f"{asked}: hyperparameters of Params without a default: {', '.join(lacking)}")
     if module.MODE not in get_args(Mode):
         raise UserError(f"{asked}: MODE {module.MODE!r} must be min or max")
+    if hasattr(module, FUNCTION) and not _takes(getattr(module, FUNCTION), 1):
+        raise UserError(f"{asked}: {FUNCTION} must be a function of the hyperparameters, {FUNCTION}(params)")
     if faults := _faults_of_preparation(module):
         raise UserError("\n".join(f"{asked}: {fault}" for fault in faults))
 

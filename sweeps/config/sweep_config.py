@@ -62,6 +62,9 @@ class SweepConfig(Settings):
     three objectives as NAME:max NAME:min, the first one decides which epoch of a trial counts."""
     mode: Mode | None = None
     """Whether a small or a large metric is better (default: MODE of the trainable)."""
+    constraint: str | list[str] | None = setting(None, metavar="METRIC<=X")
+    """Bounds that a trial must keep to be one of the best, such as "params_m<=5" "latency_ms<20": of metrics
+    that the model logs, or that static_metrics of the trainable knows before training (default: none)."""
     fit: FitConfig = setting(FitConfig(), group="Training")
     """The training of each trial. Its fields outside OF_FIT follow from the objectives and the resources."""
 
@@ -181,12 +184,17 @@ class SweepConfig(Settings):
     @property
     def objectives(self) -> Objectives:
         """All metrics that trials are judged by, once the plan has set them."""
-        return Objectives.of(self.metrics, self.mode)
+        return Objectives.of(self.metrics, self.mode, self.constraints)
 
     @property
     def metrics(self) -> list[str]:
         """The metrics as a list; [] where none is set. Of several each has its mode."""
         return _listed(self.metric)
+
+    @property
+    def constraints(self) -> list[str]:
+        """The constraints as a list."""
+        return _listed(self.constraint)
 
     @property
     def trainables(self) -> list[str]:

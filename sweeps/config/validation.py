@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Collection
 
 from sweeps.common.formatting import bytes_of
-from sweeps.common.objective import MODES, MOST_OBJECTIVES, split
+from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
 from sweeps.common.plugins import is_adapted
 from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
@@ -24,7 +25,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
     if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
         faults.append("--refine-keep needs --refine")
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]
-    faults += _faults_of_objectives(config)
+    faults += [*_faults_of_objectives(config), *_faults_of_constraints(config)]
     if not config.confirm and "confirm_top" in typed:
         faults.append("--confirm-top needs --confirm")
     elif len(config.metrics) > 1 and "confirm_top" in typed:
@@ -142,6 +143,22 @@ def _fault_of_mode(text: str, example: str) -> str:
             f"--metric {text}: its mode is missing; with several objectives give {choices}, as in {example}"
         )
     return f"--metric {text}: {mode!r} is no mode.{nearest(mode, MODES)} Give {name}:max or {name}:min"
+
+
+def _faults_of_constraints(config: SweepConfig) -> list[str]:
+    faults, found = list[str](), list[Constraint]()
+    for text in config.constraints:
+        try:
+            found.append(Constraint.of(text))
+        except ValueError:
+            form = f"METRIC, one of {', '.join(RELATIONS)}, and a number"
+            faults.append(f'--constraint {text}: give {form}, in quotes: "params_m<=5"')
+    for low, high in itertools.permutations(found, 2):
+        are_a_range = low.metric == high.metric and low.relation[0] == ">" and high.relation[0] == "<"
+        is_a_value = low.bound == high.bound and low.relation + high.relation == ">=<="
+        if are_a_range and low.bound >= high.bound and not is_a_value:
+            faults.append(f"--constraint {low} {high}: no value meets both")
+    return faults
 
 
 def _faults_of_names(config: SweepConfig) -> list[str]:

@@ -89,7 +89,16 @@ def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
 
 
 SEEDS = 2**32
-NEVER = ("trainable", "metric", "mode", "scheduler", "max_epochs", "grace_epochs", "reduction_factor")
+NEVER = (
+    "trainable",
+    "metric",
+    "mode",
+    "constraint",
+    "scheduler",
+    "max_epochs",
+    "grace_epochs",
+    "reduction_factor",
+)
 """The scores and rungs of a record depend on these: not even --force changes them."""
 
 

@@ -95,7 +95,7 @@ def job_of(plan: Plan) -> Job:
         trainables={model.name: model.module.__name__ for model in plan.models},
         storage=plan.storage,
         fit=fit,
-        other_metrics=tuple(config.objectives.metrics[1:]),
+        other_metrics=tuple(config.objectives.others),
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
         is_bound_to_share=config.trials_per_gpu == "auto",

@@ -45,7 +45,9 @@ class Preflight(DriverCallback):
         spaces = {model.name: model.space for model in driver.plan.models}
 
         def is_refused(point: Point) -> bool:
-            return bool(refusal(spaces[point.trainable].params_class, {**point.fixed, **point.params}))
+            values = {**point.fixed, **point.params}
+            is_no_point = refusal(spaces[point.trainable].params_class, values)
+            return bool(is_no_point) or driver.plan.refusal(point) is not None
 
         is_left_out = is_known or not driver.config.preflight
         points = [] if is_left_out else largest.points(driver.plan.space, driver.config.seed, is_refused)

@@ -32,6 +32,7 @@ from sweeps.execution.recorder import Recorder
 from sweeps.execution.steering import Steerer, Steering
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
+from sweeps.record import constraints
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
@@ -83,9 +84,10 @@ def _search(driver: Driver, steering: Steering) -> bool:
     """Train the trials of the search, up to a pause; whether it may be continued."""
     plan, record = driver.plan, driver.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
-    searcher.waits = plan.waits(record)
+    searcher.waits, searcher.refusal = plan.waits(record), plan.refusal
     if not searcher.has_work():
-        driver.say("Every point of the search space was tried before: no trial is left to train.")
+        none_left = "Every point of the search space was tried before: no trial is left to train."
+        driver.say(constraints.unmet(record) or none_left)
         return False
     _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one

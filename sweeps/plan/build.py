@@ -93,6 +93,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         num_trials=max(_num_trials(config, space), len(tries)),
         storage=storage_setting.check_setting(config.storage),
     )
+    plan_models.check_static_metrics(config, found)
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
     if folder.exists() and config.resume is None:

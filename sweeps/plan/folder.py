@@ -85,6 +85,8 @@ def _create(plan: Plan) -> None:
         }
         if config.objectives.are_several:
             about["objectives"] = config.metrics
+        if config.constraints:
+            about["constraints"] = config.constraints
         if (noted := project.to_note()) is not None:
             about[project.KEY] = noted
         if plan.lineage is not None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, reason_of
 from sweeps.common.objective import Objective, Objectives, split
 from sweeps.common.plugins import is_adapted
+from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
-from sweeps.space.point import Space
+from sweeps.space.point import InvalidPoint, Space
 from sweeps.storage import datasets
 from sweeps.training import trainer_options
 from sweeps.training.data.dataset import DataSet, describe_data
@@ -90,6 +92,32 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
     if len(config.metrics) > 1:
         return Objectives.of(config.metrics)
     return Objectives((_only_one(config, models),))
+
+
+def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
+    """Call each `static_metrics` once, at a point of the space.
+
+    Raises:
+        UserError: it raises, or does not return numbers; or the first objective is one of its metrics.
+    """
+    first = config.objective.metric
+    for model in models:
+        try:
+            known = static_metrics(model.module, model.module.Params(**_some_point(model)))
+        except Exception as error:  # of the user's function
+            raise UserError(f"--trainable {model.name}: {FUNCTION}: {reason_of(error)}") from None
+        if first in known:
+            raise UserError(
+                f"--metric {first}: {FUNCTION} of {model.name} knows it, so it is the same in all epochs of "
+                "a trial. The first metric decides which epoch counts: name one that training improves first"
+            )
+
+
+def _some_point(model: Model) -> dict[str, Any]:
+    with suppress(InvalidPoint):
+        point = model.space.draw((0, 0))
+        return {**point.fixed, **point.params}
+    return dict(model.space.fixed)
 
 
 def _only_one(config: SweepConfig, models: Sequence[Model]) -> Objective:

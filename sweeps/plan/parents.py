@@ -63,6 +63,12 @@ def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
             "metric. Start a new sweep, with the --ranges that you have chosen"
         )
         return
+    if info.objectives.constraints or config.constraints:
+        yield (
+            f"{what}: --refine takes no constraints: a sweep takes over the scores of earlier trials, and no "
+            "other metric. Start a new sweep, with the --ranges that you have chosen"
+        )
+        return
     metric, mode = split(config.metrics[0]) if config.metrics else (None, "")
     asked = {"metric": metric, "mode": mode or config.mode}
     for name, wanted in asked.items():

@@ -10,10 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sweeps.common.errors import reason_of
+from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
+from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
-from sweeps.record.trials import Earlier, TrialRow, Waits
+from sweeps.record.trials import Earlier, Status, TrialRow, Waits
 from sweeps.search import cohorts
 from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
@@ -54,6 +57,19 @@ class Plan:
     def storage(self) -> Storage:
         """Where its checkpoints go."""
         return storage_setting.open_storage(self.config.storage, self.folder)
+
+    def refusal(self, point: Point) -> tuple[Status, str] | None:
+        """Status and reason of a point that is never trained: its static metrics miss a constraint, or can't
+        be computed; None of one that is."""
+        if not self.config.constraints:
+            return None
+        model = next(model for model in self.models if model.name == point.trainable)
+        try:
+            metrics = static_metrics(model.module, model.module.Params(**{**point.fixed, **point.params}))
+        except Exception as error:  # of the user's function
+            return "failed", f"{FUNCTION}: {reason_of(error)}"
+        why = why_missed(self.config.objectives, metrics)
+        return ("infeasible", why) if why else None
 
     def changed(self, **settings: Any) -> Plan:
         """The same with other settings; its storage stays open."""

@@ -26,6 +26,7 @@ from sweeps.config.yaml_files import refuse_other
 from sweeps.plan import confirmation, disk, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
+from sweeps.record import constraints
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Identity, Run, Steered
@@ -102,7 +103,7 @@ def settle(plan: Plan, record: Record) -> None:
     """End the trials whose end was decided but not written, and put the checkpoints in order."""
     for trial in record.live:
         if (ended := _decided_end(plan, record, trial)) is not None:
-            record.end(trial.number, *ended)
+            record.end(trial.number, *constraints.end_of(trial, record.objectives, *ended))
     _order_checkpoints(plan, record)
 
 
@@ -228,7 +229,7 @@ def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, s
     config, last = plan.config, max(trial.epochs, default=0)
     is_stopped = record.is_to_stop(trial.number)
     if not last:
-        return ("stopped", STOPPED) if is_stopped else None
+        return ("stopped", STOPPED) if is_stopped else plan.refusal(trial.point)
     row, objectives = trial.epochs[last], config.objectives
     for name, value in zip(objectives.metrics, objectives.values(row.score, row.metrics), strict=True):
         if not math.isfinite(value):

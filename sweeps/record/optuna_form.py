@@ -32,7 +32,8 @@ def new_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> int:
     )
     if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
         storage.set_study_system_attr(study_id, "study:metric_names", objectives.metrics)
-    version = WITH_OBJECTIVES if objectives.are_several else WITHOUT_RERUNS
+    is_new = objectives.are_several or objectives.constraints
+    version = WITH_OBJECTIVES if is_new else WITHOUT_RERUNS
     storage.set_study_user_attr(study_id, "format", version)
     return study_id
 

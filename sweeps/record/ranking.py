@@ -202,5 +202,6 @@ class RankedTrials:
             self._order.add(trial.number, losses)
 
     def _losses_of(self, trial: TrialRow) -> Losses | None:
-        """Of its best epoch; None where no epoch has a finite score."""
-        return trial.losses(self.objectives)
+        """Of its best epoch; None where no epoch has a finite score, or that one misses a constraint."""
+        losses = trial.losses(self.objectives)
+        return None if losses is None or losses[0] else losses

@@ -23,7 +23,7 @@ STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
 """Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
 named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
 of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
-these on). 5: it has several objectives."""
+these on). 5: it has several objectives, or constraints."""
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,10 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
 
 def _objectives(about: Mapping[str, Any]) -> Objectives:
     """`metric` and `mode` are those of the first one."""
+    constraints = about.get("constraints", ())
     if several := about.get("objectives"):
-        return Objectives.of(several)
-    return Objectives.of([about.get("metric", "score")], about["mode"])
+        return Objectives.of(several, None, constraints)
+    return Objectives.of([about.get("metric", "score")], about["mode"], constraints)
 
 
 def _planned(runs: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sweeps.common.yaml_values import ParamValue
 
 Status = Literal["finished", "pruned", "stopped", "failed", "diverged", "infeasible", "unfinished"]
-"""`stopped`: by the user. `infeasible`: it does not fit in memory. `unfinished`: in training, or interrupted
-with its sweep."""
+"""`stopped`: by the user. `infeasible`: it does not fit in memory, or misses a constraint. `unfinished`: in
+training, or interrupted with its sweep."""
 ENDED_WELL: tuple[Status, ...] = ("finished", "pruned", "stopped")
 """The scores of these trials count."""
 BAD: tuple[Status, ...] = ("failed", "diverged", "infeasible")

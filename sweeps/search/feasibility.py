@@ -1,4 +1,5 @@
-"""Which points of a space fit in memory, as far as the trials so far have shown.
+"""Which points of a space are feasible, as far as the trials so far have shown: they fit in memory, and meet
+the constraints.
 
 A Gaussian process over hyperparameters has 1 for each trial that trained an epoch, and 0 for each that is
 infeasible. A search that has a model takes the best of its candidates that is likely enough to fit, as

@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow, Waits
+from sweeps.record.trials import Status, TrialRow, Waits
 from sweeps.space.point import Point, Space
 from sweeps.space.replay import optuna_point
 
@@ -41,6 +41,8 @@ class RecordSearcher(Searcher):
     results that come in meanwhile."""
     waits: Waits | None = None
     """Whether a trial is paused by its scheduler: it leaves its slot."""
+    refusal: Callable[[Point], tuple[Status, str] | None] | None = None
+    """Status and reason of a point that is never trained; it is a trial that has ended. None: all are."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -73,7 +75,15 @@ class RecordSearcher(Searcher):
         return bool(self._to_begin)
 
     def _begin_new(self) -> TrialRow | None:
-        """Begin the next trial of the search; None after the last."""
+        """Begin the next trial of the search that trains; None after the last."""
+        while (begun := self._begin_next()) is not None:
+            refused = None if self.refusal is None else self.refusal(begun.point)
+            if refused is None:
+                return begun
+            self._record.end(begun.number, *refused)
+        return None
+
+    def _begin_next(self) -> TrialRow | None:
         nth, most = len(self._record.searched), self._most
         for point, origin in self._candidates(nth) if nth < most else ():
             if point.key not in self._seen and (origin or point.whole not in self._known):

@@ -75,7 +75,8 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
     row = trial.epochs.get(fidelity)
     state, below = TrialState.RUNNING, {}
     values = None if row is None else objectives.values(row.score, row.metrics)
-    if trial.status in ("diverged", "infeasible"):
+    is_missed = row is not None and objectives.losses(row.score, row.metrics)[0] > 0
+    if trial.status in ("diverged", "infeasible") or is_missed:
         state = TrialState.PRUNED
     elif values is not None and all(map(math.isfinite, values)):
         state = TrialState.COMPLETE

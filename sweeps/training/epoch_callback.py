@@ -58,6 +58,7 @@ class Fit(Protocol):
     first_epoch: int
     epochs: int
     last_metrics: Mapping[str, float]
+    static_metrics: Mapping[str, float]
     held_bytes: int | None
     is_to_leave: Callable[[], bool]
 
@@ -153,7 +154,8 @@ class EpochEnd(Checkpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # For a metric that this epoch did not log, Lightning holds the tensor of the epoch before.
         known = trainer.callback_metrics.items()
-        metrics = {name: float(value) for name, value in known if value is not self._before.get(name)}
+        logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
+        metrics = {**self._fit.static_metrics, **logged}
         name = self._fit.config.objective.metric
         if name not in metrics:
             raise MetricNotLogged.of(name, metrics, trainer.current_epoch + 1)

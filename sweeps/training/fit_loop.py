@@ -24,6 +24,7 @@ from torch import nn
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
 from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.common.static_metrics import static_metrics
 from sweeps.training import compile as training_compile
 from sweeps.training import first_steps, trainer_options
 from sweeps.training import weights as training_weights
@@ -105,6 +106,7 @@ class Fit:
             self._read(checkpoint)
         torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
+        self.static_metrics: Mapping[str, float] = static_metrics(trainable, params)
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
         self._options, self._split = trainer_options.of(trainable, params), self._split_batch()

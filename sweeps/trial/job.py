@@ -37,7 +37,7 @@ class Job:
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as keeps their cost under 2 % of the training."""
     other_metrics: tuple[str, ...] = ()
-    """Metrics that each epoch must have beside that of `fit`: of further objectives."""
+    """Metrics that each epoch must have beside that of `fit`: of further objectives and of constraints."""
     is_bound_to_share: bool = False
     """Whether a process that has a share of a GPU can have no more of its memory than that share."""
     prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)

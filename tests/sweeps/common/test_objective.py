@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweeps.common.objective import Mode, Objective, Objectives, split
+from sweeps.common.objective import LEAST_EXCESS, Constraint, Mode, Objective, Objectives, split
 
 LOSS, ACCURACY = Objective("loss", "min"), Objective("acc", "max")
 
@@ -68,3 +68,34 @@ def test_losses_are_smaller_where_values_are_better_and_nan_where_one_was_not_lo
     assert SEVERAL.losses(0.9, {"acc": 0.9, "size_m": 5.0}) == (0.0, -0.9, 5.0)
     assert math.isnan(SEVERAL.losses(0.9, {})[2])
     assert Objectives((LOSS,)).losses(0.5, {}) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "excess"),
+    [
+        ("m<=5", 5.0, 0.0),
+        ("m<=5", 6.0, 0.2),
+        ("m < 5", 5.0, LEAST_EXCESS),
+        ("m>=0.5", 0.4, 0.2),
+        ("m>0", -3.0, 3.0),
+        ("m<=1e6", math.nan, math.inf),
+    ],
+)
+def test_a_constraint_tells_by_how_much_it_is_missed_in_units_of_its_bound(
+    text: str, value: float, excess: float
+) -> None:
+    assert Constraint.of(text).excess({"m": value}) == pytest.approx(excess)
+    assert Constraint.of(text).excess({}) == math.inf
+
+
+@pytest.mark.parametrize("text", ["m", "m=5", "m<=", "<=5", "m<=five", "m<=inf", "m<=5 ms", "m<<5", ""])
+def test_what_is_no_constraint_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"constraint|convert"):
+        Constraint.of(text)
+
+
+def test_losses_begin_with_what_is_missed_of_all_constraints() -> None:
+    objectives = Objectives.of(["acc:max", "ms:min"], None, ["size_m<=5", "acc>=0.5"])
+    assert objectives.losses(0.4, {"acc": 0.4, "ms": 1.0, "size_m": 6.0}) == pytest.approx((0.4, -0.4, 1.0))
+    assert objectives.others == ["ms", "size_m"]
+    assert str(objectives) == "acc (max), ms (min) with size_m<=5, acc>=0.5"

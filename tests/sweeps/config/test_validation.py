@@ -122,3 +122,20 @@ def test_objectives_are_two_or_three_metrics_each_with_its_mode(
     found = check(SweepConfig().changed(**change))
     assert len(found) == len(faults)
     assert all(one.startswith(expected) for one, expected in zip(found, faults, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            "params_m=5",
+            '--constraint params_m=5: give METRIC, one of <=, <, >=, >, and a number, in quotes: "',
+        ),
+        (["a<=5", "a>=6"], "--constraint a>=6 a<=5: no value meets both"),
+        (["a<5", "a>=5"], "--constraint a>=5 a<5: no value meets both"),
+        (["a<=5", "a>=5", "b>=9"], None),
+    ],
+)
+def test_a_constraint_is_a_metric_a_relation_and_a_number(given: Any, fault: str | None) -> None:
+    found = check(SweepConfig().changed(constraint=given))
+    assert [one[: len(fault or "")] for one in found] == ([] if fault is None else [fault])

@@ -74,7 +74,8 @@ def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Pa
     record.note_without_test("net")
     checkpointed(tmp_path, record, [0, 1, 2])
     config = SweepConfig.of(metric=["acc:max", "size_m:min"], name="s")
-    assert winner.keep(driver := driver_of(tmp_path, record, config)) == {}
+    driver = driver_of(tmp_path, record, config)
+    assert winner.keep(driver) == {}
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0", "trial_0002": "2"}
     metrics = json.loads((tmp_path / "best" / "metrics.json").read_text())
     assert [(each["trial"], each["folder"]) for each in metrics["front"]] == [

@@ -15,6 +15,7 @@ from rich.console import Console
 from sweeps.analysis import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.console import SweepReporter
 from sweeps.execution.driver import Driver
 from sweeps.execution.stopping import End
@@ -250,3 +251,34 @@ def test_the_code_the_data_and_the_space_of_each_model_are_compared(tmp_path: Pa
     other = dataclasses.replace(plan.models[1], data="five rows")
     changed = changes(before, identity(dataclasses.replace(plan, models=(plan.models[0], other))))
     assert changed == [f"data of {STEPS}: four rows of ones -> five rows"]
+
+
+KNOWN = "tests.faulty.known_size"
+
+
+def test_a_point_that_is_known_to_miss_a_constraint_is_refused_with_the_reason(tmp_path: Path) -> None:
+    given = {"trainable": KNOWN, "name": "s", "results_dir": str(tmp_path), "gpus_per_trial": 0}
+    plan = make_plan(SweepConfig.of(**given, constraint=["params_m<=5", "acc>=0.1"]))
+    assert plan.refusal(Point(KNOWN, {"width": 50})) is None
+    expected = ("infeasible", "params_m 5.1 misses the constraint params_m<=5")
+    assert plan.refusal(Point(KNOWN, {"width": 51})) == expected
+    broken = plan.refusal(Point(KNOWN, {"width": 1}, {"bad_epoch": -1}))
+    assert broken == ("failed", "static_metrics: ZeroDivisionError: of a size")
+    assert make_plan(SweepConfig.of(**given)).refusal(Point(KNOWN, {"width": 99})) is None
+
+
+def test_the_first_objective_must_change_from_epoch_to_epoch(tmp_path: Path) -> None:
+    given = {"trainable": KNOWN, "results_dir": str(tmp_path), "gpus_per_trial": 0}
+    with pytest.raises(
+        UserError, match=r"--metric params_m: static_metrics of .* name one that training improves"
+    ):
+        make_plan(SweepConfig.of(**given, metric=["params_m:min", "acc:max"]))
+    assert make_plan(
+        SweepConfig.of(**given, metric=["acc:max", "params_m:min"])
+    ).config.objectives.are_several
+
+
+def test_static_metrics_that_raise_are_the_users_mistake(tmp_path: Path) -> None:
+    given = {"trainable": KNOWN, "results_dir": str(tmp_path), "gpus_per_trial": 0}
+    with pytest.raises(UserError, match="static_metrics: ZeroDivisionError: of a size"):
+        make_plan(SweepConfig.of(**given, params={"bad_epoch": -1}))

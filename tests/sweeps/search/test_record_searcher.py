@@ -121,3 +121,21 @@ def test_one_that_is_withdrawn_is_not_handed_out(tmp_path: Path) -> None:
     record.end(numbers[0], "stopped")
     assert searcher.suggest("a")["number"] == numbers[1]
     assert not searcher.withdraw(numbers[1])
+
+
+def test_a_point_that_is_never_trained_is_a_trial_that_has_ended_and_the_next_one_begins(
+    tmp_path: Path,
+) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    record.plan_trials(5)
+    space = FlatSpace({"lr": converted(tune.uniform(0.0, 1.0))}, {}, Params, "net")
+    points = [Point("net", {"lr": number / 10}) for number in range(5)]
+    searcher = RecordSearcher(record, space, lambda nth: iter(points[nth:]), SweepConfig.of(num_trials=5))
+    searcher.refusal = lambda point: ("infeasible", "too large") if float(point.params["lr"]) > 0.15 else None
+    searcher.slots = 9
+    assert [searcher.suggest(str(n))["number"] for n in range(2)] == [0, 1]
+    assert searcher.suggest("2") is None, "the others were refused; those that train may still need a process"
+    assert [(trial.status, trial.reason) for trial in record.trials[2:]] == [("infeasible", "too large")] * 3
+    record.end(0, "finished")
+    record.end(1, "finished")
+    assert searcher.suggest("3") == "FINISHED"

@@ -70,3 +70,10 @@ def test_small_is_good_in_mode_min_as_large_is_in_mode_max() -> None:
     others = [0.3, 0.1, 0.8, 0.5]
     for score in (0.0, 0.1, 0.2, 0.4, 0.6, 0.9):
         assert promoted(score, others, 2, "min") == promoted(-score, [-other for other in others], 2, "max")
+
+
+def test_a_trial_that_misses_a_constraint_goes_on_only_where_too_few_meet_it() -> None:
+    met = [(0.0, loss / 10) for loss in range(6)]
+    assert not is_promoted((0.3, -9.0), met, 3)
+    assert is_promoted((0.0, 0.05), [*met, *[(0.5, -9.0)] * 3], 3)
+    assert is_promoted((0.1, 5.0), [(0.2, 0.0), (0.3, 0.0), (0.4, 0.0)], 3), "the nearest to the bound"
