@@ -122,6 +122,7 @@ class Clock:
             "trial_id": trial.trial_id, "training_iteration": epoch, "val_acc": score, "epoch": epoch,
             "score": score, "done": is_last,
         }  # fmt: skip
+        result |= {f"metrics/{name}": value for name, value in curve.others.items()}  # as Tune flattens it
         decision = TrialScheduler.STOP
         if not is_last:
             decision = self._scheduler.on_trial_result(self, trial, result)

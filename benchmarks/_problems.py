@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -23,6 +23,8 @@ class Curve:
     """val_acc, 0 to 1, after each epoch."""
     seconds: Sequence[float]
     """How long each epoch takes."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Metrics that are the same in all epochs."""
 
 
 @dataclass(frozen=True)

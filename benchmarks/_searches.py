@@ -123,19 +123,24 @@ def _plan(asked: Asked, base: Path) -> Plan:
 
 
 def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
+    return through_clock(asked.problem, asked.slots, plan, record)
+
+
+def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> Iterator[Epoch]:
+    """The epochs of this program's searcher and scheduler, by the clock."""
     searcher = plan.searcher.build(plan.config, plan.space, record)
-    searcher.slots, searcher.waits = asked.slots, plan.waits(record)
+    searcher.slots, searcher.waits = slots, plan.waits(record)
 
     def report(trial: Trial, result: dict[str, Any]) -> None:
-        metrics = {"val_acc": result["score"]}
+        metrics = {"val_acc": result["score"], **problem.curve(trial.config["params"]).others}
         record.report(trial.config["number"], result["epoch"], result["score"], metrics, 0.0)
 
     def end(trial: Trial, result: dict[str, Any]) -> None:
-        is_finished = result["epoch"] == asked.problem.max_epochs
+        is_finished = result["epoch"] == problem.max_epochs
         record.end(trial.config["number"], "finished" if is_finished else "pruned")
 
     scheduler = plan.scheduler.build(plan.config, record)
-    return Clock(searcher, scheduler, asked.problem, asked.slots, report, end).run()
+    return Clock(searcher, scheduler, problem, slots, report, end).run()
 
 
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:

@@ -357,7 +357,18 @@ def test_a_cluster_is_compared_with_one_pc_of_the_same_repeat() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["overhead", "scale", "data_path", "fit_overhead", "inner_loop", "search", "cluster", "gpu", "time_left"],
+    [
+        "overhead",
+        "scale",
+        "data_path",
+        "fit_overhead",
+        "inner_loop",
+        "search",
+        "objectives",
+        "cluster",
+        "gpu",
+        "time_left",
+    ],
 )
 def test_a_benchmark_tells_its_flags_at_once(name: str) -> None:
     code = (
