@@ -63,7 +63,7 @@ def of_checkpoints(
     waiting = min(waiting, trials - running)
     of_live = running * (checkpoint_store.KEPT + 1) + waiting * checkpoint_store.KEPT
     best = front * checkpoint_bytes  # best/ holds its weights, which are a part of it
-    kept = min(max(_kept_bytes(checkpoint_bytes, keep), best), trials * checkpoint_bytes)
+    kept = min(_kept_bytes(checkpoint_bytes, keep), trials * checkpoint_bytes)
     return DiskUse(
         kept + best + (of_live + reruns) * checkpoint_bytes,
         kept + best + min(reruns, front) * checkpoint_bytes,
@@ -120,8 +120,11 @@ def _of(plan: Plan, checkpoint_bytes: float, keep: int | str) -> DiskUse:
     if config.address is None:
         running = placement.slots(config, [session.this_pc()])
     trials = config.num_trials or 0
-    front = trials if config.objectives.are_several else 1
-    reruns = (trials if config.objectives.are_several else config.confirm_top) if config.confirm else 0
+    front, reruns = 1, config.confirm_top
+    if config.objectives.are_several:  # all may be on the front, whose weights are kept
+        front = reruns = trials
+        keep = trials if isinstance(keep, int) and keep else keep
+    reruns = reruns if config.confirm else 0
     waiting = plan.most_waiting(running)
     return of_checkpoints(checkpoint_bytes, keep, trials, running, waiting, reruns, front)
 

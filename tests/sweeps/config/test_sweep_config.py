@@ -30,6 +30,7 @@ CHANGED = SweepConfig.of(
     num_trials=7,
     tries=[{"width": 4, "momentum": 0.1}, {"width": 8, "activation": "true"}],
     metric="val_loss",
+    constraint="val_acc>=0.5",
     mode="min",
     seed=5,
     scheduler="none",
@@ -161,3 +162,10 @@ def test_a_flag_is_the_field_with_dashes() -> None:
         "--dashboard",
         "--no-ray-dashboard",
     )
+
+
+def test_objectives_and_constraints_read_back_as_they_are(tmp_path: Path) -> None:
+    config = SweepConfig.of(metric=["acc:max", "size_m:min"], constraint=["size_m<=5", "ms<20"])
+    again = read_back(config, tmp_path)
+    assert again.objectives == config.objectives
+    assert (again.objectives.metrics, again.constraints) == (["acc", "size_m"], ["size_m<=5", "ms<20"])

@@ -114,3 +114,9 @@ def test_a_sweep_that_refines_others_knows_the_size_from_their_records(tmp_path:
     assert "\ndisk " not in describe(again), "its record is read later"
     with folder.opened(again) as record:
         assert "with checkpoints of 7 MB" in resume.check(again, record).text
+
+
+def test_with_several_objectives_all_trials_may_be_on_the_front() -> None:
+    of = of_checkpoints(1, 6, trials=6, running=2, waiting=0, reruns=6, front=6)
+    live = 2 * (checkpoint_store.KEPT + 1)
+    assert of == DiskUse(6 + 6 + live + 6, 18)

@@ -21,7 +21,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import record as record_module
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Steered
+from sweeps.record.sweep_info import WITHOUT_RERUNS, Steered
 from sweeps.schedulers import asha
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -394,7 +394,7 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
 
 
 def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_module, "FORMAT", record_module.WITHOUT_RERUNS - 1)
+    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS - 1)
     sweep.refuses(
         r"--resume .*: a newer version of this program has written it \(format 2; this .* up to 1\)",
         force=True,
