@@ -20,7 +20,7 @@ from ray.tune.experiment import Trial
 from benchmarks import _raytune, _synetune
 from benchmarks._asked import GRACE_EPOCHS, REDUCTION_FACTOR, Asked
 from benchmarks._clock import Clock
-from benchmarks._problems import Epoch
+from benchmarks._problems import Epoch, Problem
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan

@@ -18,7 +18,7 @@ import numpy as np
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.best_first import BestFirst
 from sweeps.record.record import Record
-from sweeps.record.trials import BAD
+from sweeps.record.trials import BAD, TrialRow
 from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, random_points
 from sweeps.search.feasibility import Feasibility
 from sweeps.search.record_searcher import RecordSearcher
@@ -26,6 +26,7 @@ from sweeps.search.rungs import rungs
 from sweeps.space.domain import Form
 from sweeps.space.encoding import Array, Encoding
 from sweeps.space.point import InvalidPoint, Point, Space
+from sweeps.space.replay import optuna_point
 
 TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
 SCHEDULERS = ("halving", "asha", "hyperband", "none")
@@ -53,6 +54,9 @@ class Evolution:
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         self._seed, self._space, self._record = config.seed, space, record
         self._fidelities = [config.max_epochs, *reversed(rungs(config))]
+        self._rows: list[Array | None] = []
+        """Coordinates of the trials in order. None of one that is not a point of the space, which was changed
+        with --force."""
 
     def propose(self, number: int) -> Iterator[Point]:
         """Candidates for the trial of a number."""
@@ -72,17 +76,23 @@ class Evolution:
         """The coordinates of the best trials at an epoch, the best first."""
         order, objectives = BestFirst(), self._record.objectives
         known = [*self._record.earlier.trials, *self._record.searched]
-        for index, trial in enumerate(known):
-            if fidelity in trial.epochs and trial.status not in BAD:
-                row = trial.epochs[fidelity]
-                losses = objectives.losses(row.score, row.metrics)
-                if np.isfinite(losses[1:]).all():
-                    order.add(index, losses)
-        found = []
-        for index in order.first(MOST_PARENTS):
-            with contextlib.suppress(LookupError, ValueError):  # of a space that was changed with --force
-                found.append(self._encoding.coordinates(known[index].point))
-        return found
+        self._rows += [self._coordinates(trial) for trial in known[len(self._rows) :]]
+        found: dict[int, Array] = {}
+        for index, (trial, row) in enumerate(zip(known, self._rows, strict=True)):
+            reported = trial.epochs.get(fidelity)
+            if reported is None or row is None or trial.status in BAD:
+                continue
+            losses = objectives.losses(reported.score, reported.metrics)
+            if np.isfinite(losses[1:]).all():
+                order.add(index, losses)
+                found[index] = row
+        return [found[index] for index in order.first(MOST_PARENTS)]
+
+    def _coordinates(self, trial: TrialRow) -> Array | None:
+        with contextlib.suppress(LookupError, ValueError):
+            optuna_point(self._space, trial.point)
+            return self._encoding.coordinates(trial.point)
+        return None
 
     def _child(self, parents: list[Array], generator: np.random.Generator) -> Array:
         """[hyperparameters]; one that the child's branch of the space has, and its parents lack, is nan."""
