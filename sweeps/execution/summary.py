@@ -150,14 +150,9 @@ def _best_one(plan: Plan, record: Record, best: TrialRow) -> Iterator[Line]:
 def _front(plan: Plan, record: Record) -> Iterator[Line]:
     """A line for each trial of the front, the knee first."""
     front, confirmed = record.front(), {trial.number: trial for trial in record.confirmed() if trial.scores}
-    by_means = " by the means of their reruns" if confirmed else ""
-    yield (
-        "Front",
-        (
-            f"{count(len(front), 'trial')}{by_means}: no trial is better than one of them in one of "
-            f"{', '.join(record.objectives.metrics)} and not worse in another{_how_final(record)}"
-        ),
-    )
+    of = " by the means of the reruns" if confirmed else f" of {len(record.searched):,}"
+    found = f"{count(len(front), 'trial')}{of}, which no other trial dominates in"
+    yield "Front", f"{found} {', '.join(record.objectives.metrics)}{_how_final(record)}"
     for number in front[:MOST_OF_FRONT]:
         trial = record.trials[number]
         found = f"{status.in_words(record, trial.values(record.objectives))} in epoch"

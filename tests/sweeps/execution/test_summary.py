@@ -12,6 +12,8 @@ from sweeps.record.sweep_info import Steered
 from sweeps.training import checkpoint_store
 from tests.conftest import propose
 from tests.support import kinds
+from tests.support.drivers import driver_of
+from tests.support.weighed import FRONT, weighed
 
 
 def test_a_sweep_leaves_its_report(tmp_path: Path) -> None:
@@ -59,3 +61,16 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
             "trial 2 starts from its first epoch",
             "2 more wait at epoch 1: nothing is repeated",
         ]
+
+
+def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> None:
+    from sweeps.execution import summary
+
+    record = weighed(tmp_path, [*FRONT, (0.5, 4.0)])
+    plan = driver_of(tmp_path, record, SweepConfig()).plan
+    assert list(summary._front(plan, record)) == [
+        ("Front", "3 trials of 4, which no other trial dominates in acc, size_m"),
+        ("Knee", "trial 1: acc 0.85, size_m 2 in epoch 2"),
+        ("", "trial 2: acc 0.6, size_m 1 in epoch 2"),
+        ("", "trial 0: acc 0.9, size_m 5 in epoch 2"),
+    ]
