@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -29,6 +30,7 @@ class RankedTrials:
         """Of trials that ended well, with a finite score."""
         self._scores: dict[int, dict[int, float]] = {}
         self._losses: dict[int, dict[int, Losses]] = {}
+        """Of the epochs that were asked for."""
         self._live: dict[int, TrialRow] = {}
 
     @property
@@ -83,7 +85,12 @@ class RankedTrials:
 
     def losses_at(self, epoch: int) -> Mapping[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""
-        return self._losses.get(epoch, {})
+        known, scores = self._losses.setdefault(epoch, {}), self.scores_at(epoch)
+        if len(known) < len(scores):
+            for number in itertools.islice(scores, len(known), None):
+                row = self.trials[number].epochs[epoch]
+                known[number] = self.objectives.losses(row.score, row.metrics)
+        return known
 
     def front(self) -> list[int]:
         """Numbers of the best trials: those that ended well and that no other one dominates, the knee first;
@@ -181,10 +188,9 @@ class RankedTrials:
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         row = trial.epochs[epoch]
-        losses = self.objectives.losses(row.score, row.metrics)
-        if trial.confirms is None and all(map(math.isfinite, losses[1:])):
+        values = self.objectives.values(row.score, row.metrics)
+        if trial.confirms is None and all(map(math.isfinite, values)):
             self._scores.setdefault(epoch, {})[trial.number] = row.score
-            self._losses.setdefault(epoch, {})[trial.number] = losses
 
     def _list(self, trial: TrialRow) -> None:
         self.trials.append(trial)
