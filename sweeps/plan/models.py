@@ -102,6 +102,8 @@ def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
     """
     first = config.objective.metric
     for model in models:
+        if not hasattr(model.module, FUNCTION):
+            continue
         try:
             known = static_metrics(model.module, model.module.Params(**_some_point(model)))
         except Exception as error:  # of the user's function

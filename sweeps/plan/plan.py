@@ -61,9 +61,9 @@ class Plan:
     def refusal(self, point: Point) -> tuple[Status, str] | None:
         """Status and reason of a point that is never trained: its static metrics miss a constraint, or can't
         be computed; None of one that is."""
-        if not self.config.constraints:
+        model = next((model for model in self.models if model.name == point.trainable), None)
+        if model is None or not self.config.constraints or not hasattr(model.module, FUNCTION):
             return None
-        model = next(model for model in self.models if model.name == point.trainable)
         try:
             metrics = static_metrics(model.module, model.module.Params(**{**point.fixed, **point.params}))
         except Exception as error:  # of the user's function
