@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler
 
-from benchmarks import _measure
 from benchmarks._job import Job
 
 
@@ -49,20 +47,6 @@ class Ends(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.times.append(time.time())
-
-
-def trials_per_s(trials: int, epochs: int, workers: int) -> float:
-    """From when a tenth of the trials have ended to the last end, as `benchmarks.scale` counts."""
-    with tempfile.TemporaryDirectory(prefix="bare-tune-") as base:
-        Job(
-            model="trivial", trials=[], seed=0, epochs=[], max_epochs=epochs, grace_epochs=1,
-            reduction_factor=3, workers=workers, folder=base,
-        ).write()  # fmt: skip
-        command = [sys.executable, "-m", "benchmarks._bare_tune", base, str(trials)]
-        _measure.run_together([command], Path(base), {"OMP_NUM_THREADS": "1"})
-        ends: list[float] = json.loads((Path(base) / "ended.json").read_text())
-    first = len(ends) // 10
-    return (len(ends) - 1 - first) / (ends[-1] - ends[first])
 
 
 def main(folder: str, trials: int) -> None:

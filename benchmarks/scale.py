@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _bare_tune, _measure
+from benchmarks import _measure
 from benchmarks._driver_costs import EPOCHS, SPACE, TRAINABLE, WORKERS, driver_costs, usual_tables
 from benchmarks._job import Job
 from benchmarks._measure import Goal
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run = {
                 "repeat": repeat,
                 **one_sweep(trials),
-                "bare": _bare_tune.trials_per_s(trials, EPOCHS, WORKERS),
+                "bare": bare_trials_per_s(trials),
             }
             runs.append({**run, "to_bare": run["trials_per_s"] / run["bare"]})
             print(f"{trials} trials, repeat {repeat + 1}: {_words(runs[-1])}", flush=True)
@@ -108,6 +108,20 @@ def figures(ends: Sequence[float], sizes: Sequence[tuple[float, float]], whole_s
         "kb_per_trial": (_at(sizes, ends[-1]) - _at(sizes, ends[first])) * 1000 / (len(ends) - 1 - first),
         "driver_mb": round(max(size for _, size in sizes)),
     }
+
+
+def bare_trials_per_s(trials: int) -> float:
+    """Of Ray Tune alone, from when a tenth of the trials have ended to the last end, as of a sweep."""
+    with tempfile.TemporaryDirectory(prefix="bare-tune-") as base:
+        Job(
+            model="trivial", trials=[], seed=0, epochs=[], max_epochs=EPOCHS, grace_epochs=1,
+            reduction_factor=3, workers=WORKERS, folder=base,
+        ).write()  # fmt: skip
+        command = [sys.executable, "-m", "benchmarks._bare_tune", base, str(trials)]
+        _measure.run_together([command], Path(base), {"OMP_NUM_THREADS": "1"})
+        ends: list[float] = json.loads((Path(base) / "ended.json").read_text())
+    first = len(ends) // 10
+    return (len(ends) - 1 - first) / (ends[-1] - ends[first])
 
 
 def floor_trials_per_s() -> float:

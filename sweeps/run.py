@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import sys
 from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.common import gc_freeze, ray_auth, ray_connection
+from sweeps.common.cli.command import after_closed_pipe
 from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -31,9 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CannotPrepare, RayNotStarted, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `| head` has ended: the interpreter must not print this at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        return after_closed_pipe()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130

@@ -83,6 +83,16 @@ def test_without_a_sweep_the_exit_status_is_2(
     assert "--jsn: no such flag. Did you mean '--json'?" in capsys.readouterr().err
 
 
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    make(tmp_path / "a", [[0.1]])
+    reader, writer = os.pipe()
+    os.close(reader)
+    typed = [sys.executable, "-m", "sweeps.results", str(tmp_path / "a"), "--json"]
+    done = subprocess.run(typed, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_the_command_answers_in_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path / "a", [[0.5, 0.6]])
     assert results.main([str(tmp_path / "a"), "--json"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,16 +35,26 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
         interrupted: the message for Ctrl-C.
     """
     try:
-        return program()
+        status = program()
+        sys.stdout.flush()
+        return status
     except (UserError, CannotTrain) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        return after_closed_pipe()
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         return 130
+
+
+def after_closed_pipe() -> int:
+    """The exit status where `| head` has ended; the interpreter must not print this at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 @dataclass(frozen=True)
