@@ -33,6 +33,18 @@ from benchmarks._measure import Goal
 
 FLOOR_TRIALS, MOST_TRIALS = 400, 10_000
 
+RATES = {
+    "trials/s": ("trials_per_s", 1),
+    "bare Tune": ("bare", 1),
+    "ratio": ("to_bare", 2),
+    "in the last tenth": ("trials_per_s_of_last_tenth", 1),
+    "whole s": ("whole_s", 1),
+    "whole trials/s": ("whole_trials_per_s", 1),
+    "KB per trial": ("kb_per_trial", 1),
+    "driver MB": ("driver_mb", 0),
+    "tables %": ("tables_percent", 2),
+}
+"""Title of a column to a figure and its digits."""
 Run = dict[str, Any]
 
 
@@ -158,31 +170,10 @@ def summary(runs: Sequence[Run]) -> list[Run]:
 def describe(
     medians: Sequence[Run], costs: Sequence[Run], floors: Sequence[float], usual: Sequence[Run]
 ) -> str:
-    names = (
-        "trials",
-        "trials/s",
-        "bare Tune",
-        "ratio",
-        "in the last tenth",
-        "whole s",
-        "whole trials/s",
-        "KB per trial",
-    )
     rates = _measure.table(
-        (*names, "driver MB", "tables %"),
+        ("trials", *RATES),
         [
-            (
-                f"{row['trials']:,}",
-                _measure.number(row["trials_per_s"], 1),
-                _measure.number(row["bare"], 1),
-                _measure.number(row["to_bare"], 2),
-                _measure.number(row["trials_per_s_of_last_tenth"], 1),
-                _measure.number(row["whole_s"], 1),
-                _measure.number(row["whole_trials_per_s"], 1),
-                _measure.number(row["kb_per_trial"], 1),
-                _measure.number(row["driver_mb"], 0),
-                _measure.number(row["tables_percent"], 2),
-            )
+            (f"{row['trials']:,}", *(_measure.number(row[key], digits) for key, digits in RATES.values()))
             for row in medians
         ],
     )

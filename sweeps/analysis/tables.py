@@ -60,8 +60,6 @@ def trials_table(record: Record) -> pa.Table:
     trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]
     several = {"trainable": _texts(trial.trainable for trial in trials)} if record.info.is_of_several else {}
-    front = set(record.front())
-    of_front = {"on_front": _column(pa.bool_(), (trial.number in front for trial in trials))}
     return pa.table(
         {
             "id": _wholes(trial.number for trial in trials),
@@ -84,9 +82,17 @@ def trials_table(record: Record) -> pa.Table:
             "seed": _wholes(trial.seed for trial in trials),
             "confirms": _wholes(trial.confirms for trial in trials),
             "origin": _texts(trial.origin for trial in trials),
-            **(of_front if record.objectives.are_several else {}),
+            **_of_front(record),
         }
     )
+
+
+def _of_front(record: Record) -> dict[str, pa.Array]:
+    """With several objectives, whether a trial is on the front."""
+    if not record.objectives.are_several:
+        return {}
+    front = set(record.front())
+    return {"on_front": _column(pa.bool_(), (trial.number in front for trial in record.trials))}
 
 
 def _metric_columns(record: Record) -> dict[str, pa.Array]:

@@ -119,23 +119,9 @@ def page(sweep: Sweep) -> str:
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
     advised = advice.advise(sweep)
-    space, best = text.space(sweep), sweep.record.best()
-    params = {} if best is None else {**best.params, **best.fixed}
+    space = text.space(sweep)
     return [
-        Section(
-            "Result",
-            [text.result(sweep), *confidence.confidence(sweep)],
-            command=confidence.to_confirm(sweep),
-            tables=[
-                *_front(sweep),
-                *(_pairs(f"Hyperparameters of trial {best.number}", "value", params) if best else []),
-            ],
-            figures=_figures(
-                sweep,
-                *(["front"] if sweep.record.objectives.are_several else []),
-                *(["seeds"] if sweep.record.reruns.numbers else []),
-            ),
-        ),
+        _result(sweep),
         Section(
             "Settings and search space",
             text.settings(sweep),
@@ -158,6 +144,25 @@ def sections(sweep: Sweep) -> list[Section]:
         _failures(sweep),
         Section("Lineage", figures=_figures(sweep, "lineage")),
     ]
+
+
+def _result(sweep: Sweep) -> Section:
+    best = sweep.record.best()
+    of_best = {} if best is None else {**best.params, **best.fixed}
+    return Section(
+        "Result",
+        [text.result(sweep), *confidence.confidence(sweep)],
+        command=confidence.to_confirm(sweep),
+        tables=[
+            *_front(sweep),
+            *(_pairs(f"Hyperparameters of trial {best.number}", "value", of_best) if best else []),
+        ],
+        figures=_figures(
+            sweep,
+            *(["front"] if sweep.record.objectives.are_several else []),
+            *(["seeds"] if sweep.record.reruns.numbers else []),
+        ),
+    )
 
 
 def _failures(sweep: Sweep) -> Section:
