@@ -19,6 +19,7 @@ from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.loggers import _follower, wandb
 from tests.conftest import ROOT, propose, skip_without
+from tests.support import children
 from tests.support.dashboards import LR, sweep
 from tests.sweeps.loggers.logged import log, rows, wandb_runs
 from tests.sweeps.loggers.test_loggers import Said, followed, until
@@ -93,9 +94,7 @@ def test_a_file_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> Non
 
 
 def its_process() -> psutil.Process:
-    (found,) = [
-        child for child in psutil.Process().children() if "sweeps.loggers._wandb_process" in child.cmdline()
-    ]
+    (found,) = children.running("sweeps.loggers._wandb_process")
     return found
 
 
@@ -111,7 +110,7 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
         until(lambda: "--loggers wandb: its process has ended. The sweep continues" in str(said))
         until(lambda: len(wandb_runs(of.folder)) == 2)
     assert str(said).count("--loggers") == 1
-    assert not [child for child in psutil.Process().children() if "wandb" in " ".join(child.cmdline())]
+    assert not children.running("wandb")
 
 
 def test_a_process_that_does_not_answer_costs_a_line(

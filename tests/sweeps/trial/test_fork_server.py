@@ -21,6 +21,7 @@ import pytest
 
 from sweeps.trial import fork_server, worker_launcher
 from tests.conftest import ROOT
+from tests.support import children
 
 WORKER = """
 import json, os, random, sys
@@ -58,13 +59,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def servers() -> set[psutil.Process]:
-    """The fork servers of this process, of whose children some may have ended unnoticed."""
-    found = set()
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.ZombieProcess):
-            if "sweeps.trial.fork_server" in child.cmdline():
-                found.add(child)
-    return found
+    """The fork servers of this process."""
+    return children.running("sweeps.trial.fork_server")
 
 
 def start(
