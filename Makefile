@@ -23,14 +23,14 @@ MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARG
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARGS))$(findstring --hydra,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
-QUICK := -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder --timeout 300 -p tests.support.skipped
+QUICK := -m "not slow" -n 2 --dist loadfile --timeout 300 -p tests.support.skipped
 
 .PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
 
-# Three processes, each a file at a time: half of the time of these tests is waiting for processes that start.
+# Two processes, each a file at a time: half of these tests' time is waiting for processes that start.
 # A test that hangs fails after the timeout, with the stack of each thread.
 test: data
 	$(BIN)/python -m pytest $(QUICK) --note-skipped
