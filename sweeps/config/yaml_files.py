@@ -109,7 +109,7 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         UserError: some of NEVER differ, or the number of workers.
     """
     faults = [
-        f"{flag(name)} {short(now[name])}: the sweep has {short(before[name])}"
+        f"{flag(name)} {short(now[name]) or 'none'}: the sweep has {short(before[name]) or 'none'}"
         for name in NEVER
         if name in before and short(now[name]) != short(before[name])  # `[a]` in a file is `a`
     ]

@@ -6,6 +6,7 @@ from collections import Counter
 
 from sweeps.common.formatting import count, duration, short
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record import constraints
 from sweeps.record.record import Record
 from sweeps.record.status import best, in_words
 from sweeps.record.trials import BAD, TrialRow, Waits
@@ -31,7 +32,7 @@ def ended(record: Record, trial: TrialRow) -> str:
     rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
     line = f"Trial {trial.number}{rerun} {trial.status} after {count(len(trial.epochs), 'epoch')}"
     if trial.status in BAD:
-        log = f"; see {trial.log}" if trial.log else ""
+        log = f"; see {trial.log}" if trial.log and not constraints.is_missed(trial) else ""
         return f"{line}: {trial.reason}{log}"
     last = trial.epochs[max(trial.epochs)] if trial.epochs else None
     values = None if last is None else record.objectives.values(last.score, last.metrics)

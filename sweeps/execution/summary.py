@@ -14,7 +14,7 @@ from sweeps.execution import winner
 from sweeps.execution.driver import Driver
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
-from sweeps.record import status
+from sweeps.record import constraints, status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import BAD, TrialRow
@@ -202,7 +202,7 @@ def _failure(record: Record) -> Iterator[Line]:
         yield "Result", "No trial ended."
         return
     yield "Result", f"No trial succeeded: {len(ended)} ended. Most common reason: {_commonest(ended)}"
-    if log := next((trial.log for trial in ended if trial.log), None):
+    if log := next((trial.log for trial in ended if trial.log and not constraints.is_missed(trial)), None):
         yield "Traceback", shown_path(record.folder / log)
 
 

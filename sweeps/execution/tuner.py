@@ -17,7 +17,7 @@ from ray.tune.experiment import Trial
 from sweeps.analysis.tables import write_tables
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
-from sweeps.execution import imports_ahead, null_filesystem
+from sweeps.execution import imports_ahead, null_filesystem, status_lines
 from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
@@ -85,13 +85,31 @@ def _search(driver: Driver, steering: Steering) -> bool:
     plan, record = driver.plan, driver.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
     searcher.waits, searcher.refusal = plan.waits(record), plan.refusal
+    begun, wanted = len(record.searched), record.planned_trials[-1]
     if not searcher.has_work():
-        none_left = "Every point of the search space was tried before: no trial is left to train."
-        driver.say(constraints.unmet(record) or none_left)
+        _say_why_none_trains(driver, begun, wanted)
         return False
     _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
     return driver.end.outcome == "paused" or was_raised
+
+
+def _say_why_none_trains(driver: Driver, begun: int, wanted: int) -> None:
+    """Tell why no trial of the search is left to train.
+
+    Args:
+        driver: of the sweep.
+        begun: trials that had begun before the searcher was asked.
+        wanted: trials that were planned then.
+    """
+    record = driver.record
+    for trial in record.searched[begun:]:  # they miss a constraint before they are trained
+        driver.say(status_lines.ended(record, trial))
+    if record.planned_trials[-1] < wanted:
+        why = "Every point of the search space was tried before"
+    else:
+        why = "All trials that were to come miss a constraint before they are trained"
+    driver.say(constraints.unmet(record) or f"{why}: no trial is left to train.")
 
 
 def _confirm(driver: Driver, steering: Steering) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from sweeps.common.errors import UserError, reason_of
+from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.objective import Objective, Objectives, split
 from sweeps.common.plugins import is_adapted
 from sweeps.common.static_metrics import FUNCTION, static_metrics
@@ -106,8 +106,10 @@ def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
             continue
         try:
             known = static_metrics(model.module, model.module.Params(**_some_point(model)))
+        except CannotTrain as error:
+            raise UserError(f"--trainable {model.name}: {error}") from None
         except Exception as error:  # of the user's function
-            raise UserError(f"--trainable {model.name}: {FUNCTION}: {reason_of(error)}") from None
+            raise UserError(f"--trainable {model.name}: {FUNCTION} raises {reason_of(error)}") from None
         if first in known:
             raise UserError(
                 f"--metric {first}: {FUNCTION} of {model.name} knows it, so it is the same in all epochs of "

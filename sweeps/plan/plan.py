@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.common.errors import reason_of
+from sweeps.common.errors import CannotTrain, reason_of
 from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
@@ -66,8 +66,10 @@ class Plan:
             return None
         try:
             metrics = static_metrics(model.module, model.module.Params(**{**point.fixed, **point.params}))
+        except CannotTrain as error:
+            return "failed", str(error)
         except Exception as error:  # of the user's function
-            return "failed", f"{FUNCTION}: {reason_of(error)}"
+            return "failed", f"{FUNCTION} raises {reason_of(error)}"
         why = why_missed(self.config.objectives, metrics)
         return ("infeasible", why) if why else None
 

@@ -36,10 +36,15 @@ def end_of(trial: TrialRow, objectives: Objectives, status: Status, reason: str)
     return ("infeasible", f"{why} in epoch {epoch}") if why else (status, reason)
 
 
+def is_missed(trial: TrialRow) -> bool:
+    """Whether a trial is infeasible because it misses a constraint, and not for want of memory."""
+    return trial.status == "infeasible" and MISSES in trial.reason
+
+
 def unmet(record: RankedTrials) -> str:
     """What to tell where no trial has met the constraints, and the first ones have missed them; else ""."""
     objectives = record.objectives
-    missed = [trial for trial in record.searched if trial.status == "infeasible" and MISSES in trial.reason]
+    missed = [trial for trial in record.searched if is_missed(trial)]
     if len(missed) < FIRST or any(_meets(trial, objectives) for trial in record.searched):
         return ""
     named = [_nearest(each, missed) for each in objectives.constraints]

@@ -252,7 +252,8 @@ class TrialRunner:
         found = {self._job.fit.objective.metric: epoch.score}
         for name in self._job.other_metrics:
             if name not in epoch.metrics:
-                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch)
+                flags = "--metric or --constraint"
+                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch, flags)
             found[name] = epoch.metrics[name]
         return found
 

@@ -83,6 +83,13 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "None of the first 12 trials meets the constraints: params_m<0.01 (the nearest was " in done.stdout
+    assert "Trial 11 infeasible after 0 epochs: params_m " in done.stdout
+    assert "Traceback" not in done.stdout
+    few = sweep(
+        *("--trainable", KNOWN, *SHORT, "--constraint", "params_m<0.01", "--num-trials", "3"),
+        *("--searcher", "random", "--name", "few", "--results-dir", str(tmp_path)),
+    )
+    assert "All trials that were to come miss a constraint before they are trained" in few.stdout
     record = Record.read(tmp_path / "s")
     assert {trial.status for trial in record.trials} == {"infeasible"}
     assert not record.has_epochs

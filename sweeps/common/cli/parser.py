@@ -124,13 +124,25 @@ def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> Non
     """A flag of `name=value` pairs, a list of (name, value), and of paths of YAML files if it takes them."""
     group.add_argument(
         flag(name),
-        action="extend",
+        action=_Pairs,
         nargs="+",
         type=partial(_pair, name, takes_files),
         default=argparse.SUPPRESS,
         metavar="NAME=VALUE",
         help=_escaped(doc),
     )
+
+
+class _Pairs(argparse.Action):
+    """Adds to the pairs that were given before; a name that was given before is a Fault."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        found = list(getattr(namespace, self.dest, []))
+        for each in values:
+            names = {other[0] for other in found if isinstance(other, tuple)}
+            is_again = isinstance(each, tuple) and each[0] in names
+            found.append(Fault(f"{option_string} {each[0]} is given twice") if is_again else each)
+        setattr(namespace, self.dest, found)
 
 
 def add_points(group: Any, name: str, dest: str, doc: str) -> None:

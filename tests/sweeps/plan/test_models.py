@@ -263,7 +263,7 @@ def test_a_point_that_is_known_to_miss_a_constraint_is_refused_with_the_reason(t
     expected = ("infeasible", "params_m 5.1 misses the constraint params_m<=5")
     assert plan.refusal(Point(KNOWN, {"width": 51})) == expected
     broken = plan.refusal(Point(KNOWN, {"width": 1}, {"bad_epoch": -1}))
-    assert broken == ("failed", "static_metrics: ZeroDivisionError: of a size")
+    assert broken == ("failed", "static_metrics raises ZeroDivisionError: of a size")
     assert make_plan(SweepConfig.of(**given)).refusal(Point(KNOWN, {"width": 99})) is None
 
 
@@ -280,5 +280,5 @@ def test_the_first_objective_must_change_from_epoch_to_epoch(tmp_path: Path) -> 
 
 def test_static_metrics_that_raise_are_the_users_mistake(tmp_path: Path) -> None:
     given = {"trainable": KNOWN, "results_dir": str(tmp_path), "gpus_per_trial": 0}
-    with pytest.raises(UserError, match="static_metrics: ZeroDivisionError: of a size"):
+    with pytest.raises(UserError, match="static_metrics raises ZeroDivisionError: of a size"):
         make_plan(SweepConfig.of(**given, params={"bad_epoch": -1}))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.objective import Objectives
-from sweeps.record.constraints import FIRST, end_of, unmet, why_missed
+from sweeps.record.constraints import FIRST, end_of, is_missed, unmet, why_missed
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import WITH_OBJECTIVES
 from sweeps.record.trials import Status
@@ -25,6 +25,13 @@ def record_of(folder: Path, *sizes: float, status: Status = "finished") -> Recor
         record.report(number, 1, 0.5 + number / 100, {"acc": 0.5, "size_m": size, "ms": 3.0}, 1.0)
         record.end(number, *end_of(record.trials[number], record.objectives, status, ""))
     return record
+
+
+def test_a_missed_constraint_is_told_from_want_of_memory(tmp_path: Path) -> None:
+    record = record_of(tmp_path, 4.0, 6.0)
+    propose(record, {"width": 2})
+    record.end(2, "infeasible", "does not fit in memory")
+    assert [is_missed(trial) for trial in record.trials] == [False, True, False]
 
 
 def test_each_constraint_that_is_missed_is_named_and_what_is_not_known_is_not_judged() -> None:

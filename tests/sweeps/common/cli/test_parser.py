@@ -78,6 +78,11 @@ def test_all_values_that_do_not_fit_and_all_strays_are_told_at_once() -> None:
     ]
 
 
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UserError, match="--params lr is given twice"):
+        parser().values_of(["--params", "lr=0.1", "width=3", "--params", "lr=0.2"])
+
+
 def test_all_flags_that_are_none_are_told_at_once_with_the_nearest() -> None:
     with pytest.raises(UserError) as raised:
         parser().values_of(["--num-trails", "3", "--forse"])

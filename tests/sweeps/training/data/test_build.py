@@ -18,6 +18,7 @@ from sweeps.training.data import build
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
 from tests.conftest import fill_up
+from tests.support import children
 from tests.support.clips import FILES, RAW, Clips
 from tests.sweeps.training.data.looked_up import look
 
@@ -242,8 +243,8 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
     while len(parts_of(clips)) < 3:
         assert begun.poll() is None, begun.communicate()
         time.sleep(0.05)
-    children = psutil.Process(begun.pid).children(recursive=True)
-    workers = [child for child in children if "Agent" not in " ".join(child.cmdline())]  # Ray's stay a while
+    below = psutil.Process(begun.pid).children(recursive=True)
+    workers = children.running("", below) - children.running("Agent", below)  # Ray's stay a while
     begun.send_signal(signal.SIGKILL)
     begun.wait()
     psutil.wait_procs(workers, timeout=60)  # what was under way in them ends
