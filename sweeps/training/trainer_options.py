@@ -17,7 +17,10 @@ _SCORED = "every epoch is validated once, at its end, so that trials can be comp
 _OUTPUT = "a trial shows no progress of its own; the record has its epochs"
 _LOGGER = "epochs are in the record; give --loggers for further ones"
 _CHECKPOINTS = "checkpoints are written where a resume needs them; see --checkpoint-epochs"
-_PLACE = "it follows from the resources of a trial; see --gpus-per-trial, --workers-per-trial and --devices"
+_PLACE = (
+    "it follows from the resources of a trial; see --gpus-per-trial and --workers-per-trial "
+    "(sweeps fit: --devices)"
+)
 OWNED: Mapping[str, str] = {
     **dict.fromkeys(("max_epochs", "min_epochs"), _EPOCHS),
     **dict.fromkeys(("max_steps", "min_steps"), f"{_EPOCHS}, and --epoch-steps, the steps of an epoch"),

@@ -112,10 +112,10 @@ class Adapted(ABC):
         found.Params = settings_tree.params_class(self.hyperparameters, self.check)
         found.build_model, found.build_data = self.build_model, self.build_data
         found.trainer_options = self.options
-        found.describe_data = lambda params: f"as {' and '.join(self.files) or self.kind} has it"
+        found.describe_data = lambda params: f"as {self._has_it}"
         found.why_not, found.export = self.why_not, self.export
         found.NOTES, found.SOURCES, found.TEXTS = self.notes(), tuple(self._sources()), self._texts()
-        found.REST = f"the rest as {' and '.join(self.files) or self.kind} has it"
+        found.REST = f"the rest as {self._has_it}"
         return found  # type: ignore[no-any-return]
 
     @property
@@ -198,6 +198,11 @@ class Adapted(ABC):
             what, parts = ("a list", "items") if isinstance(value, list) else ("a section", "settings")
             return f"{what}; give one of its {parts}, as {', '.join(items[:3])}"
         return "it stays as the settings have it"
+
+    @property
+    def _has_it(self) -> str:
+        """Where the settings are, with the verb: `config.yaml has it`."""
+        return f"{' and '.join(self.files) or self.kind} {'have' if len(self.files) > 1 else 'has'} it"
 
     def _in_short(self, value: Any) -> str:
         """A value, or the class of an object."""

@@ -20,7 +20,7 @@ from lightning.pytorch.cli import LightningCLI
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import load_yaml
-from sweeps.training.adapters import settings_tree
+from sweeps.training.adapters import parser_errors, settings_tree
 from sweeps.training.adapters.adapted import Built
 
 FIT = "fit"
@@ -59,7 +59,7 @@ class Parsed:
                 config = self.cli.parser.parse_object(arguments(tree, self.has_subcommands))
             return self._dumped(config, tree)
         except Exception as error:  # jsonargparse's ArgumentError, and whatever a type of the user's raises
-            raise ValueError(in_a_line(error)) from None
+            raise ValueError(parser_errors.in_a_line(error, tree)) from None
 
     def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
@@ -109,11 +109,6 @@ def built(module: str, tree: Mapping[str, Any]) -> Built:
 def arguments(tree: Mapping[str, Any], has_subcommands: bool) -> dict[str, Any]:
     """Settings as the main parser takes them."""
     return {"subcommand": FIT, FIT: dict(tree)} if has_subcommands else dict(tree)
-
-
-def in_a_line(error: BaseException) -> str:
-    """The message of jsonargparse, which has several lines."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) -> Parsed | Built:

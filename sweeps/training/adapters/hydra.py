@@ -7,6 +7,7 @@ hyperparameters are the paths of the settings, as in Hydra's overrides; those th
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -107,13 +108,19 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> d
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
-    GlobalHydra.instance().clear()
-    try:
+    def compose(given: Sequence[str]) -> Any:
+        GlobalHydra.instance().clear()
         with hydra.initialize_config_dir(str(folder), version_base=None):
-            config = hydra.compose(name, [*overrides])
-        found: Any = OmegaConf.to_container(config, resolve=False)
+            return OmegaConf.to_container(hydra.compose(name, [*given]), resolve=False)
+
+    try:
+        found = compose(overrides)
     except Exception as error:  # Hydra's and OmegaConf's have several classes
-        raise UserError(f"{flag}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        wrong = flag
+        with contextlib.suppress(Exception):
+            compose(())
+            wrong = f"--hydra-overrides {' '.join(overrides)}" if overrides else flag
+        raise UserError(f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}") from None
     lacking = [
         part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)
     ]
@@ -211,12 +218,24 @@ class HydraProject(Adapted):
     def why_not_here(self, path: str, value: Any) -> str:
         if path in ("seed", "ckpt_path"):
             return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
+        if choices := self._choices(path):
+            each = f"--hydra-overrides {path}={choices[0]}"
+            return f"a config group can't be swept; give each choice a sweep of its own, as {each}"
         first, _, rest = path.partition(".")
         callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
         return (
             "the sweep has its own, in place of this callback"
             if callback and why_owned(callback[TARGET])
             else ""
+        )
+
+    def _choices(self, path: str) -> list[str]:
+        """The files of a config group beside the primary file; [] where there is no such group."""
+        group = path.replace(".", "/")
+        return sorted(
+            file.stem
+            for primary in self.files
+            for file in (project.folder() / primary).parent.joinpath(group).glob("*.yaml")
         )
 
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:

@@ -47,9 +47,10 @@ def find(rest: str) -> ModuleType:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: {NEEDS} is not installed: python -m pip install 'jsonargparse[signatures]'")
     if spec_of(module) is None:
-        raise UserError(
-            f"{flag}: no such module.{nearest(module, plugins.beside(module))} Give a dotted path"
-        )
+        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
+        exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
+        hint = exact or nearest(dotted, plugins.beside(dotted))
+        raise UserError(f"{flag}: no such module.{hint} Give a dotted path")
     paths = [project.folder() / Path(file).expanduser() for file in files]
     if missing := [str(path) for path in paths if not path.is_file()]:
         raise UserError(f"--cli-config {' '.join(missing)}: no such file")
@@ -60,24 +61,31 @@ def find(rest: str) -> ModuleType:
 @cache
 def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: tuple[str, ...]) -> ModuleType:
     """The trainable of files with this content."""
-    from sweeps.training.adapters import captured_cli
+    from sweeps.training.adapters import captured_cli, parser_errors
 
     where = f"--cli-config {' '.join(files)}" if files else f"--lightning-cli {module}"
+    given: dict[str, Any] = {}
     try:
+        given = _merged(texts)
         parsed = captured_cli.parsed(module, paths)
     except CannotTrain as error:
         raise UserError(f"--lightning-cli {module}: {error}") from None
     except (Exception, SystemExit) as error:
-        said = captured_cli.in_a_line(error)
+        said = parser_errors.in_a_line(error, given)
         is_of_parser = type(error).__name__ == "ArgumentError"
         raise UserError(f"{where}: {said if is_of_parser else f'{type(error).__name__}: {said}'}") from None
-    given: dict[str, Any] = {}
-    for text in texts:
-        given = settings_tree.merged(given, load_yaml(text) or {})
     tree = parsed.tree(given)
     if parsed.resolves:
         tree = settings_tree.with_references(tree, given)
     return LightningCLIProject(module, tree, given, files, parsed).trainable()
+
+
+def _merged(texts: Sequence[str]) -> dict[str, Any]:
+    """The settings of several files; those of a later one have priority."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        found = settings_tree.merged(found, load_yaml(text) or {})
+    return found
 
 
 @cache

@@ -107,7 +107,11 @@ def test_accumulation_and_limits_count_whole_batches_whatever_the_micro_batch(
     [
         ({"max_epochs": 3}, "trainer_options: max_epochs: the sweep sets it: .* give --max-epochs"),
         ({"logger": None}, "logger: the sweep sets it: .* give --loggers"),
-        ({"devices": 2, "precision": 16}, "precision: .*\n.*devices: the sweep sets it"),
+        (
+            {"devices": 2, "precision": 16},
+            "precision: .*\n.*devices: the sweep sets it: .* see --gpus-per-trial and --workers-per-trial "
+            r"\(sweeps fit: --devices\)",
+        ),
         ({"gradient_clip": 1}, "no such setting of Lightning's Trainer. Did you mean 'gradient_clip_val'"),
         ({"callbacks": [callbacks.ModelCheckpoint()]}, "ModelCheckpoint: the sweep has its own: checkpoints"),
         ({"accumulate_grad_batches": 0}, "accumulate_grad_batches: 0: must be a whole number, at least 1"),

@@ -110,7 +110,12 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         (("--hydra", "nowhere/train"), "--hydra nowhere/train: no such folder"),
         (
             (*RUN, "--hydra-overrides", "modle=x"),
-            "--hydra configs/train: ConfigCompositionException: .*modle",
+            "--hydra-overrides modle=x: ConfigCompositionException: .*modle",
+        ),
+        (
+            (*RUN, "--ranges", "model=net,big"),
+            "--ranges model: a config group can't be swept; give each choice a sweep of its own, "
+            "as --hydra-overrides model=net",
         ),
         ((*RUN, "--hydra-overrides", "~model"), "no section model with a _target_"),
         (

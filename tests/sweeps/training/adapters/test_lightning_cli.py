@@ -20,6 +20,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
+from sweeps.training.adapters import parser_errors
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.support import configured
@@ -89,7 +90,7 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
             "model.init_args.lr=0.1..1",
             "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?",
         ),
-        ("model.hidden=0.5..2", "model.hidden: Parser key \"model.hidden\": Expected a <class 'int'>"),
+        ("model.hidden=0.5..2", "model.hidden: Expected a <class 'int'>. Got value: 0.5"),
         ("model.lr=fast,slow", "model.lr: 'fast': must be float, is str"),
         ("model.act=1,2", "Expected a <class 'str'>"),
         (
@@ -101,7 +102,10 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
         ("seed_everything=1,2", "--ranges seed_everything: the sweep sets it: give --seed"),
         ("trainer.deterministic=true,false", "trainer.deterministic: it stays as the settings have it"),
         ("trainer.callbacks.0.init_args.mode=min,max", "the sweep has its own, in place of this callback"),
-        ("trainer.callbacks.1.init_args.patience=a,b", "Expected a <class 'int'>"),
+        (
+            "trainer.callbacks.1.init_args.patience=a,b",
+            "trainer.callbacks.1.init_args.patience: Expected a <class 'int'>. Got value: a",
+        ),
     ],
 )
 def test_a_range_is_checked_by_the_parser_of_the_project(ranges: str, expected: str) -> None:
@@ -118,7 +122,7 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
     assert "--params model.hiden: no such hyperparameter. Did you mean 'model.hidden'?" in fault(
         *RUN, *ranges, "--params", "model.hiden=8"
     )
-    assert '--params: Parser key "model.hidden": Expected' in fault(
+    assert "--params: model.hidden: Expected a <class 'int'>. Got value: x" in fault(
         *RUN, *ranges, "--params", "model.hidden=x"
     )
 
@@ -129,6 +133,14 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
         (
             ("--lightning-cli", "net_project.cly"),
             "net_project.cly: no such module. Did you mean 'net_project.cli'?",
+        ),
+        (
+            ("--lightning-cli", "net_project/cli.py"),
+            "net_project/cli.py: no such module. Did you mean 'net_project.cli'?",
+        ),
+        (
+            ("--lightning-cli", "net_project/cly.py"),
+            "net_project/cly.py: no such module. Did you mean 'net_project.cli'?",
         ),
         (
             ("--lightning-cli", "net_project.cli", "--cli-config", "c.yaml"),
@@ -204,8 +216,40 @@ def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
         assert type(trainer.optimizers[0]).__name__ == name.rpartition(".")[2]
         assert trainer.optimizers[0].param_groups[0]["lr"] == 0.3
     wrong = fault(*ANY, "--ranges", "optimizer.class_path=torch.optim.Adam,torch.optim.Nothing")
-    assert "optimizer.class_path: " in wrong
-    assert "torch.optim.Nothing" in wrong
+    assert "optimizer.class_path: module 'torch.optim' has no attribute 'Nothing'" in wrong
+    assert "Did you mean 'SGD'?" in fault(
+        *ANY, "--ranges", "optimizer.class_path=torch.optim.SGDD,torch.optim.Adam"
+    )
+
+
+def test_an_unknown_setting_of_a_class_is_told_with_the_nearest_one(here: Path) -> None:
+    written = yaml.safe_load((here / "any.yaml").read_text())
+    written["optimizer"] = {"class_path": "torch.optim.SGD", "init_args": {"momentun": 0.9}}
+    (here / "any.yaml").write_text(yaml.safe_dump(written))
+    assert fault(*ANY, "--ranges", "optimizer.init_args.lr=0.1..1") == (
+        "--cli-config any.yaml: optimizer.init_args: Option 'momentun' is not accepted. Did you mean 'momentum'?"
+    )
+    (here / "any.yaml").write_text("model: [")
+    assert "--cli-config any.yaml: ParserError: while parsing" in fault(*ANY, "--ranges", "x=0.1..1")
+
+
+def test_two_files_have_the_settings(here: Path) -> None:
+    (here / "more.yaml").write_text("model:\n  hidden: 24\n")
+    plan = planned(*RUN, "more.yaml", "--ranges", "model.lr=0.1..1")
+    said = " ".join(describe(plan).split())
+    assert "data as config.yaml and more.yaml have it" in said
+    assert "fixed the rest as config.yaml and more.yaml have it" in said
+
+
+def test_an_error_of_another_structure_is_kept_as_it_is() -> None:
+    said = 'Parser key "model":\n  Does not validate against any type\n  at all'
+    assert parser_errors.in_a_line(ValueError(said)) == "model: Does not validate against any type at all"
+    union = (
+        'Parser key "model":\n  Does not validate against any of the Union subtypes\n  Subtypes: [a, b]\n'
+        "  Errors:\n    - No a\n    - No b\n  Given value type: c\n  Given value: d"
+    )
+    assert parser_errors.in_a_line(ValueError(union)) == " ".join(union.split())
+    assert parser_errors.in_a_line(ValueError()) == "ValueError"
 
 
 def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
