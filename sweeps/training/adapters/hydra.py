@@ -176,7 +176,7 @@ class HydraProject(Adapted):
             own = self.hyperparameters.get(path)
             is_number = isinstance(own, int | float) and not isinstance(own, bool)
             if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(f"{path} {value}: must be a number, as {own} in the settings")
+                raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
     def build(self, values: Mapping[str, Any]) -> Built:
         import hydra

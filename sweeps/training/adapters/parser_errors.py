@@ -1,7 +1,7 @@
 """The one fact in an error of jsonargparse, which tells every type that it has tried.
 
-The text is read by its lines, since the exception has no other content. Where a later jsonargparse writes it in
-another way, it is kept as it is.
+The text is read by its lines, since the exception has no other content. Where a later jsonargparse writes it
+in another way, it is kept as it is.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _of_union(errors: str, value: str) -> str | None:
         is_short = re.fullmatch(r"Expected a? ?<class '[^']+'>", error)
         return f"{error}. Got value: {value}" if is_short else error
     if meant and all(re.fullmatch(r"Expected [^\n]*", error) for error in meant):
-        return f"{' or '.join([meant[0], *(e.removeprefix('Expected ') for e in meant[1:])])}. Got value: {value}"
+        types = " or ".join(error.removeprefix("Expected ") for error in meant)
+        return f"Expected {types}. Got value: {value}"
     return None
 
 

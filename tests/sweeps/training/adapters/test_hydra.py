@@ -129,7 +129,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ((*RUN, "--ranges", "model.lr=a,b"), "model.lr: 'a': must be float, is str"),
         (
             (*RUN, "--ranges", "data.batch_size=a,b"),
-            "data.batch_size a: must be a number, as 64 in the settings",
+            "data.batch_size: 'a': must be a number, as 64 in the settings",
         ),
         (
             (*RUN, "--ranges", "model.classes=2,3"),
@@ -141,7 +141,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
             (*RUN, "--ranges", "callbacks.best.mode=min,max"),
             "the sweep has its own, in place of this callback",
         ),
-        ((*RUN, "--ranges", "data=a,b"), "--ranges data: a section; give one of its settings"),
+        ((*RUN, "--ranges", "callbacks=a,b"), "--ranges callbacks: a section; give one of its settings"),
         ((*RUN, "--lightning-cli", "x"), "--lightning-cli can't be combined with --hydra"),
         (("--hydra-overrides", "x=1"), "--hydra-overrides needs --hydra"),
         ((*RUN, "--search-space", "a", "b"), "--search-space a b: give one search space"),

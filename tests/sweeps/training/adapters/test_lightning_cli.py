@@ -227,7 +227,8 @@ def test_an_unknown_setting_of_a_class_is_told_with_the_nearest_one(here: Path) 
     written["optimizer"] = {"class_path": "torch.optim.SGD", "init_args": {"momentun": 0.9}}
     (here / "any.yaml").write_text(yaml.safe_dump(written))
     assert fault(*ANY, "--ranges", "optimizer.init_args.lr=0.1..1") == (
-        "--cli-config any.yaml: optimizer.init_args: Option 'momentun' is not accepted. Did you mean 'momentum'?"
+        "--cli-config any.yaml: optimizer.init_args: Option 'momentun' is not accepted. "
+        "Did you mean 'momentum'?"
     )
     (here / "any.yaml").write_text("model: [")
     assert "--cli-config any.yaml: ParserError: while parsing" in fault(*ANY, "--ranges", "x=0.1..1")
