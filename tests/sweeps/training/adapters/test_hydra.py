@@ -141,7 +141,10 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
             (*RUN, "--ranges", "callbacks.best.mode=min,max"),
             "the sweep has its own, in place of this callback",
         ),
-        ((*RUN, "--ranges", "callbacks=a,b"), "--ranges callbacks: a section; give one of its settings"),
+        (
+            (*RUN, "--ranges", "callbacks.early=a,b"),
+            "--ranges callbacks.early: a section; give one of its settings",
+        ),
         ((*RUN, "--lightning-cli", "x"), "--lightning-cli can't be combined with --hydra"),
         (("--hydra-overrides", "x=1"), "--hydra-overrides needs --hydra"),
         ((*RUN, "--search-space", "a", "b"), "--search-space a b: give one search space"),
