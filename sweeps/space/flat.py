@@ -211,7 +211,7 @@ def _faults_of_values(
         ends = [] if domain.range is None else [domain.range.low, domain.range.high]
         refused = (refusal(params_class, {**fixed, name: value}) for value in domain.choices or ends)
         if fault := next(filter(None, refused), ""):
-            faults.append(f"{name}: {fault}")
+            faults.append(fault if fault.startswith(f"{name}: ") else f"{name}: {fault}")
     return faults
 
 
