@@ -24,6 +24,7 @@ def test_the_hypervolume_is_the_share_of_the_square_that_a_front_dominates() -> 
 
 
 def test_a_second_objective_is_the_same_in_all_epochs_and_within_its_ends() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
     shares = dict.fromkeys(("momentum", "max_dropout", "weight_decay"), 0.1)
     sizes = {"batch_size": 64, "learning_rate": 0.01, "num_layers": 3, "max_units": 256}
     positions = dict.fromkeys(("dropout", "width", "batch_size", "momentum", "lr"), 0)
