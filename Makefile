@@ -73,48 +73,35 @@ lint: $(DONE)
 data: $(SWEEPS)
 	$(BIN)/python -m trainables._shared.fashion_mnist
 
+# What the lock files of the extras install.
+INSTALLS_faces := the packages of faces (once; 120 MB)
+INSTALLS_docs := MkDocs Material (once; 15 MB)
+INSTALLS_mlflow := MLflow and TensorBoard (once; 20 MB)
+INSTALLS_wandb := Weights & Biases (once; 25 MB)
+INSTALLS_projects := jsonargparse and Hydra (once; 4 MB)
+
+.venv/.%-installed: %.lock $(DONE)
+	@echo "Installing $(INSTALLS_$*)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
 # What the trainable `faces` needs, and its clips. Without it, its tests are skipped.
 faces: $(FACES)
 	$(BIN)/python -m trainables._faces.demo_clips
-
-$(FACES): faces.lock $(DONE)
-	@echo "Installing the packages of faces (once; 120 MB)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r faces.lock
-	@touch $(FACES)
 
 # The pages of docs/ as a site, in site/index.html. A dead link ends it with an error.
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The docs: site/index.html"
 
-$(DOCS): docs.lock $(DONE)
-	@echo "Installing MkDocs Material (once; 15 MB)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r docs.lock
-	@touch $(DOCS)
-
 # What `--loggers mlflow` needs, and TensorBoard's reader. Without it, their tests are skipped.
 mlflow: $(MLFLOW)
-
-$(MLFLOW): mlflow.lock $(DONE)
-	@echo "Installing MLflow and TensorBoard (once; 20 MB)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r mlflow.lock
-	@touch $(MLFLOW)
 
 # What `--loggers wandb` needs. Without it, its tests are skipped.
 wandb: $(WANDB)
 
-$(WANDB): wandb.lock $(DONE)
-	@echo "Installing Weights & Biases (once; 25 MB)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r wandb.lock
-	@touch $(WANDB)
-
 # What `--lightning-cli` and `--hydra` need. Without it, their tests are skipped.
 projects: $(PROJECTS)
-
-$(PROJECTS): projects.lock $(DONE)
-	@echo "Installing jsonargparse and Hydra (once; 4 MB)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r projects.lock
-	@touch $(PROJECTS)
 
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
