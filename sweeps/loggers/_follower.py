@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,10 +22,16 @@ from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
 
-EVERY_S, RETRY_S = 1.0, 60.0
-"""Seconds between two updates; the same after an error."""
-END_S = 60.0
-"""Seconds for the last update when the sweep has ended, for a server that does not answer."""
+
+@dataclass(frozen=True)
+class Intervals:
+    """How often a logger is updated, in seconds."""
+
+    every_s: float = 1.0
+    retry_s: float = 60.0
+    """After an error."""
+    end_s: float = 60.0
+    """For the last update when the sweep has ended: a server may not answer."""
 
 
 class NotWritten(Exception):
@@ -47,9 +54,11 @@ class Logger(Protocol):
 
 
 @contextlib.contextmanager
-def following(names: Iterable[str], folder: Path, record: Record) -> Iterator[None]:
+def following(
+    names: Iterable[str], folder: Path, record: Record, intervals: Intervals = Intervals()
+) -> Iterator[None]:
     """Update the loggers of a sweep while a block runs, and once more at its end."""
-    threads = [_Follower(name, folder, record) for name in names]
+    threads = [_Follower(name, folder, record, intervals) for name in names]
     for thread in threads:
         thread.start()
     try:
@@ -68,9 +77,9 @@ def catch_up(names: Iterable[str], folder: Path, record: Record) -> None:
 class _Follower(threading.Thread):
     """Keeps one logger up to date."""
 
-    def __init__(self, name: str, folder: Path, record: Record) -> None:
+    def __init__(self, name: str, folder: Path, record: Record, intervals: Intervals) -> None:
         super().__init__(name=f"logger {name}", daemon=True)
-        self._logger_name, self._folder = name, folder
+        self._logger_name, self._folder, self._intervals = name, folder, intervals
         self._about, self._trainable = dict(record.about), record.info.trainable
         self._logger: Logger | None = None
         self._storage: JournalStorage | None = None
@@ -82,19 +91,20 @@ class _Follower(threading.Thread):
         """Update again and again, and once more when the sweep has ended."""
         while not self._ends.is_set():
             is_written = self._tried(is_on=True)
-            self._ends.wait(EVERY_S if is_written else RETRY_S)
+            self._ends.wait(self._intervals.every_s if is_written else self._intervals.retry_s)
         self._tried(is_on=False)
         self._close()
 
     def end(self) -> None:
         """Write the rest, now that the sweep has ended."""
+        end_s = self._intervals.end_s
         self._ends.set()
-        self.join(2 * EVERY_S)
+        self.join(2 * self._intervals.every_s)
         if self.is_alive():
             print(f"Writing the last results to {self._logger_name}.", flush=True)
-            self.join(END_S)
+            self.join(end_s)
         if self.is_alive():
-            print(f"--loggers {self._logger_name}: some results were not written in {END_S:g} s.", flush=True)
+            print(f"--loggers {self._logger_name}: some results were not written in {end_s:g} s.", flush=True)
 
     def _tried(self, is_on: bool) -> bool:
         """Update; whether that succeeded."""
@@ -135,7 +145,7 @@ class _Follower(threading.Thread):
         if is_on and self._has_warned:
             return
         self._has_warned = True
-        then = f"The sweep continues; the logger retries every {RETRY_S:g} s."
+        then = f"The sweep continues; the logger retries every {self._intervals.retry_s:g} s."
         if not is_on:
             then = "Some results were not written."
         with contextlib.suppress(OSError):

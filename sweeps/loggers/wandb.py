@@ -61,13 +61,14 @@ class Runs:
     Args:
         folder: of the sweep.
         info: of the sweep.
+        answer_s: for a request.
     """
 
-    def __init__(self, folder: Path, info: SweepInfo) -> None:
+    def __init__(self, folder: Path, info: SweepInfo, answer_s: float = ANSWER_S) -> None:
         self._info = info
         # An account may have another sweep of this name.
         self._key = hashlib.sha256(f"{info.name} of {info.started}".encode()).hexdigest()[:8]
-        self._process = _Process(folder)
+        self._process = _Process(folder, answer_s=answer_s)
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write what a run lacks. Without an account nobody looks on: then it is written when it ends."""
@@ -108,12 +109,14 @@ class _Process:
 
     Args:
         folder: of the sweep; without one it only tells the mode.
+        answer_s: for a request.
 
     Raises:
         NotWritten: W&B can't be used; the text says why.
     """
 
-    def __init__(self, *folder: Path) -> None:
+    def __init__(self, *folder: Path, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *map(str, folder)],
@@ -150,8 +153,8 @@ class _Process:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(ANSWER_S):
-                raise NotWritten(f"W&B did not answer in {ANSWER_S:g} s")
+            if not selector.select(self._answer_s):
+                raise NotWritten(f"W&B did not answer in {self._answer_s:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise NotWritten("its process has ended")

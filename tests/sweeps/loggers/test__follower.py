@@ -24,12 +24,12 @@ def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
 
 
 def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_follower, "RETRY_S", 0.05)
     of = Sweep(tmp_path, loggers="tensorboard")
     (of.folder / "tensorboard").write_text("in its way")
-    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
+    intervals = _follower.Intervals(retry_s=0.05)
+    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record, intervals):
         of.trial(1.0, ended="finished")
         said, until = "", time.monotonic() + 60
         while "NotADirectoryError" not in said and time.monotonic() < until:

@@ -14,7 +14,6 @@ import pytest
 from sweeps.common.errors import UserError
 from sweeps.config import cli, plugins
 from sweeps.loggers import _follower
-from sweeps.record.trials import TrialRow
 from tests.conftest import fill_up, skip_without
 from tests.sweeps.loggers.logged import EPOCHS_IN, Epochs, log, log_anew
 from tests.sweeps.plan.test_resume import Sweep
@@ -83,25 +82,20 @@ class Said:
         return self._text
 
 
-def followed(
-    of: Sweep, name: str, monkeypatch: pytest.MonkeyPatch
-) -> contextlib.AbstractContextManager[None]:
+def followed(of: Sweep, name: str, end_s: float = 60.0) -> contextlib.AbstractContextManager[None]:
     """Retries come at once."""
-    monkeypatch.setattr(_follower, "EVERY_S", 0.05)
-    monkeypatch.setattr(_follower, "RETRY_S", 0.05)
-    return _follower.following([name], of.folder, of.record)
+    intervals = _follower.Intervals(every_s=0.05, retry_s=0.05, end_s=end_s)
+    return _follower.following([name], of.folder, of.record, intervals)
 
 
-def test_each_epoch_is_there_once_after_two_resumes(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_epoch_is_there_once_after_two_resumes(name: str, tmp_path: Path) -> None:
     of = Sweep(tmp_path)
-    with followed(of, name, monkeypatch):
+    with followed(of, name):
         of.trial(1.0, 2.0, ended="pruned")
         of.trial(1.0)
     of.trial(4.0, ended="finished")
     log(name, of.record)
-    with followed(of, name, monkeypatch):
+    with followed(of, name):
         of.record.report(1, 2, 3.0, {"score": 3.0}, 1.0)
         of.record.end(1, "finished")
     assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0), (2, 2.0)], 1: [(1, 1.0), (2, 3.0)], 2: [(1, 4.0)]}
@@ -115,13 +109,13 @@ def test_a_resume_of_a_sweep_that_has_ended_writes_what_is_missing(name: str, tm
 
 
 def test_a_full_disk_costs_a_line_and_nothing_else(
-    name: str, small_disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of = Sweep(small_disk)
     of.trial(1.0, 2.0, ended="finished")
     others = fill_up(small_disk)
     said = Said(capsys)
-    with followed(of, name, monkeypatch):
+    with followed(of, name):
         until(lambda: f"--loggers {name}: " in str(said))
         others.unlink()
         until(lambda: written(name, of.folder) == {0: [(1, 1.0), (2, 2.0)]})
@@ -129,11 +123,11 @@ def test_a_full_disk_costs_a_line_and_nothing_else(
 
 
 def test_files_that_are_removed_under_it_cost_at_most_a_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of = Sweep(tmp_path)
     before = set(of.folder.iterdir())
-    with followed(of, name, monkeypatch):
+    with followed(of, name):
         of.trial(1.0, ended="finished")
         until(lambda: 0 in written(name, of.folder))
         for path in set(of.folder.iterdir()) - before:
@@ -145,28 +139,20 @@ def test_files_that_are_removed_under_it_cost_at_most_a_line(
     assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0)], 1: [(1, 2.0)]}
 
 
-class _Raises:
-    """A logger with a defect."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def write(self, trial: TrialRow, is_on: bool) -> None:
-        raise self._error
-
-
-@pytest.mark.parametrize("error", [ValueError("of a library"), SystemExit(3)])
+@pytest.mark.parametrize(
+    ("logger", "error"), [("raising_logger", "ValueError: of a library"), ("exiting_logger", "SystemExit: 3")]
+)
 def test_one_that_raises_is_told_once_and_at_the_end(
-    error: BaseException, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    logger: str, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sweeps.loggers.tensorboard.build", lambda folder, about: _Raises(error))
+    name = f"tests.faulty.{logger}"
     of = Sweep(tmp_path)
     said = Said(capsys)
-    with followed(of, "tensorboard", monkeypatch):
+    with followed(of, name):
         of.trial(1.0)
         until(lambda: "The sweep continues" in str(said))
         time.sleep(0.5)  # it is tried again
     first, last = str(said).splitlines()
-    reason = f"--loggers tensorboard: {type(error).__name__}: {error}."
+    reason = f"--loggers {name}: {error}."
     assert first == f"{reason} The sweep continues; the logger retries every 0.05 s."
     assert last == f"{reason} Some results were not written."

@@ -17,7 +17,8 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
-from sweeps.loggers import _follower, wandb
+from sweeps.loggers import wandb
+from sweeps.loggers._follower import NotWritten
 from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
@@ -99,10 +100,10 @@ def its_process() -> psutil.Process:
 
 
 def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, said = Sweep(tmp_path), Said(capsys)
-    with followed(of, "wandb", monkeypatch):
+    with followed(of, "wandb"):
         of.trial(1.0, ended="finished")
         until(lambda: len(wandb_runs(of.folder)) == 1)
         its_process().kill()
@@ -113,18 +114,15 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
     assert not children.running("wandb")
 
 
-def test_a_process_that_does_not_answer_costs_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wandb, "ANSWER_S", 5.0)
-    of, said = Sweep(tmp_path), Said(capsys)
-    with followed(of, "wandb", monkeypatch):
-        of.trial(1.0, ended="finished")
-        until(lambda: len(wandb_runs(of.folder)) == 1)
-        its_process().send_signal(signal.SIGSTOP)
-        of.trial(2.0, ended="finished")
-        until(lambda: "--loggers wandb: W&B did not answer in 5 s. The sweep continues" in str(said))
-        until(lambda: len(wandb_runs(of.folder)) == 2)
+def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path) -> None:
+    of = Sweep(tmp_path)
+    of.trial(1.0, ended="finished")
+    runs = wandb.Runs(of.folder, of.record.info, answer_s=5.0)
+    its_process().send_signal(signal.SIGSTOP)
+    with pytest.raises(NotWritten, match=r"W&B did not answer in 5 s"):
+        runs.write(of.record.trials[0], is_on=True)
+    runs.close()
+    assert not children.running("wandb")
 
 
 DRIVER = """
@@ -207,9 +205,8 @@ def test_a_server_that_is_away_is_a_line(
     monkeypatch.setenv("WANDB_BASE_URL", NOBODY)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_INIT_TIMEOUT", "3")
-    monkeypatch.setattr(_follower, "END_S", 5.0)
     of, said = Sweep(tmp_path), Said(capsys)
-    with followed(of, "wandb", monkeypatch):
+    with followed(of, "wandb", end_s=5.0):
         of.trial(1.0)
         until(lambda: re.search(r"--loggers wandb: CommError: .* The sweep continues", str(said)))
     assert str(said).count("The sweep continues") == 1

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.loggers import _follower
 from tests.conftest import skip_without
 from tests.support import wandb_server
 from tests.support.dashboards import sweep
@@ -36,11 +35,9 @@ def names(server: Server) -> dict[str, list[int]]:
 
 
 @pytest.mark.slow  # it sends every 15 s
-def test_each_epoch_is_sent_while_the_trial_runs(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_epoch_is_sent_while_the_trial_runs(server: Server, tmp_path: Path) -> None:
     of = Sweep(tmp_path)
-    with followed(of, "wandb", monkeypatch):
+    with followed(of, "wandb"):
         number = of.trial(1.0)
         until(lambda: names(server) == {"trial_0000": [1]})
         of.record.report(number, 2, 2.0, {"score": 2.0}, 1.0)
@@ -76,9 +73,8 @@ def test_a_server_that_goes_away_does_not_keep_the_sweep(
 ) -> None:
     monkeypatch.setenv("WANDB_INIT_TIMEOUT", "3")
     monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "3")
-    monkeypatch.setattr(_follower, "END_S", 20.0)
     of, said = Sweep(tmp_path), Said(capsys)
-    with followed(of, "wandb", monkeypatch):
+    with followed(of, "wandb", end_s=20.0):
         of.trial(1.0)
         until(lambda: len(server.runs) == 1)
         server.shutdown()
