@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 Arm = TypeVar("Arm")
-RESULTS = Path(__file__).parent / "results"
+RESULTS = "BENCHMARK_RESULTS"
+"""Variable of the folder for results, in place of those that are committed."""
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
 
@@ -119,12 +120,17 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
+def results() -> Path:
+    """The folder of the results."""
+    return Path(os.environ.get(RESULTS) or Path(__file__).parent / "results")
+
+
 def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal], program: str = "") -> None:
     """`results/NAME.json`; the goals, as the last lines on the screen.
 
     `program` is the benchmark, if it has another name.
     """
-    RESULTS.mkdir(exist_ok=True)
+    results().mkdir(exist_ok=True)
     given = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
     whole = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -133,7 +139,7 @@ def write(name: str, content: Mapping[str, Any], goals: Sequence[Goal], program:
         **content,
         "goals": [{**vars(goal), "is_met": goal.is_met} for goal in goals],
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (results() / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
     for goal in goals:
         print(goal.line(), flush=True)
 

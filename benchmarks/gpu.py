@@ -41,8 +41,8 @@ REHEARSES = """rehearse all on the CPU with tiny models: the figures mean nothin
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     asked = parser.parse_args(arguments)
-    folder: Path | None = asked.results_dir or (None if asked.on_cpu else _measure.RESULTS)
-    if asked.on_cpu and folder is not None and folder.resolve() == _measure.RESULTS.resolve():
+    folder: Path | None = asked.results_dir or (None if asked.on_cpu else _measure.results())
+    if asked.on_cpu and folder is not None and folder.resolve() == _measure.results().resolve():
         parser.error(f"--results-dir {folder}: a rehearsal on the CPU measures nothing that belongs there")
 
     from benchmarks._gpu import card, picture, results  # here: PyTorch takes seconds, and --help needs none

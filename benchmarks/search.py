@@ -58,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     goals = _comparison.goals(runs)
     name = "search" if asked.set == "fit" else "search_check"
     _measure.write(name, content, goals, program="search")
-    _comparison.draw(rows, _measure.RESULTS / f"{name}.png")
+    _comparison.draw(rows, _measure.results() / f"{name}.png")
     if asked.decision:
-        _comparison.append_check(_measure.RESULTS / CHECKS, asked.decision, rows, goals)
+        _comparison.append_check(_measure.results() / CHECKS, asked.decision, rows, goals)
     return 0
 
 

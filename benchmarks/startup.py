@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 drawn, shown = processes, run
             print(_words(run), flush=True)
     if drawn:
-        draw(drawn, shown, _measure.RESULTS / f"{asked.name}.png")
+        draw(drawn, shown, _measure.results() / f"{asked.name}.png")
     print(describe(runs), flush=True)
     _measure.write(asked.name, {"arms": {**ARMS, "slots": ()}, "runs": runs}, goals(runs), "startup")
     return 0

@@ -190,7 +190,7 @@ def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a benchmark then writes to, instead of the committed results."""
-    monkeypatch.setattr(_measure, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv(_measure.RESULTS, str(tmp_path / "results"))
     threads = torch.get_num_threads()
     monkeypatch.setattr(_measure, "busy_cores", lambda seconds=1.0: 0.0)
     yield tmp_path / "results"

@@ -55,7 +55,7 @@ def needs_fashion_mnist() -> None:
 @pytest.fixture
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the benchmark would write measured results."""
-    monkeypatch.setattr(_measure, "RESULTS", tmp_path / "committed")
+    monkeypatch.setenv(_measure.RESULTS, str(tmp_path / "committed"))
     return tmp_path / "committed"
 
 

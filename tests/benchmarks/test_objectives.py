@@ -50,7 +50,7 @@ def test_arms_are_compared_on_the_same_problem_and_seed() -> None:
 def test_the_arms_run_and_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_measure, "RESULTS", tmp_path)
+    monkeypatch.setenv(_measure.RESULTS, str(tmp_path))
     arms = [RANDOM, objectives.DEFAULT, RIVAL]
     asked = ["--every", "20", "--repeats", "1", "--budgets", "160", "--processes", "1", "--arms", *arms]
     assert objectives.main(asked) == 0

@@ -38,7 +38,7 @@ OPTUNA = "Ray OptunaSearch + ASHA, grace 3"
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a benchmark then writes to, instead of the committed results."""
-    monkeypatch.setattr(_measure, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv(_measure.RESULTS, str(tmp_path / "results"))
     return tmp_path / "results"
 
 
