@@ -120,7 +120,8 @@ def _among(choices: Sequence[Any], value: Any) -> ParamValue:
     if isinstance(value, str) and any(isinstance(choice, str) for choice in choices):
         listed = list(map(str, choices))
         raise ValueError(f"{value} is not one of its choices: {', '.join(listed)}.{nearest(value, listed)}")
-    return value  # type: ignore[no-any-return]
+    kept: ParamValue = value
+    return kept
 
 
 def _value(domain: Domain | None, hint: Any, value: ParamValue) -> ParamValue:

@@ -107,7 +107,8 @@ class Adapted(ABC):
 
     def trainable(self) -> ModuleType:
         """The project as a trainable."""
-        found: Any = ModuleType(f"{type(self).__module__}:{json.dumps(self.content)}")
+        module = ModuleType(f"{type(self).__module__}:{json.dumps(self.content)}")
+        found: Any = module
         found.METRIC, found.MODE = self.objective
         found.Params = settings_tree.params_class(self.hyperparameters, self.check)
         found.build_model, found.build_data = self.build_model, self.build_data
@@ -116,7 +117,7 @@ class Adapted(ABC):
         found.why_not, found.export = self.why_not, self.export
         found.NOTES, found.SOURCES, found.TEXTS = self.notes(), tuple(self._sources()), self._texts()
         found.REST = f"the rest as {self._has_it}"
-        return found  # type: ignore[no-any-return]
+        return module
 
     @property
     def trainer(self) -> Mapping[str, Any]:

@@ -147,7 +147,7 @@ def _intercepted(given: Sequence[str] | Mapping[str, Any], is_built: bool) -> It
             else:
                 words = [word for file in given for word in ("--config", file)]
                 parse(self, parser, [FIT, *words] if has_subcommands else words)
-        except Exception as error:
+        except Exception as error:  # jsonargparse's, and whatever a type of the user's raises
             raise _Left(error) from None
         if not is_built:
             raise _Left(Parsed(self, has_subcommands, sys.modules["__main__"]))

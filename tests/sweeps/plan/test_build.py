@@ -20,6 +20,7 @@ from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.cohorts import expected_epochs
 from sweeps.search.rungs import rungs
+from tests.sweeps.common.plug_in_files import TRAINABLE
 from tests.sweeps.plan.planned import config
 from tests.sweeps.plan.refining import user_file
 
@@ -199,23 +200,10 @@ def test_a_misspelt_scheduler_is_answered_with_the_schedulers(tmp_path: Path) ->
         make_plan(config(tmp_path, scheduler="halvin"))
 
 
-BOUND = """
-from dataclasses import dataclass
-
-METRIC, MODE = "val_acc", "max"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
-    lr: float = 0.1
-
-
-def build_model(params): ...
-def build_data(params): ...
-
+BOUND = f"""{TRAINABLE}
 
 def trainer_options(params):
-    return {"gradient_clip_val": params.lr, "max_epochs": 3, "gradient_clip": 1}
+    return dict(gradient_clip_val=params.lr, max_epochs=3, gradient_clip=1)
 """
 
 

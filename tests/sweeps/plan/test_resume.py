@@ -18,10 +18,9 @@ from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
-from sweeps.record import record as record_module
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import WITHOUT_RERUNS, Steered
+from sweeps.record.sweep_info import FORMAT, Steered
 from sweeps.schedulers import asha
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -393,10 +392,10 @@ def test_a_scheduler_that_can_not_rebuild_its_decisions_is_refused(
     sweep.refuses(rf"{package}\.pruner defines no `ends_at`, so its decisions can't be rebuilt", force=force)
 
 
-def test_a_record_of_a_newer_program_is_refused(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS - 1)
+def test_a_record_of_a_newer_program_is_refused(sweep: Sweep) -> None:
+    sweep.record.note("format", FORMAT + 1)
     sweep.refuses(
-        r"--resume .*: a newer version of this program has written it \(format 2; this .* up to 1\)",
+        rf"--resume .*: a newer version of this program .* \(format {FORMAT + 1}; this .* up to {FORMAT}\)",
         force=True,
     )
 

@@ -24,8 +24,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
-from sweeps.record import record as record_module
-from sweeps.record.journal import RecordUnreadable
+from sweeps.record.journal import RecordUnreadable, open_study
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS, Steered
 from sweeps.record.trials import Status
@@ -281,13 +280,9 @@ def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_pa
 
 
 @pytest.mark.parametrize("opened", [Record.read, Record.reopen])
-def test_a_record_of_a_newer_program_is_refused(
-    opened: Callable[[Path], Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_of_a_newer_program_is_refused(opened: Callable[[Path], Record], tmp_path: Path) -> None:
     new_record(tmp_path, trials=1).note("format", FORMAT + 1)
-    monkeypatch.setattr(module, "FORMAT", FORMAT + 1)
-    assert len(opened(tmp_path).trials) == 1
-    monkeypatch.setattr(module, "FORMAT", FORMAT)
+    open_study(tmp_path / JOURNAL, FORMAT + 1)
     newer = rf"newer version .* \(format {FORMAT + 1}; this version reads up to {FORMAT}\). Upgrade"
     with pytest.raises(RecordUnreadable, match=newer):
         opened(tmp_path)
@@ -407,22 +402,17 @@ def test_a_writer_that_is_killed_loses_no_epoch_it_reported(tmp_path: Path) -> N
     assert all(trial.epochs[epoch].metrics == {"m": epoch / 1000} for epoch in found)
 
 
-def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
+def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
     searched(tmp_path / "without", 0.5)
-    assert Record.read(tmp_path / "without").leaders(1) == [0]
-    monkeypatch.undo()
+    open_study(tmp_path / "without" / JOURNAL, WITHOUT_RERUNS)
     confirmed(tmp_path)
-    monkeypatch.setattr(record_module, "FORMAT", WITHOUT_RERUNS)
     with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
-        Record.read(tmp_path)
+        open_study(tmp_path / JOURNAL, WITHOUT_RERUNS)
 
 
 def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     record = new_record(tmp_path, trials=2)
     assert record.info.format == WITHOUT_RERUNS
@@ -434,9 +424,8 @@ def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse
     assert (second.micro_batches, second.micro_batch) == ([], None)
     assert (second.status, second.reason) == ("infeasible", "out of memory: the model itself does not fit")
     assert Record.read(tmp_path).leaders(9) == []
-    monkeypatch.setattr(record_module, "FORMAT", WITH_RERUNS)
     with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
-        Record.read(tmp_path)
+        open_study(tmp_path / JOURNAL, WITH_RERUNS)
 
 
 def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> None:

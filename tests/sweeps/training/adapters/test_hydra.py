@@ -10,18 +10,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
-from sweeps.config import cli
-from sweeps.config import plugins as config_plugins
 from sweeps.config.sweep_config import to_yaml
-from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
-from sweeps.plan.plan import Plan
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from tests.support import configured
+from tests.sweeps.training.adapters.swept import enter, planned, trained
 
 pytest.importorskip("hydra", reason="hydra-core is not installed")
 
@@ -30,24 +25,8 @@ RUN = ("--hydra", "configs/train")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(configured.write_hydra(tmp_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
-        del sys.modules[name]
-    project.use()
+    enter(configured.write_hydra(tmp_path), monkeypatch)
     return tmp_path
-
-
-def planned(*arguments: str) -> Plan:
-    return make_plan(config_plugins.named(cli.parse(arguments)))
-
-
-def trained(plan: Plan, **values: Any) -> Fit:
-    """Two epochs in what another process makes of the trainable."""
-    module = plugins.load(plan.models[0].module.__name__)
-    params = module.Params(**{**plan.models[0].space.fixed, **values})
-    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
-    fit.run(lambda epoch: True)
-    return fit
 
 
 def test_its_settings_are_hyperparameters_and_the_trainer_keeps_its_own() -> None:
@@ -158,7 +137,7 @@ def test_what_can_not_be_swept_is_told_before_anything_starts(
 
 
 def test_without_hydra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.training.adapters.hydra.NEEDS", "no_such_package")
+    monkeypatch.setitem(sys.modules, "hydra", None)  # as if it were not there
     with pytest.raises(UserError, match="hydra is not installed: python -m pip install hydra-core"):
         planned(*RUN, "--ranges", "model.lr=0.1..1")
 

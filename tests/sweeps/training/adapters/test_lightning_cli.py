@@ -11,19 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps.common import plugins, project, source_files
+from sweeps.common import project, source_files
 from sweeps.common.errors import UserError
-from sweeps.config import cli
-from sweeps.config import plugins as config_plugins
 from sweeps.config.sweep_config import to_yaml
-from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
-from sweeps.plan.plan import Plan
 from sweeps.training.adapters import parser_errors
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.support import configured
+from tests.sweeps.training.adapters.swept import enter, planned, trained
 
 pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
 
@@ -42,15 +39,8 @@ ANY = (
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(configured.write(tmp_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
-        del sys.modules[name]
-    project.use()
+    enter(configured.write(tmp_path), monkeypatch)
     return tmp_path
-
-
-def planned(*arguments: str) -> Plan:
-    return make_plan(config_plugins.named(cli.parse(arguments)))
 
 
 def fault(*arguments: str) -> str:
@@ -169,20 +159,10 @@ def test_what_can_not_be_swept_is_told_before_anything_starts(
 
 
 def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.training.adapters.lightning_cli.NEEDS", "no_such_package")
-    assert "no_such_package is not installed: python -m pip install" in fault(
+    monkeypatch.setitem(sys.modules, "jsonargparse", None)  # as if it were not there
+    assert "jsonargparse is not installed: python -m pip install" in fault(
         *RUN, "--ranges", "model.lr=0.1..1"
     )
-
-
-def trained(plan: Plan, **values: Any) -> Fit:
-    """Two epochs in what another process makes of the trainable."""
-    module = plugins.load(plan.models[0].module.__name__)
-    assert module is not plan.models[0].module
-    params = module.Params(**{**plan.models[0].space.fixed, **values})
-    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
-    fit.run(lambda epoch: True)
-    return fit
 
 
 def test_another_process_builds_and_trains_what_the_project_would() -> None:

@@ -1,0 +1,39 @@
+"""A project that is configured by files, planned and trained as a sweep does it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.common import plugins, project
+from sweeps.config import cli
+from sweeps.config import plugins as config_plugins
+from sweeps.plan.build import make_plan
+from sweeps.plan.plan import Plan
+from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
+
+
+def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type commands in the folder of a project, whose modules are not those of an earlier test."""
+    monkeypatch.chdir(folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
+        del sys.modules[name]
+    project.use()
+
+
+def planned(*arguments: str) -> Plan:
+    return make_plan(config_plugins.named(cli.parse(arguments)))
+
+
+def trained(plan: Plan, **values: Any) -> Fit:
+    """Two epochs in what another process makes of the trainable."""
+    module = plugins.load(plan.models[0].module.__name__)
+    assert module is not plan.models[0].module
+    params = module.Params(**{**plan.models[0].space.fixed, **values})
+    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
+    fit.run(lambda epoch: True)
+    return fit
