@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.common import gc_freeze, ray_auth, ray_connection
-from sweeps.common.cli.command import after_closed_pipe
+from sweeps.common.cli.command import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
+        if not is_output_closed():
+            raise
         return after_closed_pipe()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,10 +46,19 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
+        if not is_output_closed():
+            raise
         return after_closed_pipe()
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         return 130
+
+
+def is_output_closed() -> bool:
+    """Whether nobody reads the standard output: a broken pipe may be another one, of the user's code, say."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def after_closed_pipe() -> int:

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from sweeps import fit, ladder, prepare
+from sweeps.common.cli.command import status_of
 from sweeps.common.formatting import command
 from sweeps.run import main
 from tests.conftest import ROOT
@@ -137,6 +138,14 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
     assert "--address 127.0.0.1:1: no Ray cluster answers there" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_that_breaks_in_the_users_code_is_no_reader_that_has_gone() -> None:
+    def breaks() -> int:
+        raise BrokenPipeError("of a loader's process")
+
+    with pytest.raises(BrokenPipeError, match="of a loader's process"):
+        status_of(breaks)
 
 
 def test_help_imports_nothing_heavy() -> None:
