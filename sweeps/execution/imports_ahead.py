@@ -8,16 +8,19 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import DriverCallback
 
 OF_REPORT = ("sweeps.analysis.report.page",)
-OF_SEARCHER = {"gp": ("sklearn.gaussian_process",)}
-"""What proposals need: a second of a core, for which processes that have no trial would wait."""
+OF_MODELS = ("sklearn.gaussian_process",)
+"""What proposals need that are modelled: a second of a core, for which processes that have no trial would
+wait."""
 
 
-def of_searcher(searcher: str) -> Sequence[str]:
-    """The modules that a sweep with this searcher needs later."""
-    return (*OF_SEARCHER.get(searcher, ()), *OF_REPORT)
+def of_sweep(config: SweepConfig) -> Sequence[str]:
+    """The modules that a sweep needs later."""
+    learns_where_trials_fit = bool(config.constraints) and config.searcher not in ("random", "grid")
+    return (*(OF_MODELS if config.searcher == "gp" or learns_where_trials_fit else ()), *OF_REPORT)
 
 
 class ImportsAhead(DriverCallback):

@@ -137,7 +137,7 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     driver.end.let_leave = Leaving(driver, processes).go_on
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
-    ahead = ImportsAhead(imports_ahead.of_searcher(str(driver.config.searcher)))
+    ahead = ImportsAhead(imports_ahead.of_sweep(driver.config))
     callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ahead]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending(), stops_on_signals(driver.end, driver.say):

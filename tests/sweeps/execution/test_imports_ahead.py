@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from sweeps.execution.imports_ahead import ImportsAhead
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.imports_ahead import OF_MODELS, ImportsAhead, of_sweep
 from tests.sweeps.common.plug_in_files import Write
 
 
@@ -23,3 +24,19 @@ def test_modules_are_imported_once_from_the_first_result_on(
     first.join()
     assert sound in sys.modules
     assert capfd.readouterr() == ("imported\n", "")
+
+
+@pytest.mark.parametrize(
+    ("searcher", "constraint", "are_needed"),
+    [
+        ("gp", None, True),
+        ("tpe", None, False),
+        ("tpe", ["size_m<=5"], True),
+        ("random", ["size_m<=5"], False),
+    ],
+)
+def test_what_proposals_need_is_imported_where_they_are_modelled(
+    searcher: str, constraint: list[str] | None, are_needed: bool
+) -> None:
+    config = SweepConfig.of(searcher=searcher, constraint=constraint)
+    assert (set(OF_MODELS) <= set(of_sweep(config))) is are_needed
