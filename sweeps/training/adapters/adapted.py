@@ -152,7 +152,7 @@ class Adapted(ABC):
     def options(self, params: Any) -> dict[str, Any]:
         """Of the Trainer that the project would make with the last model; {} for other params, as on the
         driver, which builds none."""
-        (built_with, _, options), self._rest = self._rest, (None, None, {})
+        built_with, _, options = self._rest
         return options if built_with is params else {}
 
     def notes(self) -> list[tuple[str, str]]:

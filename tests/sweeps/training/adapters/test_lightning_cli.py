@@ -178,6 +178,16 @@ def test_another_process_builds_and_trains_what_the_project_would() -> None:
     assert fit.best_score > 0.5
 
 
+def test_the_options_of_a_model_are_told_as_often_as_they_are_asked_for() -> None:
+    module = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].module
+    params = module.Params()
+    assert module.trainer_options(params) == {}, "none is built yet"
+    module.build_model(params)
+    first = module.trainer_options(params)
+    assert first
+    assert module.trainer_options(params) == first
+
+
 def test_the_seed_is_that_of_the_trial_and_not_of_the_file() -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     module = plan.models[0].module
