@@ -111,11 +111,12 @@ class Best:
 
 def best_of(record: Record) -> Best | None:
     """The best trial that ended well, with several objectives the knee; while none has, the best one of those
-    that train."""
+    that train, and that meet the constraints by now."""
     if front := front_of(record):
         return front[0]
     objective = record.objective
-    leader = objective.best(record.live, lambda trial: trial.best_score(objective))
+    sound = (t for t in record.live if (losses := t.losses(record.objectives)) and not losses[0])
+    leader = objective.best(sound, lambda trial: trial.best_score(objective))
     return None if leader is None else _best(record, leader, leader)
 
 

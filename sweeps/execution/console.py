@@ -24,7 +24,7 @@ from sweeps.common.formatting import count, short
 from sweeps.execution import status_lines
 from sweeps.execution.countdown import Countdown
 from sweeps.execution.driver import Driver
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import BAD, TrialRow
 
 _COLOURS = {
     "finished": "green",
@@ -203,7 +203,8 @@ class SweepReporter(CLIReporter):
 
         def rank(trial: TrialRow) -> tuple[bool, float, bool, float]:
             score, place = trial.best_score(objective), places.get(trial.number, math.inf)
-            return trial.status != "unfinished", place, score is None, -objective.sign * (score or 0.0)
+            is_last = score is None or trial.status in BAD
+            return trial.status != "unfinished", place, is_last, -objective.sign * (score or 0.0)
 
         is_screen = self.console.is_terminal and not whole
         room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE

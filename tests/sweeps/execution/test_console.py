@@ -55,6 +55,18 @@ def test_a_hyperparameter_may_be_called_as_a_column_is(tmp_path: Path) -> None:
     assert cells[-5:] == ["1", "0.1235", "0.1235", "7.5", "2.5"]
 
 
+def test_a_trial_that_misses_a_constraint_is_below_those_that_meet_it(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "constraints": ["size_m<=5"]})
+    for score, size in ((0.9, 7.0), (0.5, 3.0), (0.6, 4.0)):
+        number = propose(record, {"lr": score}).number
+        record.report(number, 1, score, {"size_m": size}, 1.0)
+        record.end(number, *(("infeasible", "too large") if size > 5 else ("finished", "")))
+    driver = driver_of(tmp_path, record, CONFIG, width=80)
+    SweepReporter(driver, one).report([], True)
+    rows = [line.split()[:2] for line in said(driver) if line.split()[1:2] in (["finished"], ["infeasible"])]
+    assert rows == [["2", "finished"], ["1", "finished"], ["0", "infeasible"]]
+
+
 def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(tmp_path: Path) -> None:
     record, now = Record.create(tmp_path, "s", "max", {"metric": "val_acc"}), [1000.0]
     driver = driver_of(tmp_path, record, CONFIG)
