@@ -47,6 +47,11 @@ def command(*words: str) -> str:
     return shlex.join([*program, *words])
 
 
+def pip_install(package: str) -> str:
+    """The command that installs a package for this Python."""
+    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", package])
+
+
 def size(bytes_: float) -> str:
     """`12 kB`, `3.4 MB`, `250 GB`: powers of ten."""
     for unit in ("B", "kB", "MB", "GB"):

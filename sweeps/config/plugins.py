@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
+from sweeps.common.formatting import pip_install
 from sweeps.common.plugins import Kind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, one_or_several
@@ -105,7 +106,7 @@ def _check_space(asked: str, module: ModuleType) -> None:
 def _check_logger(asked: str, module: ModuleType) -> None:
     package, name = module.NEEDS
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{asked}: {package} is not installed: python -m pip install {name}")
+        raise UserError(f"{asked}: {package} is not installed: {pip_install(name)}")
     if hasattr(module, "check"):
         module.check()
 

@@ -23,6 +23,7 @@ import yaml
 
 from sweeps.common import project
 from sweeps.common.errors import UserError, causes
+from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
 from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
@@ -50,7 +51,7 @@ def find(rest: str) -> ModuleType:
     overrides = _overrides(parts)
     flag = f"--hydra {given}"
     if importlib.util.find_spec(NEEDS) is None:
-        raise UserError(f"{flag}: hydra is not installed: python -m pip install hydra-core")
+        raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
     folder, name = _place(flag, given)
     found = HydraProject(
         _composed(flag, folder, name, tuple(overrides)), (str(_shown(folder / f"{name}.yaml")),)
@@ -121,12 +122,15 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> d
             compose(())
             wrong = f"--hydra-overrides {' '.join(overrides)}" if overrides else flag
         raise UserError(f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    sections = ("model", *DATA, "trainer", "callbacks")
+    if faults := [n for n in sections if found.get(n) is not None and not isinstance(found[n], Mapping)]:
+        raise UserError("\n".join(f"{flag}: {n} is {found[n]!r}, and must be a section" for n in faults))
     lacking = [
         part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)
     ]
     if lacking:
-        words = " and ".join(" or ".join(part) for part in lacking)
-        raise UserError(f"{flag}: no section {words} with a {TARGET}. Sections: {', '.join(map(str, found))}")
+        words = ", and none of ".join(", ".join(part) for part in lacking)
+        raise UserError(f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}")
     return dict(found)
 
 

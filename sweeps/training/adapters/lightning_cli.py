@@ -18,6 +18,7 @@ import yaml
 
 from sweeps.common import plugins, project
 from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.training import trainer_options
 from sweeps.training.adapters import settings_tree
@@ -45,7 +46,7 @@ def find(rest: str) -> ModuleType:
     module, *files = rest.split(":")
     flag = f"--lightning-cli {module}"
     if importlib.util.find_spec(NEEDS) is None:
-        raise UserError(f"{flag}: {NEEDS} is not installed: python -m pip install 'jsonargparse[signatures]'")
+        raise UserError(f"{flag}: {NEEDS} is not installed: {pip_install('jsonargparse[signatures]')}")
     if spec_of(module) is None:
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
         exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""

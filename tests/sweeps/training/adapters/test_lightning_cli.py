@@ -160,9 +160,7 @@ def test_what_can_not_be_swept_is_told_before_anything_starts(
 
 def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonargparse", None)  # as if it were not there
-    assert "jsonargparse is not installed: python -m pip install" in fault(
-        *RUN, "--ranges", "model.lr=0.1..1"
-    )
+    assert "jsonargparse is not installed: " in fault(*RUN, "--ranges", "model.lr=0.1..1")
 
 
 def test_another_process_builds_and_trains_what_the_project_would() -> None:
