@@ -49,15 +49,14 @@ class MetricNotLogged(CannotTrain):
     """The model ended an epoch without logging the metric of an objective."""
 
     @classmethod
-    def of(cls, metric: str, logged: Iterable[str], epoch: int, flags: str = "--metric") -> MetricNotLogged:
-        """The error of an epoch, 1-based, with what it has logged instead; `flags` may have named it."""
+    def of(cls, metric: str, logged: Iterable[str], epoch: int) -> MetricNotLogged:
+        """The error of an epoch, 1-based, with what it has logged instead."""
         names = sorted(logged)
         near = difflib.get_close_matches(metric, names, n=1)
-        hint = f". Did you mean {flags} {near[0]}?" if near else ""
+        hint = f". Did you mean '{near[0]}'?" if near else ""
         when = f" in epoch {epoch}" if epoch > 1 else ""
-        of_flags = "" if flags == "--metric" else f" of {flags}"
         instead = f"logged: {', '.join(names) or 'nothing'}{hint}"
-        return cls(f"metric '{metric}'{of_flags} was not logged{when}; {instead}")
+        return cls(f"metric '{metric}' was not logged{when}; {instead}")
 
 
 class DiskIsFull(Exception):

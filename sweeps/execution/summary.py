@@ -75,12 +75,13 @@ def print_next_step(driver: Driver) -> int:
 
 def _after_error(driver: Driver) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
-    new = f"begin a new sweep: {resume.anew(driver.plan)}"
+    anew = resume.anew(driver.plan)
     if driver.record.failed_untrained:
-        yield f"Nothing was trained. Repair the code or the settings, and {new}"
+        yield f"Nothing was trained. Repair the code, and begin a new sweep: {anew}"
+        yield "For other settings, add them to that command, such as --metric NAME."
     else:
         yield f"Nothing was trained. Repair the code, and resume: {status.go_on(driver.record)}"
-        yield f"For other settings, {new}"
+        yield f"For other settings, add them to the command of a new sweep: {anew}"
 
 
 def _saved(plan: Plan, record: Record) -> Iterator[Line]:

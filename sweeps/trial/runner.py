@@ -252,8 +252,7 @@ class TrialRunner:
         found = {self._job.fit.objective.metric: epoch.score}
         for name in self._job.other_metrics:
             if name not in epoch.metrics:
-                flags = "--metric or --constraint"
-                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch, flags)
+                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch)
             found[name] = epoch.metrics[name]
         return found
 

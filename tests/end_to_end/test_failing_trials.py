@@ -255,8 +255,8 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     done = sweep(*TOY, *asked, *("--max-concurrent", "1"), *_into(tmp_path))
     assert done.returncode == 2
     assert "metric 'scoer' was not logged; logged: other, score" in done.stderr
-    assert "Did you mean --metric score?\nNothing was trained. Repair the code or " in done.stderr
-    assert done.stderr.endswith(" --name sweep-again\n"), "a resume trains no failed trial again"
+    assert "Did you mean 'score'?\nNothing was trained. Repair the code, and begin a new " in done.stderr
+    assert " --name sweep-again\n" in done.stderr, "a resume trains no failed trial again"
     assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("error", "2")
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -213,7 +213,7 @@ def test_a_run_whose_metric_is_never_logged_leaves_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, "digits_mlp", "--metric", "val_ac") == 2
-    assert "Did you mean --metric val_acc?" in capsys.readouterr().err
+    assert "Did you mean 'val_acc'?" in capsys.readouterr().err
     assert names(tmp_path) == []
     assert run(tmp_path) == 0
     assert yaml.safe_load((tmp_path / "it/fit.yaml").read_text())["metric"] is None

@@ -394,7 +394,7 @@ def test_an_epoch_without_the_metric_of_another_objective_fails_the_trial_as_the
     result = start(_job(other_metrics=("val_acccc",)), FIRST).train()
     assert (result["status"], result["is_user_error"]) == ("failed", True)
     assert "metric 'val_acccc' was not logged; logged:" in result["reason"]
-    assert "Did you mean --metric val_acc?" in result["reason"]
+    assert "Did you mean 'val_acc'?" in result["reason"]
 
 
 def test_a_trial_diverges_by_any_of_its_objectives(start: Start) -> None:
