@@ -65,11 +65,12 @@ def _is_dominated(point: Array, others: Array) -> bool:
 
 
 def knee(losses: Array) -> int:
-    """The position of the knee of a front: the point furthest from the line between its ends, each objective
-    in units of its range on the front (Das, 1999, https://doi.org/10.1007/s001580050111). Of equals, the one
-    with the best first objective."""
-    distances = np.round(_scaled(losses).sum(axis=1), 9)
-    return int(np.lexsort((losses[:, 0], distances))[0])
+    """The position of the knee of a front: the point whose losses, each in units of its range on the front,
+    are least in sum. Where the front bends towards the best values, it is the point furthest from the plane
+    through its ends (Das, 1999, https://doi.org/10.1007/s001580050111). Of equals, the one with the best
+    first objective."""
+    sums = np.round(_scaled(losses).sum(axis=1), 9)
+    return int(np.lexsort((losses[:, 0], sums))[0])
 
 
 def _spread(losses: Array) -> list[int]:

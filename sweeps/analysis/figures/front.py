@@ -38,15 +38,23 @@ def front(sweep: Sweep) -> go.Figure:
         figure.update_yaxes(title_text=f"{first.metric} ({first.mode})", row=row, col=1)
         figure.update_xaxes(title_text=f"{second.metric} ({second.mode})", row=row, col=1)
         _name_knee(figure, next(iter(on_front.items())), across, vertical, row)
+        figure.update_xaxes(range=_around(on_front, across), row=row, col=1)
+        figure.update_yaxes(range=_around(on_front, vertical), row=row, col=1)
     caption = (
         "A point is a trial, by the metrics of its best epoch. No trial is better than one of the front in "
     )
-    caption += (
-        "one objective and not worse in another. The knee is the furthest from the line between its ends."
-    )
+    caption += "one objective and not worse in another. The knee is the best compromise on it."
+    caption += " Trials that are far from it are beyond the axes: a double click shows them."
     if any(trial.scores for trial in record.confirmed()):
         caption += " The front is that of the means of the reruns."
     return style.finish(figure, title, caption, height=110 + HEIGHT * len(pairs))
+
+
+def _around(on_front: _Points, place: int) -> list[float] | None:
+    """The ends of an axis that shows the front, and as much around it; None where it is at one value."""
+    values = [each[place] for each in on_front.values()]
+    low, high = min(values), max(values)
+    return [low - (high - low), high + (high - low)] if high > low else None
 
 
 def _traces(record: Record, on_front: _Points, across: int, vertical: int, is_line: bool) -> list[go.Scatter]:

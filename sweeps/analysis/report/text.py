@@ -61,8 +61,9 @@ def _front(record: Record) -> str:
     names = " and ".join([", ".join(record.objectives.metrics[:-1]), record.objectives.metrics[-1]])
     return (
         f"The front of {names} has {count(len(values), 'trial')}{again}: no trial is better than one of them "
-        f"in one objective and not worse in another. Trial {knee} is the knee, the furthest from the line "
-        f"between the ends of the front: {record_status.in_words(record, of_knee)}."
+        f"in one objective and not worse in another. Trial {knee} is the knee, the best compromise: "
+        f"{record_status.in_words(record, of_knee)}. What it lacks to the best value of each objective on "
+        "the front, in units of the range there, is least in sum."
     )
 
 

@@ -108,7 +108,7 @@ def test_a_front_is_told_with_its_knee_and_its_table_has_all_of_it(tmp_path: Pat
     sweep = analysis_sweep.load(tmp_path)
     said = text.result(sweep)
     assert said.startswith("The front of acc and size_m has 3 trials: no trial is better than one of them")
-    assert "Trial 1 is the knee, the furthest from the line between the ends of the front: acc 0.85" in said
+    assert "Trial 1 is the knee, the best compromise: acc 0.85" in said
     columns, rows = text.front(sweep)
     assert columns == ["trial", "acc", "size_m", "in epoch", "lr"]
     assert [row[:3] for row in rows] == [["1", "0.85", "2"], ["2", "0.6", "1"], ["0", "0.9", "5"]]
