@@ -106,7 +106,7 @@ class SweepReporter(CLIReporter):
 
     def _status(self, done: bool) -> Text:
         left = "" if done else self._countdown.in_words()
-        return Text(f"{self._summary(left)}; {self._disk.in_words}")
+        return Text(f"{self._summary(left)}; {self._disk.in_words(is_last=done)}")
 
     def _summary(self, left: str) -> str:
         return status_lines.summary(self._record, self._driver.config, left, self._waits)

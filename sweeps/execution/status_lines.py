@@ -13,13 +13,17 @@ from sweeps.record.trials import BAD, TrialRow, Waits
 
 ENDS = ("finished", "pruned", "stopped", "failed", "diverged", "infeasible")
 """Statuses of trials that have ended, as they are listed."""
+LIVE = ("training", "starting", "waiting")
+"""What the others do."""
 
 
 def progress(trial: TrialRow, waits: Waits | None) -> str:
     """The status of a trial while its sweep runs."""
     if trial.status != "unfinished":
         return trial.status
-    return "waiting" if waits is not None and waits(trial) else "training"
+    if waits is None or not waits(trial):
+        return "training"
+    return "waiting" if trial.epochs else "starting"
 
 
 def planned(record: Record, config: SweepConfig) -> int:
@@ -43,8 +47,8 @@ def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | 
     """Two lines on the whole sweep; `left` is its time left, in words."""
     trials = record.searched
     counts = Counter(progress(trial, waits) for trial in trials)
-    live = counts["training"] + counts["waiting"]
-    over = len(trials) - live
+    live = [counts[word] for word in LIVE]
+    over = len(trials) - sum(live)
     epochs = sum(len(trial.epochs) for trial in trials)
     saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
 
@@ -52,7 +56,7 @@ def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | 
         return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
 
     ways = f" ({states(*ENDS)})" if over else ""
-    running = f"; {states('training', 'waiting')}" if live else ""
+    running = f"; {states(*LIVE)}" if any(live) else ""
     return (
         f"trials {over}/{planned(record, config)} ended{ways}{running}; {_best(record)}\n"
         f"epochs {epochs:,} trained, {saved:,} saved by pruning; {_times(record, left)}"

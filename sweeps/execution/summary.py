@@ -121,12 +121,15 @@ def _report(record: Record) -> str:
 
 def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:
     yield from _front(plan, record) if record.objectives.are_several else _best_one(plan, record, best)
-    yield "Params", ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
+    of_knee = f"of trial {best.number}: " if len(record.front()) > 1 else ""
+    yield "Params", of_knee + ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
     if (plan.folder / BEST_FOLDER).is_dir():
-        yield "Weights", shown_path(plan.folder / BEST_FOLDER)
+        more = len(record.front()) - 1
+        others = f" (of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
+        yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     for status_ in BAD:
         if ended := [trial for trial in record.trials if trial.status == status_]:

@@ -39,7 +39,8 @@ def describe(config: SweepConfig) -> str:
     ]
     most = promotions.most_waiting(config)
     waiting = f"at most {most} {'waits' if most == 1 else 'wait'} at a time, each with its checkpoint on disk"
-    return f"halving: {first} trials to epoch {judged[0]}, of them the best {', '.join(further)}; {waiting}"
+    best = f"of them the best {', '.join(further)}, chosen as they arrive"
+    return f"halving: {first} trials to epoch {judged[0]}, {best}; {waiting}"
 
 
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:

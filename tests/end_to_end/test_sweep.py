@@ -44,7 +44,10 @@ def test_says_what_it_will_do_what_it_found_and_where_it_is(
     assert done.returncode == 0, done.stdout + done.stderr
     plan, outcome = done.stdout.split("Starting Ray")
     said = " ".join(plan.split())
-    assert "halving: 10 trials to epoch 3, of them the best 3 to epoch 9; at most 3 wait" in said
+    assert (
+        "halving: 10 trials to epoch 3, of them the best 3 to epoch 9, chosen as they arrive; at most 3 wait"
+        in said
+    )
     assert "digits, inside the scikit-learn package: 1,200 rows" in plan
     assert "; its dashboard: http://127.0.0.1:" in outcome
     assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome

@@ -101,12 +101,13 @@ def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
     driver = driver_of(tmp_path, record, CONFIG)
     for _ in range(3):
         propose(record, {})
+    record.report(2, 1, 0.5, {}, 1.0)
     tunes = [
         SimpleNamespace(config={"number": number}, status=status)
         for number, status in ((0, "TERMINATED"), (1, "PENDING"), (0, "RUNNING"), (2, "PAUSED"))
     ]
     SweepReporter(driver, one).report(tunes, False)
-    assert said(driver)[0].startswith("trials 0/10 ended; 1 training, 2 waiting;")
+    assert said(driver)[0].startswith("trials 0/10 ended; 1 training, 1 starting, 1 waiting;")
 
 
 def test_at_the_end_there_is_no_time_left(tmp_path: Path) -> None:

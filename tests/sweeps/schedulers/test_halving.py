@@ -131,8 +131,8 @@ def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_p
 def test_it_says_how_many_trials_come_how_far() -> None:
     said = halving.describe(SweepConfig.of(num_trials=24))
     assert said == (
-        "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27; "
-        "at most 10 wait at a time, each with its checkpoint on disk"
+        "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27, chosen as they "
+        "arrive; at most 10 wait at a time, each with its checkpoint on disk"
     )
     assert (
         halving.describe(SweepConfig.of(num_trials=1)) == "halving: a single trial, which trains to epoch 27"

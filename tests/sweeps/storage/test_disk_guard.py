@@ -153,13 +153,15 @@ def test_what_is_taken_is_measured_now_and_then_and_what_is_free_each_time(
     (tmp_path / "logs" / "a").write_bytes(bytes(3000))
     (tmp_path / "b").write_bytes(bytes(1000))
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    assert under.in_words == f"disk {size(4000 + len(str(tmp_path / 'nowhere')))} used, 2 MB free"
+    assert under.in_words() == f"disk {size(4000 + len(str(tmp_path / 'nowhere')))} used, 2 MB free"
     (tmp_path / "b").write_bytes(bytes(900_000))
     fake.sleep(1)
-    assert under.in_words.startswith("disk 4.0"), "a walk through many files is not for every second"
-    assert under.in_words.endswith("used, 1.5 MB free")
+    assert under.in_words().startswith("disk 4.0"), "a walk through many files is not for every second"
+    assert under.in_words().endswith("used, 1.5 MB free")
     clock.now += 10
-    assert under.in_words.startswith("disk 903 kB used")
+    assert under.in_words().startswith("disk 903 kB used")
+    (tmp_path / "b").unlink()
+    assert under.in_words(is_last=True).startswith("disk 3.0"), "the last line is true"
 
 
 def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +177,7 @@ def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(disk_guard, "_bytes_of", slow)
     under = Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free)
     for _ in range(400):
-        assert under.in_words
+        assert under.in_words()
         clock.now += 1
     assert [later - earlier for earlier, later in pairwise(walks)] == [202.0]
 
@@ -183,4 +185,4 @@ def test_a_walk_that_takes_long_is_made_seldom(tmp_path: Path, monkeypatch: pyte
 def test_files_that_go_meanwhile_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(bytes(1000))
     monkeypatch.setattr(disk_guard.os, "walk", lambda folder: [(str(folder), [], ["a", "gone"])])
-    assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words == "disk 1 kB used, 2 MB free"
+    assert Disk(tmp_path, 1.0, 1, FakeDisk(2.0).free).in_words() == "disk 1 kB used, 2 MB free"
