@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from sweeps import run
+from sweeps.common import project
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 from sweeps.config.cli import parse
 from sweeps.config.sweep_config import SweepConfig, flag
@@ -313,3 +315,21 @@ def test_what_makes_no_sense_with_submit_is_refused(arguments: tuple[str, ...], 
 def test_a_sweep_to_resume_may_lie_on_the_head() -> None:
     config = parse(["--submit", "--address", "h:1", "--resume", "results/there"])
     assert (config.submit, config.resume) == (True, "results/there")
+
+
+def test_the_settings_of_an_earlier_sweep_bring_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "trainables").mkdir(parents=True)
+    (mine / "trainables/net.py").touch()
+    folder = sweep_in(tmp_path / "results", "s", "trainable: net\n")
+    (folder / "record.journal").write_text(json.dumps({"user_attr": {"project": str(mine)}}) + "\n")
+    monkeypatch.setenv("PYTHONPATH", "")
+    try:
+        parse(["--config", str(folder / "sweep.yaml"), "--name", "s-again"])
+        assert project.folder() == mine
+        parse(["--config", yaml_file(tmp_path, "trainable: net\n")])
+        assert project.folder() == Path.cwd(), "a file that is no sweep's names none"
+    finally:
+        project.use()
