@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 from sweeps.common.yaml_values import ParamValue, nearest
 
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+"""What a value of a type is, for messages."""
+
 
 def hints_of(params_class: Any) -> dict[str, Any]:
     """Field to its type."""
@@ -61,7 +64,7 @@ def type_fault(value: Any, hint: Any) -> str:
         return f"must be one of {', '.join(map(str, choices))}.{nearest(str(value), map(str, choices))}"
     wanted = plain_types(hint)
     fits = type(value) in wanted or (type(value) is int and float in wanted) or Any in wanted
-    return "" if fits else f"must be {names_of(hint)}, is {type(value).__name__}"
+    return "" if fits else f"must be {' or '.join(WORDS.get(each, str(each)) for each in members(hint))}"
 
 
 def members(hint: Any) -> tuple[Any, ...]:

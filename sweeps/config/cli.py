@@ -67,9 +67,9 @@ def _contents(typed: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[st
         _use_project_of(path, content, f"--resume {sweep}")
         return [content]
     contents: list[Mapping[str, Any]] = [read_yaml(path, "--config") for path in files]
-    for path, content in zip(files, contents, strict=True):
-        if project.noted_in(Path(path).parent) is not None:  # the settings of an earlier sweep
-            _use_project_of(path, content, f"--config {path}")
+    for file, settings in zip(files, contents, strict=True):
+        if project.noted_in(Path(file).parent) is not None:  # the settings of an earlier sweep
+            _use_project_of(file, settings, f"--config {file}")
     if parents := typed.get("refine"):
         asked = [typed, *reversed(contents)]
         results_dir = next((one["results_dir"] for one in asked if "results_dir" in one), None)

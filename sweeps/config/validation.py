@@ -114,7 +114,7 @@ def _faults_of_project(config: SweepConfig) -> list[str]:
 
 def _faults_of_objectives(config: SweepConfig) -> list[str]:
     given, example = config.metrics, "--metric val_acc:max params_m:min"
-    if config.metric is not None and not given:
+    if config.metric is not None and not all(given or [""]):
         return ["--metric: give at least one"]
     if len(given) > MOST_OBJECTIVES:
         most = f"give at most {MOST_OBJECTIVES}: with more, almost no trial is better than another"

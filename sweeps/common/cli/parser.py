@@ -19,7 +19,7 @@ from typing import Any, NoReturn, get_origin
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE, OF_THE_MACHINE, PREPARED_DIR_VARIABLE
-from sweeps.common.param_types import literals, members
+from sweeps.common.param_types import WORDS, literals, members
 from sweeps.common.settings import Setting, flag, grouped
 from sweeps.common.yaml_values import hyperparameter, nearest
 
@@ -190,8 +190,7 @@ def typed(where: str, kind: Any, value: Any) -> Any:
     as_it_is = {bool: bool, str: str, list[str]: list}
     if any(isinstance(value, as_it_is[one]) for one in kinds if one in as_it_is):
         return value
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    words = " or ".join(text for one, text in wanted.items() if one in kinds) or "one of"
+    words = " or ".join(text for one, text in WORDS.items() if one in kinds) or "one of"
     if choices:
         words += f"{', or' if int in kinds else ''} {', '.join(choices)}.{nearest(str(value), choices)}"
     return Fault(f"{where} {value}: must be {words}")

@@ -28,14 +28,14 @@ class Params:
     ("name", "value", "fault"),
     [
         ("lr", 1, ""),
-        ("lr", True, "must be float, is bool"),
-        ("width", 1.0, "must be int, is float"),
+        ("lr", True, "must be a number"),
+        ("width", 1.0, "must be a whole number"),
         ("width", None, "a hyperparameter's value is a number, a string, true or false, not NoneType"),
         ("optimizer", "adam", ""),
         ("optimizer", "adan", "must be one of sgd, adam. Did you mean 'adam'?"),
         ("warmup", "auto", ""),
         ("nesterov", True, ""),
-        ("nesterov", 1, "must be bool, is int"),
+        ("nesterov", 1, "must be true or false"),
     ],
 )
 def test_a_value_that_does_not_fit_its_field_is_told_what_it_must_be(

@@ -111,6 +111,7 @@ def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
         ({"metric": ["a:max", "b:min"], "mode": "max"}, ["--mode max: with several objectives each has"]),
         ({"metric": "a:max", "mode": "min"}, ["--metric a:max: contradicts --mode min; give one of them"]),
         ({"metric": []}, ["--metric: give at least one"]),
+        ({"metric": ""}, ["--metric: give at least one"]),
         ({"metric": "a:max"}, []),
         ({"metric": "a:b"}, []),
         ({"metric": ["a:max", "b:min", "c:max"]}, []),

@@ -120,7 +120,7 @@ def test_values_that_only_random_search_has_are_taken_as_they_are() -> None:
     )  # fmt: skip
     params = {"kind": "a", "lr": -4.0, "depth": 5}
     assert chosen_point(space, params | {"lr": -4}).params == params
-    assert faults(space, kind="a", lr=0.0, depth="deep") == ["depth=deep: must be int, is str"]
+    assert faults(space, kind="a", lr=0.0, depth="deep") == ["depth=deep: must be a whole number"]
     assert faults(space, kind="a", depth=1)[0].startswith("lr: missing; its values: normal")
 
 

@@ -169,7 +169,7 @@ def without_a_trial() -> None: ...
 
 
 MISTAKES: list[tuple[Any, str]] = [
-    (of_a_wrong_type, "must be int, is float"),
+    (of_a_wrong_type, "must be a whole number"),
     (
         none_as_a_choice,
         "kind: None: a hyperparameter's value is a number, a string, true or false, not NoneType",

@@ -177,7 +177,7 @@ def _log_from_zero() -> Float:
          "tune.choice([0.1, 0.2])"),
         ("lr", (0.1, 0.2), "lr: (0.1, 0.2) is not a ray.tune domain; to choose one of these values, write "
          "tune.choice([0.1, 0.2])"),
-        ("lr", tune.choice(["big"]), "lr: 'big': must be float, is str"),
+        ("lr", tune.choice(["big"]), "lr: 'big': must be a number"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
         ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is not a ray.tune domain; a fixed hyperparameter"),
@@ -189,7 +189,7 @@ def _log_from_zero() -> Float:
         ("lr", _log_from_zero(), "lr: log scale from 0: the lower bound must be above 0"),
         ("width", tune.uniform(1, 9), "width: the space gives fractions, Params.width is int; use tune.rand"),
         ("name", tune.randint(1, 9), "name: the space gives whole numbers, Params.name is str"),
-        ("width", tune.choice([True]), "width: True: must be int, is bool"),
+        ("width", tune.choice([True]), "width: True: must be a whole number"),
         ("width", tune.choice([[1, 2]]), "width: [1, 2]: a hyperparameter's value is a number, a string"),
         ("activation", tune.choice(["rel"]), "activation: 'rel': must be one of relu, gelu. Did you"),
         ("momentum", tune.uniform(0.0, 1.0), "momentum: momentum 1.0: must be below 1"),

@@ -183,7 +183,7 @@ def test_one_value_fixes_a_hyperparameter_that_the_space_lacks() -> None:
 
 
 def test_a_fixed_value_has_the_type_of_params() -> None:
-    with pytest.raises(UserError, match="--ranges rows=many: must be int, is str"):
+    with pytest.raises(UserError, match="--ranges rows=many: must be a whole number"):
         applied({"x": tune.uniform(0, 1)}, {"rows": "many"}, ALL)
     with pytest.raises(UserError, match=r"--ranges rows=2\.\.8:1\.5: STEP 1.5: must be a whole number"):
         applied({"x": tune.uniform(0, 1)}, {"rows": "2..8:1.5"}, ALL)

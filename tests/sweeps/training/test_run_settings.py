@@ -63,7 +63,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             ("digits_mlp", "--params", "hiden=3"),
             r"--params hiden: no such hyperparameter. Did you mean 'hidden'\?",
         ),
-        (("digits_mlp", "--hidden", "3.5"), "--hidden 3.5: must be int, is float"),
+        (("digits_mlp", "--hidden", "3.5"), "--hidden 3.5: must be a whole number"),
         (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
         (("digits_mlp", "--hidden"), "--hidden: expected one argument"),
         (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),

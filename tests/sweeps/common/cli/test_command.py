@@ -32,7 +32,7 @@ MISTAKES = {
     ),
     "hyperparameter's type": (
         ["--trainable", "digits_mlp", "--params", "batch_size=big"],
-        "must be int, is str",
+        "must be a whole number",
     ),
     "swept and fixed": (["--trainable", "digits_mlp", "--params", "lr=1"], "swept by the space and fixed"),
     "space of another": (
@@ -105,7 +105,7 @@ def test_a_second_trainable_is_answered_with_how_to_train_several(
 def test_a_wrong_type_is_answered_with_the_flag_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert fit.main(["digits_mlp", "--lr", "abc", "--hidden", "1.5"]) == 2
     assert capsys.readouterr().err == (
-        "error: --lr abc: must be float, is str\n--hidden 1.5: must be int, is float\n"
+        "error: --lr abc: must be a number\n--hidden 1.5: must be a whole number\n"
     )
 
 

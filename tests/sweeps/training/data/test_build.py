@@ -351,7 +351,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     ("arguments", "expected"),
     [
         (("--pixles", "3"), r"--pixles: no such flag. Did you mean '--pixels'?"),
-        (("--pixels", "3.5"), "--pixels 3.5: must be int, is float"),
+        (("--pixels", "3.5"), "--pixels 3.5: must be a whole number"),
         (("--pixels", "0"), "--params: pixels 0: at least 1"),
         (
             ("--params", "lr=0.1"),
