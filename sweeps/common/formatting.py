@@ -47,9 +47,9 @@ def command(*words: str) -> str:
     return shlex.join([*program, *words])
 
 
-def pip_install(package: str) -> str:
+def pip_install(*what: str) -> str:
     """The command that installs a package for this Python."""
-    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", package])
+    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", *what])
 
 
 def size(bytes_: float) -> str:

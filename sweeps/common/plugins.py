@@ -11,6 +11,7 @@ import importlib.util
 import pkgutil
 import re
 import symtable
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from types import ModuleType
 
 from sweeps.common import project, trainable_contract
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command
+from sweeps.common.formatting import command, pip_install
 from sweeps.common.project import TRAINABLES
 from sweeps.common.yaml_values import nearest
 
@@ -261,9 +262,10 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)
     if own is not None and own != Path(str(module.__file__)).resolve():
-        raise UserError(
-            f"{kind.flag} {name}: Python imported {module.__file__} in place of {own}. Rename one of them"
-        )
+        is_copy = Path(sysconfig.get_path("purelib")) in Path(str(module.__file__)).parents
+        replace = f"It is an installed copy; replace it: {pip_install('-e', '.')}"
+        to_do = replace if is_copy else "Rename one of them"
+        raise UserError(f"{kind.flag} {name}: Python imported {module.__file__} in place of {own}. {to_do}")
     return module
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from sweeps.common.errors import UserError
+from sweeps.config.plugins import find
 from tests.conftest import ROOT
 from tests.sweeps.common.plug_in_files import TRAINABLE, write
 
@@ -65,6 +69,24 @@ def test_a_file_that_a_package_elsewhere_hides_is_named_with_what_to_do(tmp_path
         f"--trainable mine: Python takes the package trainables from {there / 'trainables'}, so that it does "
         f"not see {here / 'trainables' / 'mine.py'}. Put an empty __init__.py into {here / 'trainables'}"
     ) in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("installed", "to_do"), [("there", r"It is an installed copy; replace it: \S+ -m pip install -e \."),
+                             ("elsewhere", "Rename one of them")],
+)  # fmt: skip
+def test_a_file_that_another_of_its_name_hides_is_named_with_what_to_do(
+    installed: str, to_do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"here/my_net.py": TRAINABLE, "there/my_net.py": TRAINABLE})
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "there"), *sys.path])
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / installed))
+    monkeypatch.setitem(sys.modules, "my_net", ModuleType("my_net"))  # and put back afterwards
+    del sys.modules["my_net"]
+    importlib.import_module("my_net")
+    with pytest.raises(UserError, match=rf"there/my_net.py in place of \S+/here/my_net.py. {to_do}"):
+        find("trainable", "my_net")
 
 
 @pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py"])
