@@ -49,9 +49,9 @@ def _wrapped(title: str, text: str, indent: str = "") -> list[tuple[str, str]]:
     return [("" if number else title, part) for number, part in enumerate(parts)]
 
 
-def _wrapped_range(name: str, words: str) -> list[tuple[str, str]]:
-    """A hyperparameter and its range, whose further lines are below its first one."""
-    indent = 17  # of the column of ranges
+def _wrapped_range(name: str, words: str, indent: int) -> list[tuple[str, str]]:
+    """A hyperparameter and its range, whose further lines are below its first one; `indent` is that of the
+    column of ranges."""
     lines = textwrap.wrap(words, 69 - indent, break_long_words=False, break_on_hyphens=False)
     return [
         ("", f"{'' if number else f'  {name}':<{indent - 1}} {part}") for number, part in enumerate(lines)
@@ -75,12 +75,13 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     size, hyperparameters = model.space.size(), model.space.describe()
     points = "" if size == float("inf") else f", {int(size):,} points"
     data = [model.data, datasets.describe(model.prepared) if model.prepared else ""]
+    indent = min(max(17, *(len(name) + 4 for name in hyperparameters)), 40)
     return [
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
         *[line for title, text in getattr(model.module, "NOTES", ()) for line in _wrapped(title, text, "  ")],
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
-        *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words)],
+        *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words, indent)],
         ("fixed", _fixed(model)),
     ]
 
