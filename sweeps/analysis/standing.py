@@ -119,7 +119,7 @@ class Standing:
         for trial in self.record.searched:
             if trial.status not in BAD and (losses := trial.losses(self.record.objectives)) is not None:
                 order.add(trial.number, losses)
-        return order.first(len(order))
+        return list(order)
 
     def _members(self, cohort: Cohort) -> Sequence[TrialRow]:
         return self.record.searched[cohort.first : cohort.first + cohort.size]

@@ -9,6 +9,7 @@ al., 2021, https://arxiv.org/abs/2106.12639. With one objective this is the orde
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
@@ -37,31 +38,106 @@ def best_first(losses: Array) -> list[list[int]]:
 
 
 def fronts(losses: Array) -> list[list[int]]:
-    """Positions of points, [points, objectives], by front, ascending in each.
+    """Positions of points, [points, objectives], by front, ascending in each."""
+    found = Fronts()
+    for row in np.lexsort(losses.T[::-1]):  # so none falls back: no point dominates one before it
+        found.add(int(row), losses[row])
+    return [front.numbers.tolist() for front in found.every]
 
-    In lexical order no point dominates one before it, so each belongs to the first front of which none
-    dominates it (Zhang et al., 2015, https://doi.org/10.1109/TEVC.2014.2308305).
+
+class Front:
+    """Points of which none dominates another.
+
+    Args:
+        numbers: [points], ascending.
+        losses: [points, objectives].
     """
-    found: list[list[int]] = []
-    for row in np.lexsort(losses.T[::-1]):
-        point = losses[row]
-        low, high = 0, len(found)
+
+    def __init__(self, numbers: npt.NDArray[np.int64], losses: Array) -> None:
+        self.numbers, self.losses = numbers, losses
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def best_first(self) -> list[int]:
+        """The numbers, the knee first; of equal points the lower number is first."""
+        found: list[int] = self.numbers[_spread(self.losses)].tolist()
+        return found
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Front:
+        """Those of its points that are chosen."""
+        return Front(self.numbers[chosen], self.losses[chosen])
+
+    def joined(self, other: Front) -> Front:
+        """The points of both."""
+        numbers = np.concatenate([self.numbers, other.numbers])
+        order = numbers.argsort()
+        return Front(numbers[order], np.concatenate([self.losses, other.losses])[order])
+
+
+class Fronts:
+    """The fronts of points that come one by one, in any order.
+
+    A new point belongs to the first front of which none dominates it (Zhang et al., 2015,
+    https://doi.org/10.1109/TEVC.2014.2308305). Those of this front that it dominates fall to the next one,
+    and so do those there that they dominate (Li et al., 2017, https://doi.org/10.1109/TCYB.2016.2621008).
+    """
+
+    def __init__(self) -> None:
+        self.every: list[Front] = []
+        """The first one first; none is empty."""
+
+    def add(self, number: int, losses: Array) -> None:
+        """Add a point.
+
+        Args:
+            number: that no other point has.
+            losses: [objectives].
+        """
+        coming = Front(np.array([number]), losses[None])
+        for place in range(self.place(losses), len(self.every)):
+            front = self.every[place]
+            falls = _are_dominated(front.losses, coming.losses)
+            if not falls.any():
+                self.every[place] = front.joined(coming)
+                return
+            self.every[place] = front.where(~falls).joined(coming)
+            coming = front.where(falls)
+        self.every.append(coming)
+
+    def place(self, losses: Array) -> int:
+        """Position of the front to which a point, [objectives], belongs, or would belong."""
+        low, high = 0, len(self.every)
         while low < high:  # a front that does not dominate it has none after it that does
             middle = (low + high) // 2
-            if _is_dominated(point, losses[found[middle]]):
+            if _are_dominated(losses[None], self.every[middle].losses)[0]:
                 low = middle + 1
             else:
                 high = middle
-        if low == len(found):
-            found.append([])
-        found[low].append(int(row))
-    return [sorted(front) for front in found]
+        return low
+
+    def front_with(self, number: int, losses: Array) -> Front:
+        """The front of a point, if it were added; the same where it was."""
+        own, place = Front(np.array([number]), losses[None]), self.place(losses)
+        if place == len(self.every):
+            return own
+        front = self.every[place]
+        falls = _are_dominated(front.losses, own.losses)
+        return front.where(~falls & (front.numbers != number)).joined(own)
 
 
-def _is_dominated(point: Array, others: Array) -> bool:
-    """Whether one of others is nowhere worse than a point and somewhere better."""
-    nowhere_worse = (others <= point).all(axis=1)
-    return bool((nowhere_worse & (others < point).any(axis=1)).any())
+def _are_dominated(points: Array, others: Array) -> npt.NDArray[np.bool_]:
+    """[points], whether one of others is nowhere worse than each and somewhere better.
+
+    Args:
+        points: [points, objectives].
+        others: [others, objectives].
+    """
+    points = points[:, None]
+    dominates = np.all(others <= points, axis=2) & np.any(others < points, axis=2)
+    found: npt.NDArray[np.bool_] = np.any(dominates, axis=1)
+    return found
 
 
 def knee(losses: Array) -> int:

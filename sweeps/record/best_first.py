@@ -3,83 +3,86 @@
 from __future__ import annotations
 
 import bisect
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
-from sweeps.common import pareto
 from sweeps.common.objective import Losses
+from sweeps.common.pareto import Front, Fronts
 
 
 class BestFirst:
-    """Numbers of trials, the best first, as trials are added.
+    """Numbers of trials, the best first, as trials are added: in the order of `common/pareto.py`.
 
-    By one objective a new trial moves no other, so the order is kept; by several it may move all (see
-    `common/pareto.py`), so the order is found again when it is asked for.
+    By several objectives a new trial may move others within its front and in those behind it, so the order
+    within a front is found when it is asked for.
     """
 
     def __init__(self) -> None:
+        self._fronts = Fronts()
+        """By several objectives, those that miss no constraint."""
+        self._new: list[tuple[Losses, int]] = []
+        """The same, as long as they are in no front yet."""
         self._ranks: list[tuple[Losses, int]] = []
-        """Losses and number: by one objective in order, by several as they came."""
-        self._fronts: list[list[int]] | None = []
-        """By several objectives, the numbers by front; None where it has to be found."""
-        self._places: dict[int, int] = {}
+        """All others in order, by `_rank`."""
 
-    def __len__(self) -> int:
-        return len(self._ranks)
+    def __iter__(self) -> Iterator[int]:
+        for front in self._known():
+            yield from front.best_first
+        for _, number in self._ranks:
+            yield number
 
     def add(self, number: int, losses: Losses) -> None:
         """Add a trial.
 
         Args:
-            number: of the trial.
+            number: of the trial, which is not there.
             losses: finite.
         """
-        if len(losses) == 2:
-            bisect.insort(self._ranks, (losses, number))
+        if _is_in_a_front(losses):
+            self._new.append((losses, number))
         else:
-            self._ranks.append((losses, number))
-            self._fronts = None
+            bisect.insort(self._ranks, _rank(number, losses))
 
     def first(self, count: int) -> list[int]:
         """So many of the best."""
-        if self._is_by_one:
-            return [number for _, number in self._ranks[:count]]
-        return list(self._order())[:count]
+        return list(itertools.islice(self, count))
 
     def front(self) -> list[int]:
         """Those that no other one dominates, the knee first; by one objective the best one alone."""
-        if self._is_by_one:
-            return self.first(1)
-        self._order()
-        assert self._fronts is not None
-        return self._fronts[0]
+        fronts = self._known()
+        return list(fronts[0].best_first) if fronts else self.first(1)
+
+    def is_of_front(self, number: int, losses: Losses) -> bool:
+        """Whether a trial is in the front, or would be, if it were added."""
+        if not _is_in_a_front(losses):
+            return self.place(number, losses) == 0
+        self._known()
+        return self._fronts.place(np.array(losses[1:])) == 0
 
     def place(self, number: int, losses: Losses) -> int:
         """How many are before a trial of the order, or would be, if it were added."""
-        if len(losses) == 2:
-            return bisect.bisect_left(self._ranks, (losses, number))
-        if number in (places := self._order()):
-            return places[number]
-        return self.with_trial(number, losses).place(number, losses)
+        fronts = self._known()
+        if not _is_in_a_front(losses):
+            return sum(map(len, fronts)) + bisect.bisect_left(self._ranks, _rank(number, losses))
+        point = np.array(losses[1:])
+        within = self._fronts.front_with(number, point).best_first.index(number)
+        return sum(map(len, fronts[: self._fronts.place(point)])) + within
 
-    def with_trial(self, number: int, losses: Losses) -> BestFirst:
-        """The same and another trial."""
-        other = BestFirst()
-        other._ranks = [rank for rank in self._ranks if rank[1] != number]
-        other.add(number, losses)
-        return other
+    def _known(self) -> list[Front]:
+        """The fronts of all that were added."""
+        for losses, number in sorted(self._new):  # so few fall back: none dominates one before it
+            self._fronts.add(number, np.array(losses[1:]))
+        self._new = []
+        return self._fronts.every
 
-    @property
-    def _is_by_one(self) -> bool:
-        return not self._ranks or len(self._ranks[0][0]) == 2
 
-    def _order(self) -> dict[int, int]:
-        """By several objectives: number to place, in order."""
-        if self._fronts is None:
-            self._ranks.sort(key=lambda rank: rank[1])  # equal ones by number, as they are by one objective
-            numbers = [number for _, number in self._ranks]
-            fronts = pareto.best_first(np.array([losses for losses, _ in self._ranks]))
-            self._fronts = [[numbers[row] for row in front] for front in fronts]
-            in_order = (number for front in self._fronts for number in front)
-            self._places = {number: place for place, number in enumerate(in_order)}
-        return self._places
+def _is_in_a_front(losses: Losses) -> bool:
+    """Whether there are several objectives, and no constraint is missed."""
+    return len(losses) > 2 and not losses[0]
+
+
+def _rank(number: int, losses: Losses) -> tuple[Losses, int]:
+    """By several objectives, those that miss a constraint are ordered by that alone."""
+    return losses if len(losses) == 2 else losses[:1], number

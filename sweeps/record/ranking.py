@@ -153,14 +153,16 @@ class RankedTrials:
         losses = self._losses_of(self.trials[number])
         if losses is None:
             return False
-        return self._order.place(number, losses) < count or self._would_be_on_the_front(number, losses)
+        if self._order.is_of_front(number, losses):
+            return True
+        return count > len(self._order.front()) and self._order.place(number, losses) < count
 
     def leaders_within(self, most_bytes: float) -> list[int]:
         """The leaders whose checkpoints fit together in so many bytes, the front always. The first that does
         not fit ends them: so, with one objective, a trial that does not belong to them never will."""
         found: list[int] = []
         of_front = len(self._order.front())
-        for number in self._order.first(len(self._order)):
+        for number in self._order:
             most_bytes -= self.trials[number].checkpoint_bytes
             if len(found) >= of_front and most_bytes < 0:
                 break
@@ -172,15 +174,10 @@ class RankedTrials:
         would, wherever those before it fit: its size is known when it has one."""
         if (losses := self._losses_of(self.trials[number])) is None:
             return False
-        if self._would_be_on_the_front(number, losses):
+        if self._order.is_of_front(number, losses):
             return True
         better = self._order.first(self._order.place(number, losses))
         return sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
-
-    def _would_be_on_the_front(self, number: int, losses: Losses) -> bool:
-        if not self.objectives.are_several:
-            return not self._order.place(number, losses)
-        return number in self._order.with_trial(number, losses).front()
 
     def _to_confirm(self, top: int) -> list[int]:
         """The trials that reruns confirm: so many of the best, or the front of several objectives."""

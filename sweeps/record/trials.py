@@ -127,10 +127,11 @@ class TrialRow:
         return objectives.values(self.epochs[epoch].score, self.epochs[epoch].metrics)
 
     def losses(self, objectives: Objectives) -> Losses | None:
-        """The same, for the order of trials."""
+        """The same, for the order of trials; None, too, where a value of that epoch is not finite."""
         if (epoch := self.best_epoch(objectives.first)) is None:
             return None
-        return objectives.losses(self.epochs[epoch].score, self.epochs[epoch].metrics)
+        losses = objectives.losses(self.epochs[epoch].score, self.epochs[epoch].metrics)
+        return losses if all(map(math.isfinite, losses[1:])) else None
 
 
 def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:

@@ -169,6 +169,16 @@ def test_trials_without_a_finite_value_of_each_objective_are_not_ranked(tmp_path
     assert list(record.scores_at(1)) == list(record.losses_at(1)) == [1]
 
 
+def test_a_trial_whose_best_epoch_lacks_a_finite_value_neither_leads_nor_would_lead(tmp_path: Path) -> None:
+    record = new(tmp_path, 4)
+    for number, values in enumerate([(0.9, math.nan), (0.1, 9.0), (0.99, math.inf), (0.95, math.nan)]):
+        report(record, number, 1, values)
+        assert record.would_lead(number, 4) is (number == 1)
+        if number != 3:  # it still trains
+            record.end(number, "stopped")
+    assert record.leaders(9) == record.front() == [1]
+
+
 def test_optuna_has_a_direction_and_a_value_for_each_objective(tmp_path: Path) -> None:
     weighed(tmp_path, FRONT)
     study = optuna.load_study(
