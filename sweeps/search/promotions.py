@@ -14,6 +14,7 @@ were planned) go to the best that wait, and a rung of which none got further pro
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -40,14 +41,18 @@ class Rung:
     """The next rung, or the end."""
     promotions: int
     """How many trials continue, of the planned ones."""
-    reached: dict[int, Losses] = field(default_factory=dict)
+    reached: set[int] = field(default_factory=set)
     promoted: set[int] = field(default_factory=set)
     ranked: BestFirst = field(default_factory=BestFirst)
     """All that reached it."""
-    waiting: list[int] = field(default_factory=list)
-    """Those that were not promoted, the best one first."""
+    waiting: set[int] = field(default_factory=set)
+    """Those that were not promoted."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
+
+    def in_turn(self) -> Iterator[tuple[int, int]]:
+        """Position among all that reached it, and number, of each that waits, the best first."""
+        return ((place, number) for place, number in enumerate(self.ranked) if number in self.waiting)
 
 
 class Promotions:
@@ -96,7 +101,7 @@ class Promotions:
                 return self.decision(number, epoch)
             to_come = 0
         turns = min(MOST_WAITING, max(to_come, int(needs_one)))
-        return "PAUSE" if self._place(rung, number) < turns else "STOP"
+        return "PAUSE" if self._has_turn(rung, number, turns) else "STOP"
 
     def _read(self, rung: Rung) -> None:
         """Add the scores that the record has got since."""
@@ -107,12 +112,9 @@ class Promotions:
 
     def _add(self, rung: Rung, number: int, losses: Losses) -> None:
         if number not in rung.reached:
-            rung.reached[number] = losses
+            rung.reached.add(number)
+            rung.waiting.add(number)
             rung.ranked.add(number, losses)
-            # By several objectives, a new one may move all.
-            rung.waiting = sorted(
-                [*rung.waiting, number], key=lambda n: rung.ranked.place(n, rung.reached[n])
-            )
             due = len(rung.reached) // self._factor
             while len(rung.promoted) < due and self._promote(rung, due):
                 continue
@@ -122,23 +124,24 @@ class Promotions:
 
         One that was stopped waits no more, though more trials are planned now.
         """
-        rung.waiting = [number for number in rung.waiting if not self._was_stopped(rung, number)]
-        if not rung.waiting:
+        rung.waiting = {number for number in rung.waiting if not self._was_stopped(rung, number)}
+        place, first = next(rung.in_turn(), (0, None))
+        if first is None or (best is not None and place >= best):
             return False
-        first = rung.waiting[0]
-        if best is not None and rung.ranked.place(first, rung.reached[first]) >= best:
-            return False
-        rung.promoted.add(rung.waiting.pop(0))
+        rung.waiting.remove(first)
+        rung.promoted.add(first)
         return True
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
         trial = self._record.trials[number]
         return trial.status in ("pruned", "stopped") and max(trial.epochs) == rung.epoch
 
-    def _place(self, rung: Rung, number: int) -> int:
-        """Position among those that wait, from 0."""
-        before = itertools.takewhile(lambda other: other != number, rung.waiting)
-        return sum(not self._was_stopped(rung, other) for other in before)
+    def _has_turn(self, rung: Rung, number: int, turns: int) -> bool:
+        """Whether a trial is one of so many best of those that wait."""
+        in_turn = (other for _, other in rung.in_turn())
+        before = itertools.takewhile(lambda other: other != number, in_turn)
+        waiting = (other for other in before if not self._was_stopped(rung, other))
+        return len(list(itertools.islice(waiting, turns))) < turns
 
     def _got_further(self, rung: Rung) -> bool:
         """Whether a trial has reached the next rung."""

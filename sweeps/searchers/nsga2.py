@@ -57,6 +57,11 @@ class Evolution:
         self._rows: list[Array | None] = []
         """Coordinates of the trials in order. None of one that is not a point of the space, which was changed
         with --force."""
+        self._fidelity: int | None = None
+        self._scored: set[int] = set()
+        """Positions of the trials that were scored at this fidelity, and did not go wrong."""
+        self._order = BestFirst()
+        """Of these, as far as all their values are finite."""
 
     def propose(self, number: int) -> Iterator[Point]:
         """Candidates for the trial of a number."""
@@ -74,19 +79,23 @@ class Evolution:
 
     def _parents(self, fidelity: int) -> list[Array]:
         """The coordinates of the best trials at an epoch, the best first."""
-        order, objectives = BestFirst(), self._record.objectives
         known = [*self._record.earlier.trials, *self._record.searched]
         self._rows += [self._coordinates(trial) for trial in known[len(self._rows) :]]
-        found: dict[int, Array] = {}
-        for index, (trial, row) in enumerate(zip(known, self._rows, strict=True)):
-            reported = trial.epochs.get(fidelity)
-            if reported is None or row is None or trial.status in BAD:
-                continue
-            losses = objectives.losses(reported.score, reported.metrics)
+        scored = {
+            index
+            for index, (trial, row) in enumerate(zip(known, self._rows, strict=True))
+            if row is not None and fidelity in trial.epochs and trial.status not in BAD
+        }
+        if fidelity != self._fidelity or self._scored - scored:  # one went wrong since
+            self._fidelity, self._scored, self._order = fidelity, set(), BestFirst()
+        for index in scored - self._scored:
+            reported = known[index].epochs[fidelity]
+            losses = self._record.objectives.losses(reported.score, reported.metrics)
             if np.isfinite(losses[1:]).all():
-                order.add(index, losses)
-                found[index] = row
-        return [found[index] for index in order.first(MOST_PARENTS)]
+                self._order.add(index, losses)
+        self._scored = scored
+        best = (self._rows[index] for index in self._order.first(MOST_PARENTS))
+        return [row for row in best if row is not None]
 
     def _coordinates(self, trial: TrialRow) -> Array | None:
         with contextlib.suppress(LookupError, ValueError):

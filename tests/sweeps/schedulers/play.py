@@ -143,10 +143,15 @@ def score_of(number: int, epoch: int) -> float:
 
 
 def new_record(
-    folder: Path, config: SweepConfig, mode: Mode = "max", objectives: Sequence[str] = ()
+    folder: Path,
+    config: SweepConfig,
+    mode: Mode = "max",
+    objectives: Sequence[str] = (),
+    constraints: Sequence[str] = (),
 ) -> Record:
     folder.mkdir(exist_ok=True)
-    record = Record.create(folder, "s", mode, {"metric": "m", "fixed": {}, "objectives": list(objectives)})
+    judged = {"metric": "m", "objectives": list(objectives), "constraints": list(constraints)}
+    record = Record.create(folder, "s", mode, {**judged, "fixed": {}})
     record.note("runs", [{"num_trials": config.num_trials}])
     return record
 

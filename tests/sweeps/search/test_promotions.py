@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
+import pytest
 from ray.tune.experiment import Trial
 
+from sweeps.common.objective import Losses
+from sweeps.common.pareto import best_first
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import halving
-from sweeps.search.promotions import MOST_WAITING, most_waiting
-from tests.sweeps.schedulers.play import Play, arrive, decisions, new_record
+from sweeps.search.promotions import MOST_WAITING, Promotions, most_waiting
+from tests.conftest import propose
+from tests.sweeps.schedulers.play import SIZE, Play, arrive, decisions, new_record
 
 
 def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path) -> None:
@@ -22,6 +28,38 @@ def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path
     assert decisions(config, record, 3)[3:] == ["CONTINUE", "PAUSE", "PAUSE"]
     assert arrive(config, record, 3, 0.2, 0.3, 0.95) == ["PAUSE", "PAUSE", "CONTINUE"]
     assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
+
+
+@pytest.mark.parametrize(("constraints", "stopped"), [([], 0.0), ([f"{SIZE}<=0.6"], 0.0), ([], 0.5)])
+def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that_came_by_then(
+    constraints: list[str], stopped: float, tmp_path: Path
+) -> None:
+    objectives = ("m:max", f"{SIZE}:min")
+    config = SweepConfig.of(num_trials=90, metric=list(objectives))
+    record = new_record(tmp_path, config, objectives=objectives, constraints=constraints)
+    generator, came = random.Random(0), dict[int, Losses]()
+    promoted, gone = set[int](), set[int]()
+    for _ in range(60):
+        score, size = (round(generator.random(), 1) for _ in range(2))
+        losses = record.objectives.losses(score, {SIZE: size})
+        number = propose(record, {}).number
+        decision = Promotions.of(config, record).decision(number, 3, losses)
+        record.report(number, 3, score, {SIZE: size}, 1.0)
+        came[number] = losses
+        order = [row for front in best_first(np.array(list(came.values()))) for row in front]
+        if len(promoted) < (due := len(came) // 3):
+            waits = [(n, other) for n, other in enumerate(order) if other not in promoted | gone]
+            promoted |= {other for place, other in waits[: due - len(promoted)] if place < due}
+        is_next = [other for other in order if other not in promoted | gone][:MOST_WAITING]
+        expected = "CONTINUE" if number in promoted else "PAUSE" if number in is_next else "STOP"
+        assert decision == expected
+        if decision != "CONTINUE" and generator.random() < stopped:
+            record.end(number, "stopped")
+            gone.add(number)
+    assert len(promoted) > 10
+    if not gone:
+        again = decisions(config, Record.read(tmp_path), 3)
+        assert {other for other, decision in enumerate(again) if decision == "CONTINUE"} == promoted
 
 
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,23 @@ def test_parents_are_the_first_by_front_and_none_that_diverged(tmp_path: Path) -
     assert len(found) == nsga2.MOST_PARENTS
     assert found[0] == 2, "trial 1 is better than all others in both"
     assert 5 not in found
+
+
+def test_parents_are_those_of_the_trials_by_now_at_whatever_epoch(tmp_path: Path) -> None:
+    record, generator = new(tmp_path), random.Random(0)
+    config = CONFIG.changed(max_epochs=2)
+    evolution = nsga2.Evolution(config, SPACE, record)
+    for number in range(60):
+        propose(record, {"lr": 0.1, "width": number + 1})
+        sizes = [generator.random(), math.nan] if number % 9 == 4 else [generator.random()] * 2
+        for epoch, size in enumerate(sizes, start=1):
+            report(record, number, epoch, (round(generator.random(), 1), round(size, 1)))
+        if number % 4 == 3:
+            record.end(number - generator.randrange(4), "diverged")
+        for epoch in (1, 2) if number % 7 == 0 else (2,):
+            fresh = nsga2.Evolution(config, SPACE, record)._parents(epoch)
+            assert [row.tolist() for row in evolution._parents(epoch)] == [row.tolist() for row in fresh]
+    assert len(fresh) == nsga2.MOST_PARENTS
 
 
 def test_points_are_random_until_there_are_enough_parents(tmp_path: Path) -> None:
