@@ -77,7 +77,7 @@ class Best:
         return model.eval()
 
     def _weights(self) -> Path:
-        best = folder_of(self.folder, self.run)
+        best = folder_of(self.folder, self.number, self.run)
         if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
@@ -117,7 +117,7 @@ def best_of(record: Record) -> Best | None:
     objective = record.objective
     sound = (t for t in record.live if (losses := t.losses(record.objectives)) and not losses[0])
     leader = objective.best(sound, lambda trial: trial.best_score(objective))
-    return None if leader is None else _best(record, leader, leader)
+    return None if leader is None else _best(record, leader, leader, None)
 
 
 def front_of(record: Record) -> list[Best]:
@@ -126,16 +126,19 @@ def front_of(record: Record) -> list[Best]:
     if not (numbers := record.front()):
         return []
     runs = runs_of_front(record, storage_setting.open_storage_of(record.folder))
-    return [_best(record, record.trials[n], run) for n, run in zip(numbers, runs, strict=True)]
+    confirmed = {each.number: each for each in record.confirmed() if each.scores}
+    return [
+        _best(record, record.trials[number], run, confirmed.get(number))
+        for number, run in zip(numbers, runs, strict=True)
+    ]
 
 
-def _best(record: Record, trial: TrialRow, run: TrialRow) -> Best:
+def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed | None) -> Best:
     score, epoch = run.best_score(record.objective), run.best_epoch(record.objective)
     values = run.values(record.objectives)
     assert score is not None
     assert epoch is not None
     assert values is not None
-    confirmed = {each.number: each for each in record.confirmed() if each.scores}
     return Best(
         number=trial.number,
         trainable=trial.trainable,
@@ -145,7 +148,7 @@ def _best(record: Record, trial: TrialRow, run: TrialRow) -> Best:
         epoch=epoch,
         values=dict(zip(record.objectives.metrics, values, strict=True)),
         seed=run.seed,
-        confirmed=confirmed.get(trial.number),
+        confirmed=confirmed,
         folder=record.folder,
     )
 
@@ -159,11 +162,21 @@ def run_in(folder: Path) -> int | None:
         return None
 
 
-def folder_of(sweep: Path, run: int) -> Path | None:
-    """`best/`, or the folder in it, that holds the weights of a run; None where none does."""
+def folder_of(sweep: Path, number: int, run: int) -> Path | None:
+    """`best/`, or the folder in it of a trial of the front, if that holds the weights of a run; else None.
+
+    Args:
+        sweep: its folder.
+        number: of the trial.
+        run: the trial itself or one of its reruns, by its number.
+    """
+    return next((folder for folder in _folders_of(sweep, number) if run_in(folder) == run), None)
+
+
+def _folders_of(sweep: Path, number: int) -> tuple[Path, Path]:
+    """Where in `best/` the weights of a trial are, if it is first, and if it is not."""
     best = sweep / BEST_FOLDER
-    within = best.glob(OF_FRONT.format(0).replace("0000", "*"))
-    return next((folder for folder in (best, *within) if run_in(folder) == run), None)
+    return best, best / OF_FRONT.format(number)
 
 
 def is_lost(record: Record, storage: Storage) -> bool:
@@ -185,5 +198,5 @@ def runs_of_front(record: Record, storage: Storage) -> list[TrialRow]:
 
 
 def _best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
-    there = [rerun.number for rerun in record.reruns.of(number) if folder_of(record.folder, rerun.number)]
-    return retention.best_rerun(record, storage, number, there)
+    there = map(run_in, _folders_of(record.folder, number))
+    return retention.best_rerun(record, storage, number, [run for run in there if run is not None])

@@ -112,7 +112,7 @@ def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
         return newest
-    return best_model.folder_of(plan.folder, run.number)
+    return best_model.folder_of(plan.folder, _of_search(run), run.number)
 
 
 def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:

@@ -13,6 +13,7 @@ import torch
 import yaml
 
 import trainables.digits_mlp as digits
+from sweeps.analysis import best_model
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.best_model import Best
 from sweeps.common.errors import UserError
@@ -22,6 +23,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from tests.conftest import propose
+from tests.support.weighed import FRONT, report, weighed
 
 CONFIG = FitConfig(max_epochs=3, metric=digits.METRIC, mode=digits.MODE, threads=1, precision="32-true")
 
@@ -116,6 +118,30 @@ def test_of_a_confirmed_trial_all_is_of_the_run_whose_weights_it_has(crowned: st
     assert found.confirmed is not None
     assert (found.confirmed.mean, found.confirmed.scores) == (pytest.approx(0.275), (0.3, 0.25))
     assert accuracy(found) > 0.5, "it is the trained one"
+
+
+def test_of_a_confirmed_front_each_trial_has_its_rerun_whose_weights_best_holds(tmp_path: Path) -> None:
+    record = weighed(tmp_path, FRONT)
+    record.note("confirm", {"top": 1, "seeds": 2})
+    for number, values in enumerate(FRONT):
+        for seed in (11, 12):
+            trial = record.trials[number]
+            run = record.begin(trial.point, trial.optuna, seed, confirms=number)
+            report(record, run.number, 1, values)
+            record.end(run.number, "finished")
+    first, *others = record.front()
+    assert {first, *others} == {0, 1, 2}
+    held = {number: record.reruns.of(number)[1].number for number in (0, 1, 2)}
+    folders = {first: tmp_path / "best", **{n: tmp_path / "best" / f"trial_{n:04d}" for n in others}}
+    for number, folder in folders.items():
+        folder.mkdir()
+        (folder / "params.yaml").write_text(yaml.safe_dump({"trial": number, "run": held[number]}))
+    found = best_model.front_of(record)
+    assert [(each.number, each.run) for each in found] == [(n, held[n]) for n in (first, *others)]
+    assert all(each.confirmed is not None and each.confirmed.number == each.number for each in found)
+    for number, folder in folders.items():
+        assert best_model.folder_of(tmp_path, number, held[number]) == folder
+        assert best_model.folder_of(tmp_path, number, number) is None
 
 
 def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:
