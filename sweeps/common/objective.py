@@ -94,7 +94,8 @@ class Constraint:
         return max(abs(value - self.bound) / (abs(self.bound) or 1.0), LEAST_EXCESS)
 
     def __str__(self) -> str:
-        return f"{self.metric}{self.relation}{self.bound:g}"
+        is_short = float(text := f"{self.bound:g}") == self.bound
+        return f"{self.metric}{self.relation}{text if is_short else self.bound}"
 
 
 @dataclass(frozen=True)

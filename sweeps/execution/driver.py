@@ -18,6 +18,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
 from sweeps.execution.stopping import End
 from sweeps.plan.plan import Plan
+from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial.job import Job
@@ -52,6 +53,15 @@ class Driver:
         """Print a line that stays, above the table; a closed pipe or terminal ends no sweep."""
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def tell_unmet(self) -> None:
+        """Tell, once, where the first trials have all missed the constraints."""
+        if news := self._first_trials.news():
+            self.say(news)
+
+    @cached_property
+    def _first_trials(self) -> FirstTrials:
+        return FirstTrials(self.record)
 
     @cached_property
     def gpus_per_trial(self) -> float:

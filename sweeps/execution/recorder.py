@@ -24,7 +24,6 @@ from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.requeue import Requeue, error_of
 from sweeps.execution.trial_logs import TrialLogs
-from sweeps.record import constraints
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
@@ -69,7 +68,6 @@ class Recorder(DriverCallback):
         self._save_faults: dict[int, dict[str, Any]] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
-        self._has_said_unmet = not driver.record.objectives.constraints
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
@@ -151,9 +149,7 @@ class Recorder(DriverCallback):
         """Sync the record; write the tables where they are due."""
         self._requeue.overdue_starts(trials)
         self._turn.close()
-        if not self._has_said_unmet and (unmet := constraints.unmet(self._record)):
-            self._has_said_unmet = True
-            self._driver.say(unmet)
+        self._driver.tell_unmet()
         if self._writing_tables.is_due():
             with self._writing_tables.taken():
                 write_tables(self._record, self._driver.plan.folder)
@@ -191,8 +187,6 @@ class Recorder(DriverCallback):
                 why = f"the weights of trial {number} can't be written: {fault['reason']}"
                 return self._requeue.elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
             status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
-        trial_row, objectives = self._record.trials[number], self._record.objectives
-        status, reason = constraints.end_of(trial_row, objectives, status, reason)
         before = retention.kept(self._config, self._record, self._storage)
         self._end(number, status, reason, result.pop("traceback", ""))
         self._drop_checkpoints(number, before)

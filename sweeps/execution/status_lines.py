@@ -69,18 +69,13 @@ def _best(record: Record) -> str:
     objective = record.objective
     if record.objectives.are_several:
         return f"best {best(record)}" if record.best() else "no front yet"
-    sound = (trial for trial in record.searched if trial.status not in BAD and _meets(record, trial))
+    every, objectives = record.searched, record.objectives
+    sound = (trial for trial in every if trial.status not in BAD and constraints.meets(trial, objectives))
     leader = objective.best(sound, lambda trial: trial.best_score(objective))
     if leader is None:
         return f"best {objective.metric} none yet"
     score, epoch = short(leader.best_score(objective)), leader.best_epoch(objective)
     return f"best {objective.metric} {score} (trial {leader.number}, epoch {epoch})"
-
-
-def _meets(record: Record, trial: TrialRow) -> bool:
-    """Whether its best epoch meets all constraints."""
-    losses = trial.losses(record.objectives)
-    return losses is not None and losses[0] == 0
 
 
 def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:

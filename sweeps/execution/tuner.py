@@ -32,7 +32,6 @@ from sweeps.execution.recorder import Recorder
 from sweeps.execution.steering import Steerer, Steering
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
-from sweeps.record import constraints
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
@@ -109,7 +108,8 @@ def _say_why_none_trains(driver: Driver, begun: int, wanted: int) -> None:
         why = "Every point of the search space was tried before"
     else:
         why = "All trials that were to come miss a constraint before they are trained"
-    driver.say(constraints.unmet(record) or f"{why}: no trial is left to train.")
+    driver.tell_unmet()
+    driver.say(f"{why}: no trial is left to train.")
 
 
 def _confirm(driver: Driver, steering: Steering) -> None:

@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
-from sweeps.record.trials import Earlier, Status, TrialRow, Waits
+from sweeps.record.trials import Earlier, Ending, TrialRow, Waits
 from sweeps.search import cohorts
 from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
@@ -58,20 +58,20 @@ class Plan:
         """Where its checkpoints go."""
         return storage_setting.open_storage(self.config.storage, self.folder)
 
-    def refusal(self, point: Point) -> tuple[Status, str] | None:
-        """Status and reason of a point that is never trained: its static metrics miss a constraint, or can't
-        be computed; None of one that is."""
+    def refusal(self, point: Point) -> Ending | None:
+        """The end of a point that is never trained: its static metrics miss a constraint, or can't be
+        computed; None of one that is."""
         model = next((model for model in self.models if model.name == point.trainable), None)
         if model is None or not self.config.constraints or not hasattr(model.module, FUNCTION):
             return None
         try:
             metrics = static_metrics(model.module, model.module.Params(**{**point.fixed, **point.params}))
         except CannotTrain as error:
-            return "failed", str(error)
+            return Ending("failed", str(error))
         except Exception as error:  # of the user's function
-            return "failed", f"{FUNCTION} raises {reason_of(error)}"
+            return Ending("failed", f"{FUNCTION} raises {reason_of(error)}")
         why = why_missed(self.config.objectives, metrics)
-        return ("infeasible", why) if why else None
+        return Ending("infeasible", why, metrics) if why else None
 
     def changed(self, **settings: Any) -> Plan:
         """The same with other settings; its storage stays open."""

@@ -26,11 +26,10 @@ from sweeps.config.yaml_files import refuse_other
 from sweeps.plan import confirmation, disk, models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
-from sweeps.record import constraints
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Identity, Run, Steered
-from sweeps.record.trials import STOPPED, Status, TrialRow, why_diverged
+from sweeps.record.trials import STOPPED, Ending, TrialRow, why_diverged
 from sweeps.space.point import Point
 from sweeps.storage import retention
 
@@ -103,7 +102,7 @@ def settle(plan: Plan, record: Record) -> None:
     """End the trials whose end was decided but not written, and put the checkpoints in order."""
     for trial in record.live:
         if (ended := _decided_end(plan, record, trial)) is not None:
-            record.end(trial.number, *constraints.end_of(trial, record.objectives, *ended))
+            record.end(trial.number, **ended._asdict())
     _order_checkpoints(plan, record)
 
 
@@ -220,8 +219,8 @@ def start(plan: Plan, record: Record, trial: TrialRow) -> str:
     return begins + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, str] | None:
-    """Status and reason of a trial whose end was decided but not written; None when it continues.
+def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> Ending | None:
+    """How a trial ends whose end was decided but not written; None when it continues.
 
     A trial that would lead always continues: its weights are needed too, so it restarts from its checkpoint
     and ends by itself.
@@ -229,21 +228,22 @@ def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> tuple[Status, s
     config, last = plan.config, max(trial.epochs, default=0)
     is_stopped = record.is_to_stop(trial.number)
     if not last:
-        return ("stopped", STOPPED) if is_stopped else plan.refusal(trial.point)
+        return Ending("stopped", STOPPED) if is_stopped else plan.refusal(trial.point)
     row, objectives = trial.epochs[last], config.objectives
-    for name, value in zip(objectives.metrics, objectives.values(row.score, row.metrics), strict=True):
+    others = {name: row.metrics.get(name, math.nan) for name in objectives.others}
+    for name, value in {objectives.first.metric: row.score, **others}.items():
         if not math.isfinite(value):
-            return "diverged", why_diverged(name, last, value)
+            return Ending("diverged", why_diverged(name, last, value))
     if retention.would_be_kept(config, record, plan.storage, trial.number):
         has_weights = not retention.lacks_weights(config, record, plan.storage, trial.number)
-        return ("stopped", STOPPED) if is_stopped and has_weights else None
+        return Ending("stopped", STOPPED) if is_stopped and has_weights else None
     if last == config.max_epochs:
-        return "finished", ""
+        return Ending("finished")
     if is_stopped:
-        return "stopped", STOPPED
+        return Ending("stopped", STOPPED)
     if trial.confirms is not None:
         return None
-    return ("pruned", "") if plan.scheduler.ends_at(config, record, trial.number, last) else None
+    return Ending("pruned") if plan.scheduler.ends_at(config, record, trial.number, last) else None
 
 
 def _order_checkpoints(plan: Plan, record: Record) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 
 from sweeps.common.formatting import short
@@ -14,15 +13,17 @@ from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 MISSES = "misses the constraint"
 FIRST = 10
 """Trials after which it is told that none has met the constraints."""
+MOST_DIGITS = 17
+"""That tell any number from any other."""
 
 
 def why_missed(objectives: Objectives, metrics: Mapping[str, float]) -> str:
     """`params_m 7.2 misses the constraint params_m<=5`, of each that is missed by metrics; "" where none is.
     One whose metric is not among them is not judged."""
     return "; ".join(
-        f"{each.metric} {short(metrics[each.metric])} {MISSES} {each}"
+        f"{each.metric} {_in_digits(metrics[each.metric], each)} {MISSES} {each}"
         for each in objectives.constraints
-        if each.metric in metrics and each.excess(metrics)
+        if _is_missed_by(each, metrics)
     )
 
 
@@ -32,7 +33,7 @@ def end_of(trial: TrialRow, objectives: Objectives, status: Status, reason: str)
     epoch = trial.best_epoch(objectives.first)
     if status not in ENDED_WELL or epoch is None:
         return status, reason
-    why = why_missed(objectives, trial.epochs[epoch].metrics)
+    why = why_missed(objectives, _judged(trial, objectives))
     return ("infeasible", f"{why} in epoch {epoch}") if why else (status, reason)
 
 
@@ -41,32 +42,67 @@ def is_missed(trial: TrialRow) -> bool:
     return trial.status == "infeasible" and MISSES in trial.reason
 
 
-def unmet(record: RankedTrials) -> str:
-    """What to tell where no trial has met the constraints, and the first ones have missed them; else ""."""
-    objectives = record.objectives
-    missed = [trial for trial in record.searched if is_missed(trial)]
-    if len(missed) < FIRST or any(_meets(trial, objectives) for trial in record.searched):
-        return ""
-    named = [_nearest(each, missed) for each in objectives.constraints]
-    return (
-        f"None of the first {len(missed)} trials meets the constraints: {'; '.join(filter(None, named))}. If "
-        "no point of the space can, stop the sweep, and begin one with another --constraint or space"
-    )
+def meets(trial: TrialRow, objectives: Objectives) -> bool:
+    """Whether the best epoch of a trial meets all constraints."""
+    losses = trial.losses(objectives)
+    return losses is not None and losses[0] == 0
 
 
-def _meets(trial: TrialRow, objectives: Objectives) -> bool:
-    """Whether any of its epochs meets all."""
-    return any(objectives.losses(row.score, row.metrics)[0] == 0 for row in trial.epochs.values())
+class FirstTrials:
+    """Tells, once, that the first trials of a sweep have all missed its constraints."""
+
+    def __init__(self, record: RankedTrials) -> None:
+        self._record = record
+        self._is_settled = not record.objectives.constraints
+
+    def news(self) -> str:
+        """What to tell now; "" where that is nothing, as after it was told, or once a trial has met them."""
+        if self._is_settled:
+            return ""
+        objectives, trials = self._record.objectives, self._record.searched
+        if any(meets(trial, objectives) for trial in trials):
+            self._is_settled = True
+            return ""
+        missed = [trial for trial in trials if is_missed(trial)]
+        if len(missed) < FIRST:
+            return ""
+        self._is_settled = True
+        named = [_nearest(each, missed, objectives) for each in objectives.constraints]
+        return (
+            f"None of the first {len(missed)} trials meets the constraints: "
+            f"{'; '.join(filter(None, named))}. If no point of the space can, stop the sweep, and begin one "
+            "with another --constraint or space"
+        )
 
 
-def _nearest(constraint: Constraint, missed: list[TrialRow]) -> str:
-    """`params_m<=5 (the nearest was 5.3)`, by the reasons of the trials; "" where none missed this one."""
-    pattern = re.compile(
-        rf"(?:^|; ){re.escape(constraint.metric)} (\S+) {MISSES} {re.escape(str(constraint))}"
-    )
-    found = (match[1] for trial in missed if (match := pattern.search(trial.reason)))
-    values = [float(text.replace(",", "")) for text in found]
-    if not values:
-        return ""
-    nearest = min(values, key=lambda value: constraint.excess({constraint.metric: value}))
-    return f"{constraint} (the nearest was {short(nearest) if math.isfinite(nearest) else nearest})"
+def _judged(trial: TrialRow, objectives: Objectives) -> Mapping[str, float]:
+    """The metrics by which a trial meets its constraints: those of its best epoch, or of one that is not
+    trained those that are known."""
+    if (epoch := trial.best_epoch(objectives.first)) is None:
+        return trial.static_metrics
+    row = trial.epochs[epoch]
+    return {**row.metrics, objectives.first.metric: row.score}
+
+
+def _is_missed_by(constraint: Constraint, metrics: Mapping[str, float]) -> bool:
+    return constraint.metric in metrics and constraint.excess(metrics) > 0
+
+
+def _nearest(constraint: Constraint, missed: list[TrialRow], objectives: Objectives) -> str:
+    """`params_m<=5 (the nearest was 5.3)`, without the value where an older record does not have it; ""
+    where no trial missed this one."""
+    judged = [metrics for trial in missed if (metrics := _judged(trial, objectives))]
+    if found := [metrics for metrics in judged if _is_missed_by(constraint, metrics)]:
+        nearest = min(found, key=constraint.excess)[constraint.metric]
+        return f"{constraint} (the nearest was {_in_digits(nearest, constraint)})"
+    is_named = any(f"{MISSES} {constraint}" in trial.reason for trial in missed)
+    return str(constraint) if is_named else ""
+
+
+def _in_digits(value: float, constraint: Constraint) -> str:
+    """A value that misses a constraint, in as many digits as show that."""
+    if not math.isfinite(value):
+        return str(value)
+    texts = (short(value), *(f"{value:.{digits}g}" for digits in range(5, MOST_DIGITS)))
+    shows = (text for text in texts if constraint.excess({constraint.metric: float(text)}))
+    return next(shows, f"{value:.{MOST_DIGITS}g}")

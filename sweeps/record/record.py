@@ -19,7 +19,7 @@ from optuna.storages import JournalStorage
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import optuna_form, sweep_info, torn_end
+from sweeps.record import constraints, optuna_form, sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, HeldOutScore, Run, Steered
@@ -178,10 +178,8 @@ class Record(RankedTrials):
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
         """Write where a trial trains, if that is new."""
-        if self.trials[number].place == place:
-            return
-        self._attribute(number, "place", dict(place))
-        self.trials[number].place = dict(place)
+        if self.trials[number].place != place:
+            self._attribute(number, "place", dict(place))
 
     def report(
         self,
@@ -209,50 +207,54 @@ class Record(RankedTrials):
 
     def notice(self, number: int, text: str) -> None:
         """Write a note for the user about a trial."""
-        notices = [*self.trials[number].notices, text]
-        self._attribute(number, "notices", notices)
-        self.trials[number].notices = notices
+        self._attribute(number, "notices", [*self.trials[number].notices, text])
 
     def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
         """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
         self._need_format(STEERED_OR_SPLIT)
         self._attribute(number, "micro_batches", list(rows))
-        self.trials[number].micro_batches = list(rows)
 
     def note_failures(self, number: int, failures: int) -> None:
         """Write how often a trial has raised an error."""
         if failures != self.trials[number].failures:
             self._attribute(number, "failures", failures)
-            self.trials[number].failures = failures
 
     def note_checkpoint(self, number: int, size_bytes: int) -> None:
         """Write the size of a trial's newest checkpoint, if that is new and the trial has not ended."""
         trial = self.trials[number]
         if trial.status == "unfinished" and size_bytes != trial.checkpoint_bytes:
             self._attribute(number, "checkpoint_bytes", size_bytes)
-            trial.checkpoint_bytes = size_bytes
 
     def note_left(self, number: int, position: str) -> None:
         """Write where a trial was left, in its checkpoint; "" where it could not write one."""
-        left = {"after_epoch": len(self.trials[number].epochs), "position": position}
-        self._attribute(number, "left", left)
-        self.trials[number].left = left
+        after_epoch = len(self.trials[number].epochs)
+        self._attribute(number, "left", {"after_epoch": after_epoch, "position": position})
 
-    def end(self, number: int, status: Status, reason: str = "", log: str | None = None) -> None:
-        """Write how a trial ended; only the first end counts."""
+    def end(
+        self,
+        number: int,
+        status: Status,
+        reason: str = "",
+        log: str | None = None,
+        static_metrics: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Write how a trial ended; only the first end counts. One that ended well is infeasible all the same
+        where it misses a constraint. `static_metrics` are those of one that was refused before training."""
         trial = self.trials[number]
         if trial.status != "unfinished":
             return
+        status, reason = constraints.end_of(trial, self.objectives, status, reason)
         if status == "infeasible":
             self._need_format(STEERED_OR_SPLIT)
         with self.together():
-            self._attribute(number, "status", status)
-            for key, text in (("reason", reason), ("log", log)):
-                if text != getattr(trial, key):
-                    self._attribute(number, key, text)
+            self._storage.set_trial_user_attr(self._ids[number], "status", status)
+            known = dict(static_metrics)
+            for key, value in (("reason", reason), ("log", log), ("static_metrics", known)):
+                if value != getattr(trial, key):
+                    self._attribute(number, key, value)
             state, values = optuna_form.ended(trial, status, self.objectives)
             self._storage.set_trial_state_values(self._ids[number], state, values)
-        trial.status, trial.reason, trial.log, trial.end = status, reason, log, time.time()
+        trial.status, trial.end = status, time.time()
         self._settle(trial)
 
     def note_run(self, run: Run) -> None:
@@ -295,3 +297,4 @@ class Record(RankedTrials):
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)
+        setattr(self.trials[number], key, value)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.space.point import OptunaPoint, Point
@@ -27,6 +28,15 @@ STOPPED = "stopped by the user"
 """The reason of such a trial."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
+
+
+class Ending(NamedTuple):
+    """How a trial ends."""
+
+    status: Status
+    reason: str = ""
+    static_metrics: Mapping[str, float] = MappingProxyType({})
+    """Of a trial that is never trained: what is known of it all the same."""
 
 
 @dataclass
@@ -82,6 +92,9 @@ class TrialRow:
     `position`."""
     checkpoint_bytes: int = 0
     """Size of its newest checkpoint; 0 where it has written none, or in an older record."""
+    static_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of a trial that was refused before its training, as its trainable computes them; {} in an older
+    record."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """By 1-based epoch."""
 
@@ -157,6 +170,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         left=attributes.get("left", {}),
         failures=attributes.get("failures", 0),
         checkpoint_bytes=attributes.get("checkpoint_bytes", 0),
+        static_metrics=attributes.get("static_metrics", {}),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()

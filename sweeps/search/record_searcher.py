@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.record.trials import Status, TrialRow, Waits
+from sweeps.record.trials import Ending, TrialRow, Waits
 from sweeps.space.point import Point, Space
 from sweeps.space.replay import optuna_point
 
@@ -41,8 +41,8 @@ class RecordSearcher(Searcher):
     results that come in meanwhile."""
     waits: Waits | None = None
     """Whether a trial is paused by its scheduler: it leaves its slot."""
-    refusal: Callable[[Point], tuple[Status, str] | None] | None = None
-    """Status and reason of a point that is never trained; it is a trial that has ended. None: all are."""
+    refusal: Callable[[Point], Ending | None] | None = None
+    """How a point ends that is never trained; it is a trial all the same. None: all are trained."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class RecordSearcher(Searcher):
             refused = None if self.refusal is None else self.refusal(begun.point)
             if refused is None:
                 return begun
-            self._record.end(begun.number, *refused)
+            self._record.end(begun.number, **refused._asdict())
         return None
 
     def _begin_next(self) -> TrialRow | None:

@@ -385,3 +385,21 @@ def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steere
     processes.epochs[trains] = 2
     steerer.on_step_end(1, [])
     assert processes.asked == [trains]
+
+
+def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_constraint(tmp_path: Path) -> None:
+    plan = make_plan(config(tmp_path, constraint=["size_m<=5"]))
+    with folder.opened(plan) as record:
+        resume.begin_run(plan, record)
+        sweep = Steered(record, plan)
+        for number, size in ((sweep.begin(), 3.0), (sweep.begin(), 6.0)):
+            record.report(number, 1, 0.1, {"score": 0.1, "size_m": size}, 1.0)
+            sweep.searcher.requeue(number)
+            of = {**record.trials[number].fixed, **record.trials[number].params}
+            at = checkpoint_store.folder_of(sweep.folder, number)
+            checkpoint_store.write(at, 1, lambda into: (into / "weights.pt").touch(), of)
+            sweep.does(f"stop {number}")
+        processes: Any = Training()
+        Steerer(sweep.steering, sweep.driver, sweep.searcher, processes).on_step_end(0, [])
+        assert [trial.status for trial in record.trials] == ["stopped", "infeasible"]
+        assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"

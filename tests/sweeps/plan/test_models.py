@@ -260,10 +260,11 @@ def test_a_point_that_is_known_to_miss_a_constraint_is_refused_with_the_reason(t
     given = {"trainable": KNOWN, "name": "s", "results_dir": str(tmp_path), "gpus_per_trial": 0}
     plan = make_plan(SweepConfig.of(**given, constraint=["params_m<=5", "acc>=0.1"]))
     assert plan.refusal(Point(KNOWN, {"width": 50})) is None
-    expected = ("infeasible", "params_m 5.1 misses the constraint params_m<=5")
+    known = {"params_m": 5.1, "latency_ms": 51.0}
+    expected = ("infeasible", "params_m 5.1 misses the constraint params_m<=5", known)
     assert plan.refusal(Point(KNOWN, {"width": 51})) == expected
     broken = plan.refusal(Point(KNOWN, {"width": 1}, {"bad_epoch": -1}))
-    assert broken == ("failed", "static_metrics raises ZeroDivisionError: of a size")
+    assert broken == ("failed", "static_metrics raises ZeroDivisionError: of a size", {})
     assert make_plan(SweepConfig.of(**given)).refusal(Point(KNOWN, {"width": 99})) is None
 
 

@@ -544,6 +544,29 @@ def test_an_end_that_was_not_written_any_more_is_written(sweep: Sweep) -> None:
     assert statuses(Record.read(sweep.folder)) == statuses(record)
 
 
+def test_the_metric_of_a_constraint_is_judged_as_in_training(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, constraint=["size_m<=5"])
+    for size in (math.nan, 7.0, 3.0):
+        number = sweep.trial()
+        for epoch in range(1, 10):
+            sweep.record.report(number, epoch, 0.5 - number / 10, {"score": 0.5, "size_m": size}, 1.0)
+    record = sweep.resumed(num_trials=7)
+    assert [(trial.status, trial.reason) for trial in record.trials[:2]] == [
+        ("diverged", "size_m was nan in epoch 9"),
+        ("infeasible", "size_m 7 misses the constraint size_m<=5 in epoch 1"),
+    ]
+
+
+def test_a_refused_trial_whose_end_was_not_written_has_what_is_known_of_it(tmp_path: Path) -> None:
+    sweep = Sweep(
+        tmp_path, trainable="tests.faulty.known_size", search_space=None, constraint=["params_m<=5"]
+    )
+    propose(sweep.record, {"width": 60, "waste": 0.1}, trainable="tests.faulty.known_size")
+    record = sweep.resumed(num_trials=7)
+    assert record.trials[0].status == "infeasible"
+    assert record.trials[0].static_metrics == {"params_m": 6.0, "latency_ms": 60.0}
+
+
 def test_a_trial_that_stays_at_a_rung_goes_on(sweep: Sweep) -> None:
     sweep.trial(*[0.2] * 9, ended="finished")
     sweep.trial(0.5)

@@ -12,7 +12,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.record.sweep_info import Steered
-from sweeps.record.trials import Earlier, TrialRow
+from sweeps.record.trials import Earlier, Ending, TrialRow
 from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -131,11 +131,12 @@ def test_a_point_that_is_never_trained_is_a_trial_that_has_ended_and_the_next_on
     space = FlatSpace({"lr": converted(tune.uniform(0.0, 1.0))}, {}, Params, "net")
     points = [Point("net", {"lr": number / 10}) for number in range(5)]
     searcher = RecordSearcher(record, space, lambda nth: iter(points[nth:]), SweepConfig.of(num_trials=5))
-    searcher.refusal = lambda point: ("infeasible", "too large") if float(point.params["lr"]) > 0.15 else None
+    large = Ending("infeasible", "too large", {"size": 9.0})
+    searcher.refusal = lambda point: large if float(point.params["lr"]) > 0.15 else None
     searcher.slots = 9
     assert [searcher.suggest(str(n))["number"] for n in range(2)] == [0, 1]
     assert searcher.suggest("2") is None, "the others were refused; those that train may still need a process"
-    assert [(trial.status, trial.reason) for trial in record.trials[2:]] == [("infeasible", "too large")] * 3
+    assert [(t.status, t.reason, t.static_metrics) for t in record.trials[2:]] == [large] * 3
     record.end(0, "finished")
     record.end(1, "finished")
     assert searcher.suggest("3") == "FINISHED"
