@@ -20,7 +20,6 @@ from sweeps.execution import orders
 from sweeps.execution.console import STATUS_EVERY_S
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Process, Processes
-from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import resume
 from sweeps.record import status
 from sweeps.record.requests import Answer, Inbox, Request
@@ -77,6 +76,13 @@ class Steering:
             self._say_once(f"No command can be taken up: {error}")
             return False
 
+    def is_to_end(self) -> bool:
+        """Whether the search must end, once commands are taken up: for a searcher whose points are refused
+        one after another, while nothing trains and Tune's loop waits for it."""
+        self._driver.tell_unmet()
+        self.take_up()
+        return self._driver.end.is_due
+
     def wait_for_go(self) -> bool:
         """Wait as long as the sweep is paused; whether it may train."""
         driver, record, end = self._driver, self._driver.record, self._driver.end
@@ -86,16 +92,13 @@ class Steering:
             driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
             status_next = self._clock() + STATUS_EVERY_S
-            with stops_on_signals(end, driver.say):
-                while end.outcome == "paused":
-                    self._sleep(LOOK_EVERY_S / 2)
-                    if self.take_up():
-                        resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
-                    if not driver.console.is_terminal and self._clock() >= status_next:
-                        status_next = self._clock() + STATUS_EVERY_S
-                        driver.say(
-                            f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}"
-                        )
+            while end.outcome == "paused":
+                self._sleep(LOOK_EVERY_S / 2)
+                if self.take_up():
+                    resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
+                if not driver.console.is_terminal and self._clock() >= status_next:
+                    status_next = self._clock() + STATUS_EVERY_S
+                    driver.say(f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}")
             record.start_clock()
         record.is_held = False
         return end.outcome == "finished"

@@ -54,7 +54,7 @@ class Phase:
 
 def fit(driver: Driver) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    with Steering.of(driver) as steering:
+    with Steering.of(driver) as steering, stops_on_signals(driver.end, driver.say):
         while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
             continue
         if driver.end.outcome == "finished":
@@ -84,31 +84,29 @@ def _search(driver: Driver, steering: Steering) -> bool:
     plan, record = driver.plan, driver.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
     searcher.waits, searcher.refusal = plan.waits(record), plan.refusal
-    begun, wanted = len(record.searched), record.planned_trials[-1]
+    searcher.is_to_end = steering.is_to_end
+    begun = len(record.searched)
     if not searcher.has_work():
-        _say_why_none_trains(driver, begun, wanted)
-        return False
+        if not driver.end.is_due:
+            _say_why_none_trains(driver, begun)
+        elif driver.end.outcome == "finished":
+            driver.end.stop("out of time")
+        return driver.end.outcome == "paused"
     _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
     return driver.end.outcome == "paused" or was_raised
 
 
-def _say_why_none_trains(driver: Driver, begun: int, wanted: int) -> None:
-    """Tell why no trial of the search is left to train.
-
-    Args:
-        driver: of the sweep.
-        begun: trials that had begun before the searcher was asked.
-        wanted: trials that were planned then.
-    """
-    record = driver.record
-    for trial in record.searched[begun:]:  # they miss a constraint before they are trained
-        driver.say(status_lines.ended(record, trial))
-    if record.planned_trials[-1] < wanted:
-        why = "Every point of the search space was tried before"
-    else:
-        why = "All trials that were to come miss a constraint before they are trained"
+def _say_why_none_trains(driver: Driver, begun: int) -> None:
+    """Tell why no trial of the search is left to train, where so many had begun before."""
+    refused = driver.record.searched[begun:]
+    for trial in refused:
+        driver.say(status_lines.ended(driver.record, trial))
     driver.tell_unmet()
+    if refused:
+        why = "All trials that were to come miss a constraint before they are trained"
+    else:
+        why = "Every point of the search space was tried before"
     driver.say(f"{why}: no trial is left to train.")
 
 
@@ -140,7 +138,7 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     ahead = ImportsAhead(imports_ahead.of_sweep(driver.config))
     callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ahead]
     tuner = _tuner(driver, phase, callbacks, sharing)
-    with _max_pending(), stops_on_signals(driver.end, driver.say):
+    with _max_pending():
         try:
             with contextlib.closing(recorder):
                 tuner.fit()

@@ -20,6 +20,8 @@ Propose = Callable[[int], Iterator[Point]]
 
 BY_THE_USER = "chosen by the user"
 """Origin of a trial."""
+MOST_REFUSED = 10
+"""Points that are refused without a look at what else there is to do: results, commands, Ctrl-C."""
 
 
 class RecordSearcher(Searcher):
@@ -43,6 +45,9 @@ class RecordSearcher(Searcher):
     """Whether a trial is paused by its scheduler: it leaves its slot."""
     refusal: Callable[[Point], Ending | None] | None = None
     """How a point ends that is never trained; it is a trial all the same. None: all are trained."""
+    is_to_end: Callable[[], bool] | None = None
+    """Whether the search must end. It is asked where nothing trains, while points are refused, and may take
+    up what else there is to do. None: it never must."""
 
     def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
         super().__init__()
@@ -56,7 +61,8 @@ class RecordSearcher(Searcher):
         self._known = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
 
     def suggest(self, trial_id: str) -> Any:
-        """The next trial's config, None when all slots are taken, FINISHED after the last trial."""
+        """The next trial's config, None when all slots are taken or many points were refused, FINISHED after
+        the last trial, or where the search must end."""
         if self._record.is_held or self._taken() >= self.slots:
             return None
         for number in self._to_begin:
@@ -65,23 +71,40 @@ class RecordSearcher(Searcher):
                 return _config(trial)
         if (begun := self._begin_new()) is not None:
             return _config(begun)
+        must_end = self._has_more and not self._taken()  # `is_to_end` said so
         # After FINISHED, Tune ends idle processes, which paused and requeued trials still need.
-        return None if self._live else Searcher.FINISHED
+        return None if self._live and not must_end else Searcher.FINISHED
 
     def has_work(self) -> bool:
-        """Whether a trial is left to train. The first new one begins here: Tune fails where none comes."""
+        """Whether a trial is left to train, and the search need not end. The first new one begins here: Tune
+        fails where none comes."""
         if not self._to_begin and (begun := self._begin_new()) is not None:
             self._to_begin.append(begun.number)
         return bool(self._to_begin)
 
     def _begin_new(self) -> TrialRow | None:
-        """Begin the next trial of the search that trains; None after the last."""
-        while (begun := self._begin_next()) is not None:
-            refused = None if self.refusal is None else self.refusal(begun.point)
-            if refused is None:
-                return begun
-            self._record.end(begun.number, **refused._asdict())
+        """Begin the next trial that trains; None where there is none, or none yet. Where nothing trains it is
+        looked for up to the end: Tune would wait for it, and do nothing else."""
+        while (begun := self._begin_some()) is None and self._has_more and not self._taken():
+            if self.is_to_end is not None and self.is_to_end():
+                return None
+        return begun
+
+    def _begin_some(self) -> TrialRow | None:
+        """The same among the next MOST_REFUSED points."""
+        with self._record.together():
+            for _ in range(MOST_REFUSED):
+                if (begun := self._begin_next()) is None:
+                    return None
+                if self.refusal is None or (refused := self.refusal(begun.point)) is None:
+                    return begun
+                self._record.end(begun.number, **refused._asdict())
         return None
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether new trials are to come, as far as it is known."""
+        return len(self._record.searched) < self._most
 
     def _begin_next(self) -> TrialRow | None:
         nth, most = len(self._record.searched), self._most
@@ -143,6 +166,10 @@ class RecordSearcher(Searcher):
         """Nothing to do: a resume builds a new searcher from the record."""
 
     restore = save
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tune pickles it, but uses no copy."""
+        return Searcher, ()
 
 
 class RerunSearcher(RecordSearcher):

@@ -13,6 +13,7 @@ from sweeps.analysis import best_model
 from sweeps.common.pareto import fronts
 from sweeps.record.record import Record
 from tests.conftest import Command
+from tests.support.steered import running
 
 LOGGED, KNOWN = "tests.faulty.two_metrics", "tests.faulty.known_size"
 SHORT = ("--max-epochs", "3", "--grace-epochs", "1", "--no-ray-dashboard", "--no-preflight")
@@ -82,7 +83,9 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
         *("--searcher", "random", "--name", "s", "--results-dir", str(tmp_path)),
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "None of the first 12 trials meets the constraints: params_m<0.01 (the nearest was " in done.stdout
+    told = "None of the first 10 trials meets the constraints: params_m<0.01 (the nearest was "
+    assert done.stdout.count(told) == 1
+    assert done.stdout.count("None of the first") == 1
     assert "Trial 11 infeasible after 0 epochs: params_m " in done.stdout
     assert "Traceback" not in done.stdout
     few = sweep(
@@ -93,3 +96,44 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     record = Record.read(tmp_path / "s")
     assert {trial.status for trial in record.trials} == {"infeasible"}
     assert not record.has_epochs
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_points_are_all_refused_takes_commands_and_ctrl_c(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    asked = ("--trainable", KNOWN, *SHORT[:4], "--no-preflight", "--searcher", "random")
+    asked = (*asked, "--constraint", "params_m<0.01", "--num-trials", "1000000")
+    with running(tmp_path / "s", environment, *asked) as sweep:
+        sweep.wait_for("None of the first 10 trials meets the constraints: params_m<0.01")
+        sweep.does("pause")
+        sweep.wait_for("Paused since")
+        begun = len(sweep.record().trials)
+        sweep.does("go")
+        sweep.wait_until("more points are drawn", lambda record: len(record.trials) > begun)
+        sweep.interrupt()
+        assert sweep.wait() == 130
+        begun = len(sweep.record().trials)
+        sweep.start()
+        sweep.wait_until("more points are drawn", lambda record: len(record.trials) > begun)
+        sweep.does("finish")
+        assert sweep.wait() == 1
+    assert "Traceback" not in sweep.printed
+    assert {trial.status for trial in sweep.record().trials} == {"infeasible"}
+
+
+@pytest.mark.slow
+def test_few_points_that_fit_are_all_found_and_trained_one_at_a_time(sweep: Command, tmp_path: Path) -> None:
+    """Between two of them nothing trains."""
+    done = sweep(
+        *("--trainable", KNOWN, *SHORT, "--constraint", "params_m<=0.9", "--num-trials", "100"),
+        *("--searcher", "random", "--scheduler", "none", "--max-concurrent", "1", "--name", "s"),
+        *("--results-dir", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.read(tmp_path / "s")
+    trained = [trial for trial in record.searched if trial.epochs]
+    assert {trial.status for trial in trained} == {"finished"}
+    assert [t.number for t in trained] == [t.number for t in record.searched if int(t.params["width"]) <= 9]
+    assert 0 < len(trained) < 30
+    assert len(record.searched) == 100

@@ -103,6 +103,11 @@ class RunningSweep:
         assert self._process is not None
         return self._process.wait(MOST_S)
 
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+
     def kill(self) -> None:
         """As a power cut, for the driver alone: its Ray ends with it."""
         assert self._process is not None

@@ -26,6 +26,7 @@ from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.record.requests import Inbox, ask
+from sweeps.record.trials import Ending
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
@@ -403,3 +404,21 @@ def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_const
         Steerer(sweep.steering, sweep.driver, sweep.searcher, processes).on_step_end(0, [])
         assert [trial.status for trial in record.trials] == ["stopped", "infeasible"]
         assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"
+
+
+def test_commands_are_taken_up_between_points_that_are_refused(sweep: Steered) -> None:
+    sweep.searcher.refusal = lambda point: Ending("infeasible")
+    sweep.searcher.is_to_end = sweep.steering.is_to_end
+    sweep.does("set num-trials=500")
+    ask(sweep.folder, ["pause"], wait_s=0)
+    sweep.now += 1
+    assert not sweep.searcher.has_work()
+    assert sweep.driver.end.outcome == "paused"
+    assert len(sweep.record.trials) == 10
+    for answer in (sweep.folder / "control").glob("*.answer.json"):
+        answer.unlink()
+    sweep.does("go")
+    ask(sweep.folder, ["finish"], wait_s=0)
+    sweep.now += 1
+    assert not sweep.searcher.has_work()
+    assert sweep.record.planned_trials[-1] == len(sweep.record.trials) == 20

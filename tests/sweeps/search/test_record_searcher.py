@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ray import tune
+from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.record.sweep_info import Steered
 from sweeps.record.trials import Earlier, Ending, TrialRow
-from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
+from sweeps.search.record_searcher import MOST_REFUSED, RecordSearcher, RerunSearcher
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from sweeps.space.point import Point
@@ -140,3 +144,77 @@ def test_a_point_that_is_never_trained_is_a_trial_that_has_ended_and_the_next_on
     record.end(0, "finished")
     record.end(1, "finished")
     assert searcher.suggest("3") == "FINISHED"
+
+
+def refusing(folder: Path, most: int, is_refused: Callable[[int], bool]) -> tuple[Record, RecordSearcher]:
+    """A search whose nth point is refused, or is not."""
+    record = Record.create(folder, "s", "max", {"metric": "m"})
+    record.plan_trials(most)
+    space = FlatSpace({"lr": converted(tune.uniform(0.0, 1.0))}, {}, Params, "net")
+    points = [Point("net", {"lr": number / most}) for number in range(most)]
+    searcher = RecordSearcher(record, space, lambda nth: iter(points[nth:]), SweepConfig.of(num_trials=most))
+    searcher.refusal = lambda p: (
+        Ending("infeasible") if is_refused(round(float(p.params["lr"]) * most)) else None
+    )
+    searcher.slots = 2
+    return record, searcher
+
+
+def test_while_trials_train_some_points_at_a_time_are_refused(tmp_path: Path) -> None:
+    """In between Tune has the results, and takes up commands."""
+    record, searcher = refusing(tmp_path, 30, lambda nth: 0 < nth < 25)
+    assert searcher.suggest("a")["number"] == 0
+    for turn in (1, 2):
+        assert searcher.suggest("b") is None
+        assert len(record.trials) == 1 + turn * MOST_REFUSED
+    assert searcher.suggest("b")["number"] == 25
+
+
+def test_where_nothing_trains_the_next_that_trains_is_looked_for_up_to_the_end(tmp_path: Path) -> None:
+    """Tune would wait for it, and do nothing else; so what there is to do is done in between."""
+    record, searcher = refusing(tmp_path, 60, lambda nth: nth not in (25, 55))
+    looks: list[int] = []
+    searcher.is_to_end = lambda: bool(looks.append(len(record.trials)))
+    assert searcher.has_work()
+    assert looks == [10, 20]
+    assert searcher.suggest("a")["number"] == 25
+    record.end(25, "finished")
+    looks.clear()
+    assert searcher.suggest("b")["number"] == 55
+    assert looks == [36, 46]
+
+
+def test_the_search_ends_among_points_that_are_refused_where_it_must(tmp_path: Path) -> None:
+    record, searcher = refusing(tmp_path, 60, lambda nth: nth != 25)
+    searcher.is_to_end = lambda: len(record.trials) >= 20
+    assert not searcher.has_work()
+    assert len(record.trials) == 20
+    assert searcher.suggest("a")["number"] == 25, "a resume goes on"
+    assert searcher.suggest("b") is None, "one trains: Tune ends it first"
+    record.end(25, "finished")
+    assert searcher.suggest("c") == "FINISHED"
+    assert len(record.trials) < 60
+
+
+def test_one_that_waits_for_others_does_not_keep_tune_from_the_end(tmp_path: Path) -> None:
+    record, searcher = refusing(tmp_path, 60, lambda nth: nth > 0)
+    searcher.waits = lambda trial: True
+    searcher.is_to_end = lambda: True
+    assert searcher.suggest("a")["number"] == 0
+    assert searcher.suggest("b") == "FINISHED"
+    assert len(record.trials) == 1 + MOST_REFUSED
+
+
+def test_what_is_refused_at_once_is_synced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, searcher = refusing(tmp_path, 30, lambda nth: True)
+    synced: list[int] = []
+    monkeypatch.setattr("sweeps.record.journal.os.fsync", synced.append)
+    assert not searcher.has_work()
+    assert len(record.trials) == 30
+    assert len(synced) <= 4, "three times ten, and how many there are"
+
+
+def test_tune_may_pickle_it_whatever_it_asks_for_more(tmp_path: Path) -> None:
+    _, searcher = refusing(tmp_path, 3, lambda nth: False)
+    searcher.is_to_end = lambda: False  # itself it can't be pickled
+    assert type(pickle.loads(pickle.dumps(searcher))) is Searcher
