@@ -41,6 +41,8 @@ from sweeps.trial.trainable import SweepTrial
 
 MOST_PENDING = 10_000
 """Trials that Tune may start at a time: the searcher bounds them by its slots, whose number may grow."""
+MOST_TOLD = 10
+"""Trials that were refused and are told of one by one."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,10 @@ def _search(driver: Driver, steering: Steering) -> bool:
 def _say_why_none_trains(driver: Driver, begun: int) -> None:
     """Tell why no trial of the search is left to train, where so many had begun before."""
     refused = driver.record.searched[begun:]
-    for trial in refused:
+    for trial in refused[:MOST_TOLD]:
         driver.say(status_lines.ended(driver.record, trial))
+    if (more := len(refused) - MOST_TOLD) > 0:
+        driver.say(f"and {more:,} more, whose reasons are in the report and the results")
     driver.tell_unmet()
     if refused:
         why = "All trials that were to come miss a constraint before they are trained"
