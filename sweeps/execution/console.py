@@ -57,7 +57,8 @@ class SweepReporter(CLIReporter):
         self._running: set[int] = set()
         """Trials that have a process."""
         self._countdown = Countdown(driver, slots)
-        self._clock, self._status_next = clock, 0.0
+        self._clock, self._status_next = clock, clock() + STATUS_EVERY_S
+        self._all_began = False
         self._told = {trial.number for trial in self._record.trials if trial.status != "unfinished"}
         self.console = driver.console
         self._live: Live | None = None
@@ -92,17 +93,25 @@ class SweepReporter(CLIReporter):
             self.close()
 
     def _log(self, done: bool) -> None:
-        """The trials that have ended since the last time; the status every minute."""
+        """The trials that have ended since the last time; the status once the first trials train, and every
+        minute."""
         left = "" if done else f"; {self._countdown.in_words()}"
         new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
         for trial in sorted(new, key=lambda trial: trial.end or 0.0):
             self._told.add(trial.number)
             line = f"{status_lines.ended(self._record, trial)}; {self._how_far()}{left}"
             self.console.print(Text(line), soft_wrap=True)
-        if done or self._clock() >= self._status_next:
+        if done or self._begin() or self._clock() >= self._status_next:
             self._status_next = self._clock() + STATUS_EVERY_S
             status = self._status(done)
             self.console.print(Group(status, self._table(whole=True)) if done else status, soft_wrap=True)
+
+    def _begin(self) -> bool:
+        """Whether all that are to train now do so for the first time."""
+        live = [trial for trial in self._record.live if not trial.epochs]
+        begins = bool(self._running) and all(trial.number in self._running for trial in live)
+        self._all_began, before = self._all_began or begins, self._all_began
+        return self._all_began and not before
 
     def _status(self, done: bool) -> Text:
         left = "" if done else self._countdown.in_words()

@@ -86,7 +86,8 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     told = "None of the first 10 trials meets the constraints: params_m<0.01 (the nearest was "
     assert done.stdout.count(told) == 1
     assert done.stdout.count("None of the first") == 1
-    assert "Trial 11 infeasible after 0 epochs: params_m " in done.stdout
+    assert "Trial 9 infeasible after 0 epochs: params_m " in done.stdout
+    assert "\nand 2 more, whose reasons are in the report and the results\n" in done.stdout
     assert "Traceback" not in done.stdout
     few = sweep(
         *("--trainable", KNOWN, *SHORT, "--constraint", "params_m<0.01", "--num-trials", "3"),

@@ -76,6 +76,8 @@ def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(t
     record.end(0, "pruned")
     reporter = SweepReporter(driver, one, clock=lambda: now[0])
     reporter.report([], False)
+    assert said(driver) == [], "no trial trains yet"
+    reporter.report([SimpleNamespace(config={"number": 1}, status="RUNNING")], False)
     assert [line.split(";")[0] for line in said(driver)] == [
         "trials 1/10 ended (1 pruned)", "epochs 3 trained, 8 saved by pruning"
     ], "what had ended before this run is no news"  # fmt: skip
@@ -106,7 +108,12 @@ def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
         SimpleNamespace(config={"number": number}, status=status)
         for number, status in ((0, "TERMINATED"), (1, "PENDING"), (0, "RUNNING"), (2, "PAUSED"))
     ]
-    SweepReporter(driver, one).report(tunes, False)
+    now = [1000.0]
+    reporter = SweepReporter(driver, one, clock=lambda: now[0])
+    reporter.report(tunes, False)
+    assert said(driver) == [], "one has no process yet"
+    now[0] += STATUS_EVERY_S
+    reporter.report(tunes, False)
     assert said(driver)[0].startswith("trials 0/10 ended; 1 training, 1 starting, 1 waiting;")
 
 

@@ -214,7 +214,7 @@ def test_what_is_prepared_is_asked_for_once(
         (["digits_mpl"], "no such trainable. Did you mean 'digits_mlp'"),
         (["digits_mlp", "--second", "3"], "--second: no such flag. Did you mean '--seconds'"),
         (["digits_mlp", "--seconds", "0"], "--seconds 0: must be above 0"),
-        (["digits_mlp", "--hidden", "big"], "--hidden big: must be int"),
+        (["digits_mlp", "--hidden", "big"], "--hidden big: must be a whole number"),
     ],
 )
 def test_a_mistake_is_answered(arguments: list[str], message: str) -> None:
