@@ -24,8 +24,8 @@ def named(folder: Path) -> tuple[str, ...]:
     ("fault", "reason"),
     [
         ("mute", "preflight: metric 'score' was not logged; logged: other"),
-        ("build", "preflight: RuntimeError: the toy can't be built"),
-        ("step", "preflight: RuntimeError: the toy can't take a step"),
+        pytest.param("build", "preflight: RuntimeError: the toy can't be built", marks=pytest.mark.slow),
+        pytest.param("step", "preflight: RuntimeError: the toy can't take a step", marks=pytest.mark.slow),
     ],
 )
 def test_what_no_trial_can_do_ends_the_sweep_before_an_epoch(
