@@ -128,7 +128,9 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
     if (plan.folder / BEST_FOLDER).is_dir():
         more = len(record.front()) - 1
-        others = f" (of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
+        others = (
+            f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
+        )
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     for status_ in BAD:

@@ -16,6 +16,8 @@ from sweeps.record.trials import ENDED_WELL
 
 HEIGHT = 290
 """Pixels of a pair of objectives."""
+MARGIN = 0.05
+"""Of an axis beside the outermost points, as a share of what is between them."""
 _Points = dict[int, tuple[float, ...]]
 """Number of a trial to its value of each objective."""
 
@@ -28,6 +30,8 @@ def front(sweep: Sweep) -> go.Figure:
     on_front = record.front_values()
     if not on_front:
         return style.blank(title, "No trial has ended well.")
+    ended = (trial for trial in record.searched if trial.status in ENDED_WELL)
+    every = [values for trial in ended if (values := trial.values(record.objectives)) is not None]
     pairs = list(itertools.combinations(range(len(record.objectives.every)), 2))
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.2 / len(pairs))
     for row, (vertical, across) in enumerate(pairs, start=1):
@@ -38,23 +42,42 @@ def front(sweep: Sweep) -> go.Figure:
         figure.update_yaxes(title_text=f"{first.metric} ({first.mode})", row=row, col=1)
         figure.update_xaxes(title_text=f"{second.metric} ({second.mode})", row=row, col=1)
         _name_knee(figure, next(iter(on_front.items())), across, vertical, row)
-        figure.update_xaxes(range=_around(on_front, across), row=row, col=1)
-        figure.update_yaxes(range=_around(on_front, vertical), row=row, col=1)
+        figure.update_xaxes(range=_around(on_front, every, across), row=row, col=1)
+        figure.update_yaxes(range=_around(on_front, every, vertical), row=row, col=1)
     caption = (
         "A point is a trial, by the metrics of its best epoch. No trial is better than one of the front in "
     )
     caption += "one objective and not worse in another. The knee is the best compromise on it."
-    caption += " Trials that are far from it are beyond the axes: a double click shows them."
+    if any(_is_far(on_front, values) for values in every):
+        caption += " Trials that are far from it are beyond the axes: a double click shows them."
     if any(trial.scores for trial in record.confirmed()):
         caption += " The front is that of the means of the reruns."
     return style.finish(figure, title, caption, height=110 + HEIGHT * len(pairs))
 
 
-def _around(on_front: _Points, place: int) -> list[float] | None:
-    """The ends of an axis that shows the front, and as much around it; None where it is at one value."""
+def _around(on_front: _Points, every: Sequence[tuple[float, ...]], place: int) -> list[float] | None:
+    """The ends of an axis that shows the front, and the trials up to its range away; None where the front is
+    at one value."""
+    low, high = _ends(on_front, place)
+    if low == high:
+        return None
+    near = [values[place] for values in every if 2 * low - high <= values[place] <= 2 * high - low]
+    low, high = min(low, *near), max(high, *near)
+    return [low - MARGIN * (high - low), high + MARGIN * (high - low)]
+
+
+def _is_far(on_front: _Points, values: tuple[float, ...]) -> bool:
+    """Whether a trial is further from the front than its range, in an objective."""
+    ends = [_ends(on_front, place) for place in range(len(values))]
+    return any(
+        low < high and not 2 * low - high <= value <= 2 * high - low
+        for value, (low, high) in zip(values, ends, strict=True)
+    )
+
+
+def _ends(on_front: _Points, place: int) -> tuple[float, float]:
     values = [each[place] for each in on_front.values()]
-    low, high = min(values), max(values)
-    return [low - (high - low), high + (high - low)] if high > low else None
+    return min(values), max(values)
 
 
 def _traces(record: Record, on_front: _Points, across: int, vertical: int, is_line: bool) -> list[go.Scatter]:

@@ -27,6 +27,20 @@ def test_the_front_is_a_line_and_the_others_are_points_by_status(tmp_path: Path)
     assert figure.layout.xaxis.title.text == "size_m (min)"
 
 
+def test_the_axes_show_the_front_and_what_is_near_it(tmp_path: Path) -> None:
+    record = weighed(tmp_path, [*FRONT, (0.5, 4.0)])
+    assert "beyond the axes" not in front(analysis_sweep.load(tmp_path)).layout.to_json()
+    begin(record, 4)
+    report(record, 4, 1, (0.4, 90.0))
+    record.end(4, "pruned")
+    figure = front(analysis_sweep.load(tmp_path))
+    low, high = figure.layout.xaxis.range
+    assert (low < 1.0, 5.0 < high < 10.0) == (True, True)
+    low, high = figure.layout.yaxis.range
+    assert low < 0.4 < 0.9 < high < 1.0
+    assert "Trials that are far from it are beyond the axes" in figure.layout.to_json()
+
+
 def test_of_three_objectives_each_two_have_their_points_and_no_line(tmp_path: Path) -> None:
     three = ("acc:max", "size_m:min", "ms:min")
     weighed(tmp_path, [(0.9, 5.0, 3.0), (0.8, 4.0, 2.0), (0.7, 1.0, 9.0)], objectives=three)
