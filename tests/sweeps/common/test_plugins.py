@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import site
 import subprocess
 import sys
+import venv
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from sweeps.common.errors import UserError
-from sweeps.config.plugins import find
 from tests.conftest import ROOT
 from tests.sweeps.common.plug_in_files import TRAINABLE, write
 
@@ -72,21 +70,29 @@ def test_a_file_that_a_package_elsewhere_hides_is_named_with_what_to_do(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("installed", "to_do"), [("there", r"It is an installed copy; replace it: \S+ -m pip install -e \."),
-                             ("elsewhere", "Rename one of them")],
-)  # fmt: skip
+    ("is_installed", "to_do"),
+    [
+        (True, "It is an installed copy; replace it: {python} -m pip install -e ."),
+        (False, "Rename one of them"),
+    ],
+)
 def test_a_file_that_another_of_its_name_hides_is_named_with_what_to_do(
-    installed: str, to_do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_installed: bool, to_do: str, tmp_path: Path
 ) -> None:
-    write(tmp_path, {"here/my_net.py": TRAINABLE, "there/my_net.py": TRAINABLE})
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "there"), *sys.path])
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / installed))
-    monkeypatch.setitem(sys.modules, "my_net", ModuleType("my_net"))  # and put back afterwards
-    del sys.modules["my_net"]
-    importlib.import_module("my_net")
-    with pytest.raises(UserError, match=rf"there/my_net.py in place of \S+/here/my_net.py. {to_do}"):
-        find("trainable", "my_net")
+    venv.create(tmp_path / "env", symlinks=True)
+    python = tmp_path / "env/bin/python"
+    other = next(tmp_path.glob("env/lib/python*/site-packages")) if is_installed else tmp_path / "there"
+    here = tmp_path / "here"
+    write(here, {"my_net.py": TRAINABLE})
+    write(other, {"my_net.py": TRAINABLE})
+    done = subprocess.run(
+        [python, "-P", "-c",
+         "import my_net; from sweeps.config import plugins; plugins.find('trainable', 'my_net')"],
+        cwd=here, env={"PYTHONPATH": os.pathsep.join([str(other), str(ROOT), *site.getsitepackages()])},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    told = f"--trainable my_net: Python imported {other}/my_net.py in place of {here}/my_net.py. "
+    assert told + to_do.format(python=python) in done.stderr
 
 
 @pytest.mark.parametrize("typed", ["cnn", "cnn.py", "./cnn.py", "{here}/cnn.py"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -208,7 +209,8 @@ def test_one_that_waits_for_others_does_not_keep_tune_from_the_end(tmp_path: Pat
 def test_what_is_refused_at_once_is_synced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record, searcher = refusing(tmp_path, 30, lambda nth: True)
     synced: list[int] = []
-    monkeypatch.setattr("sweeps.record.journal.os.fsync", synced.append)
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(file), sync(file)))  # it syncs all the same
     assert not searcher.has_work()
     assert len(record.trials) == 30
     assert len(synced) <= 4, "three times ten, and how many there are"
