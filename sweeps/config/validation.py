@@ -123,7 +123,9 @@ def _faults_of_objectives(config: SweepConfig) -> list[str]:
         mode = split(given[0])[1]
         if mode and config.mode not in (None, mode):
             return [f"--metric {given[0]}: contradicts --mode {config.mode}; give one of them"]
-        return []
+        suffix = given[0].rpartition(":")[2] if ":" in given[0] else ""  # a name may have a colon, too
+        is_misspelt = not mode and config.mode is None and nearest(suffix, MODES)
+        return [_fault_of_mode(given[0], example)] if is_misspelt else []
     faults = [_fault_of_mode(text, example) for text in given if not split(text)[1]]
     names = [split(text)[0] for text in given]
     faults += [
@@ -135,7 +137,7 @@ def _faults_of_objectives(config: SweepConfig) -> list[str]:
 
 
 def _fault_of_mode(text: str, example: str) -> str:
-    """Of one of several objectives that has none."""
+    """Of an objective that has none."""
     name, colon, mode = text.rpartition(":")
     if not colon:
         choices = " or ".join(f"{text}:{mode}" for mode in reversed(MODES))

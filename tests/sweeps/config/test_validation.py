@@ -112,6 +112,8 @@ def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
         ({"metric": "a:max", "mode": "min"}, ["--metric a:max: contradicts --mode min; give one of them"]),
         ({"metric": []}, ["--metric: give at least one"]),
         ({"metric": ""}, ["--metric: give at least one"]),
+        ({"metric": "a:mx"}, ["--metric a:mx: 'mx' is no mode. Did you mean 'max'? Give a:max"]),
+        ({"metric": "val:acc"}, []),
         ({"metric": "a:max"}, []),
         ({"metric": "a:b"}, []),
         ({"metric": ["a:max", "b:min", "c:max"]}, []),
