@@ -10,10 +10,18 @@ from trainables._shared.tensor_loader import Rows, batches
 
 
 class Digits(pl.LightningDataModule):
-    """1,437 training and 360 validation rows."""
+    """1,437 training and 360 validation rows.
+
+    Args:
+        model: whose rows, of benchmarks._plain.CUTS.
+    """
+
+    def __init__(self, model: str = "cnn") -> None:
+        super().__init__()
+        self._model = model
 
     def train_dataloader(self) -> DataLoader[Rows]:
-        return batches(_plain.rows("cnn")[0], _plain.BATCH_SIZE, shuffle=True)
+        return batches(_plain.rows(self._model)[0], _plain.BATCH_SIZE, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Rows]:
-        return batches(_plain.rows("cnn")[1], 360, shuffle=False)
+        return batches(_plain.rows(self._model)[1], 360, shuffle=False)

@@ -11,6 +11,7 @@ from typing import Any
 
 MODULES = {
     "cnn": "benchmarks.digits_cnn",
+    "cnn_long": "benchmarks.digits_cnn_long",
     "mlp": "trainables.digits_mlp",
     "trivial": "benchmarks.trivial",
 }

@@ -13,8 +13,10 @@ Rows = tuple[torch.Tensor, torch.Tensor]
 """Inputs [rows, 64] and labels [rows]."""
 
 BATCH_SIZE = 64
-CUTS = {"cnn": (1_437, 1_797), "mlp": (1_200, 1_500)}
+CUTS = {"cnn": (1_437, 1_797), "cnn_long": (1_437, 1_797), "mlp": (1_200, 1_500)}
 """Model to (end of the training rows, end of the validation rows)."""
+PASSES = {"cnn_long": 10}
+"""Model to how often an epoch has each training row: once where it is not named."""
 
 
 def cnn() -> nn.Module:
@@ -39,7 +41,7 @@ def mlp(hidden: int) -> nn.Module:
 
 
 def net(model: str, params: Mapping[str, Any]) -> nn.Module:
-    return cnn() if model == "cnn" else mlp(params["hidden"])
+    return mlp(params["hidden"]) if model == "mlp" else cnn()
 
 
 @cache
@@ -52,7 +54,9 @@ def rows(model: str) -> tuple[Rows, Rows]:
     inputs = torch.from_numpy(images).float()[order] / 16
     targets = torch.from_numpy(labels).long()[order]
     train, val = CUTS[model]
-    return (inputs[:train], targets[:train]), (inputs[train:val], targets[train:val])
+    passes = PASSES.get(model, 1)
+    trained = inputs[:train].repeat(passes, 1), targets[:train].repeat(passes)
+    return trained, (inputs[train:val], targets[train:val])
 
 
 def train(model: str, params: Mapping[str, Any], seed: int, go_on: Callable[[int, float], bool]) -> None:

@@ -14,6 +14,8 @@ compared is the time per epoch that was trained.
   g  this program with tpe and asha
   h  this program with its default, gp and halving: trials pause at rungs. As many trials as take, by the
      plans, the epochs of (g): more, since halving stops more of them early
+
+An epoch of `cnn` takes 0.1 s, of `mlp` 0.02 s, and of `cnn_long` 1 s.
 """
 
 from __future__ import annotations
@@ -41,8 +43,14 @@ ARMS = {
     "h": "sweeps, gp + halving",
 }
 WORKERS, MAX_EPOCHS, GRACE_EPOCHS, REDUCTION_FACTOR = 2, 20, 1, 3
-NAMES = {"cnn": ("benchmarks.digits_cnn", "benchmarks.digits_space"), "mlp": ("digits_mlp", "digits_mlp")}
+NAMES = {
+    "cnn": ("benchmarks.digits_cnn", "benchmarks.digits_space"),
+    "mlp": ("digits_mlp", "digits_mlp"),
+    "cnn_long": ("benchmarks.digits_cnn_long", "benchmarks.digits_space"),
+}
 """Model to what `--trainable` and `--search-space` call it."""
+MODELS = ("cnn", "mlp")
+"""Those of a run that names none; another's figures have a file of their own."""
 PAIRS = {"a": ("random", "asha"), "g": ("tpe", "asha"), "h": ("gp", "halving")}
 """Arm of this program to its searcher and scheduler."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -60,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 runs += one_round(model, trials, repeat, arms_of(asked, trials))
     medians = summary(runs)
     print(describe(medians), flush=True)
-    _measure.write("overhead", {"arms": ARMS, "runs": runs, "medians": medians}, goals(runs))
+    name = "_".join(["overhead", *(model for model in asked.models if model not in MODELS)])
+    _measure.write(name, {"arms": ARMS, "runs": runs, "medians": medians}, goals(runs), "overhead")
     return 0
 
 
@@ -225,6 +234,8 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
         Goal("ray_tune_reuse_96", _ratio(runs, "cnn", 96, "c", "g"), ">=", 1.5),
         Goal("default_to_tpe_asha_24", _ratio(runs, "cnn", 24, "h", "g"), "<=", 1.03),
         Goal("default_to_tpe_asha_96", _ratio(runs, "cnn", 96, "h", "g"), "<=", 1.03),
+        Goal("default_to_tpe_asha_long_24", _ratio(runs, "cnn_long", 24, "h", "g"), "<=", 1.03),
+        Goal("default_to_tpe_asha_long_96", _ratio(runs, "cnn_long", 96, "h", "g"), "<=", 1.03),
         Goal("own_ms_of_a_core_per_trial", own_ms_per_trial(runs), "<=", 60.0),
     ]
 
@@ -271,7 +282,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--trials", type=int, nargs="+", default=[24, 96])
-    parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(NAMES))
+    parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(MODELS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
         "--arms",

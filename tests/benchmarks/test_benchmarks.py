@@ -22,6 +22,7 @@ from benchmarks import (
     cluster,
     data_path,
     digits_cnn,
+    digits_cnn_long,
     fit_overhead,
     infeasible,
     inner_loop,
@@ -95,6 +96,8 @@ def test_arms_are_compared_per_epoch_and_within_a_repeat() -> None:
         "ray_tune_reuse_96": None,
         "default_to_tpe_asha_24": None,
         "default_to_tpe_asha_96": None,
+        "default_to_tpe_asha_long_24": None,
+        "default_to_tpe_asha_long_96": None,
         "own_ms_of_a_core_per_trial": None,
     }
     floor = overhead.summary(runs)[1]
@@ -170,6 +173,9 @@ def test_the_floor_trains_the_same_networks_on_the_same_rows() -> None:
     assert next(iter(theirs.val_dataloader()))[0].equal(val[0])
     assert sum(len(labels) for _, labels in theirs.train_dataloader()) == len(train[1])
     assert len(digits_cnn.build_data(digits_cnn.Params()).train_dataloader()) == 23
+    long = digits_cnn_long.build_data(digits_cnn_long.Params()).train_dataloader()
+    assert sum(len(labels) for _, labels in long) == len(_plain.rows("cnn_long")[0][1]) == 10 * 1_437
+    assert shapes(_plain.net("cnn_long", {})) == shapes(cnn)
 
 
 def shapes(network: Any) -> list[Any]:
