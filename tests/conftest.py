@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import importlib
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from optuna.distributions import BaseDistribution
 
 from sweeps.common import project
@@ -28,6 +30,13 @@ from tests.support.lab import Lab
 from tests.support.sweep_on_pcs import Sweep
 
 MODE = "RAY_AUTH_MODE"
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Have a crash of this process told with its stack: a Ray that was started here has taken the handlers of
+    its signals, and writes to a log of its own."""
+    faulthandler.disable()
+    faulthandler.enable(file=item.config.stash[fault_handler_stderr_fd_key])
 
 
 def propose(

@@ -32,7 +32,6 @@ from benchmarks import (
 from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
-from sweeps.common.gc_freeze import uncollected
 from sweeps.training import compile as training_compile
 from tests.conftest import ROOT
 from tests.test_architecture import HEAVY
@@ -180,17 +179,6 @@ def test_the_floor_trains_the_same_networks_on_the_same_rows() -> None:
 
 def shapes(network: Any) -> list[Any]:
     return [tuple(tensor.shape) for tensor in network.state_dict().values()]
-
-
-def test_importing_without_the_collector_leaves_it_as_it_was() -> None:
-    code = (
-        "import gc\nfrom sweeps.common.gc_freeze import uncollected\n"
-        "with uncollected():\n    assert not gc.isenabled()\n    import decimal\n"
-        "assert gc.isenabled() and gc.get_freeze_count() > 0\n"
-        "gc.disable()\nwith uncollected():\n    pass\nassert not gc.isenabled()"
-    )
-    assert uncollected.__doc__
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
 @pytest.fixture

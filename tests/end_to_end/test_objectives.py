@@ -89,14 +89,20 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     assert "Trial 9 infeasible after 0 epochs: params_m " in done.stdout
     assert "\nand 2 more, whose reasons are in the report and the results\n" in done.stdout
     assert "Traceback" not in done.stdout
+    record = Record.read(tmp_path / "s")
+    assert {trial.status for trial in record.trials} == {"infeasible"}
+    assert not record.has_epochs
+
+
+@pytest.mark.slow
+def test_fewer_trials_than_are_named_are_told_of_when_all_miss_a_constraint(
+    sweep: Command, tmp_path: Path
+) -> None:
     few = sweep(
         *("--trainable", KNOWN, *SHORT, "--constraint", "params_m<0.01", "--num-trials", "3"),
         *("--searcher", "random", "--name", "few", "--results-dir", str(tmp_path)),
     )
     assert "All trials that were to come miss a constraint before they are trained" in few.stdout
-    record = Record.read(tmp_path / "s")
-    assert {trial.status for trial in record.trials} == {"infeasible"}
-    assert not record.has_epochs
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def only_large(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return done.stdout, folder
 
 
+@pytest.mark.slow
 def test_what_only_the_largest_trials_can_t_do_is_told(only_large: tuple[str, Path]) -> None:
     output, folder = only_large
     assert "size=4: such a trial will fail: RuntimeError: the toy can't take a step" in output
@@ -55,6 +56,7 @@ def test_what_only_the_largest_trials_can_t_do_is_told(only_large: tuple[str, Pa
         assert trial.status == ("failed" if trial.params["size"] == 4 else "finished")
 
 
+@pytest.mark.slow
 def test_a_resume_does_not_repeat_it(only_large: tuple[str, Path], sweep: Command) -> None:
     _, folder = only_large
     done = sweep("--resume", str(folder), "--num-trials", "4")
@@ -62,6 +64,7 @@ def test_a_resume_does_not_repeat_it(only_large: tuple[str, Path], sweep: Comman
     assert "Preflight" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_in_it_costs_no_other_trial(sweep: Command, tmp_path: Path) -> None:
     """The trial that waited for it begins again in another process, which has no preflight."""
     words = ("--params", "fault=dies", "only_large=true", "--seed", "3")
