@@ -248,6 +248,7 @@ def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
     assert Record.read(tmp_path / "sweep").trials[0].position == "the end of epoch 1"
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -276,6 +277,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     assert 0 < len(record.trials) < 5000
 
 
+@pytest.mark.slow
 def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

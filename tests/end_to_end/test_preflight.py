@@ -97,6 +97,7 @@ def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_p
         ]
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_told(sweep: Command, tmp_path: Path, attempts: Path) -> None:
     os.makedirs(attempts, exist_ok=True)  # noqa: PTH103
     done = sweep(

@@ -183,6 +183,7 @@ def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
         assert len(re.findall(rf"Unfinished trial \d {then}", output)) == 2, output
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     process = runs.start(

@@ -110,6 +110,7 @@ def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Pat
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_code_that_ray_does_not_take_is_a_mistake_said_in_a_line(address: str, tmp_path: Path) -> None:
     home = project.write(tmp_path)
     Path(os.fsdecode(bytes(home / "my_project" / "net") + b"\xff.py")).touch()  # a name in no encoding

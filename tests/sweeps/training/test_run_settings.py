@@ -220,6 +220,7 @@ def build_model(params):
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     (tmp_path / "slow_model.py").write_text(SLOW)
     settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")

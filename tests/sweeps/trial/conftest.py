@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import ray
@@ -35,12 +33,12 @@ def handlers_as_before() -> Iterator[None]:
     stop_signal.forget()
 
 
-@pytest.fixture
-def first_pc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FirstPC]:
-    (root := tmp_path / "first_pc").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(root)
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def first_pc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstPC]:
+    root = tmp_path_factory.mktemp("first_pc")
+    with pytest.MonkeyPatch.context() as there:
+        there.setenv("PYTHONPATH", str(ROOT))
+        there.chdir(root)
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield FirstPC(broadcast.here(), root)
     ray.shutdown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 from sweeps.storage.folder_copy import Original
@@ -14,14 +15,16 @@ class FirstPC:
     """The PC of the first worker: what its relative paths name is visible to its processes alone."""
 
     def __init__(self, node: str, root: Path) -> None:
-        self.node, self._root = node, root
+        self.node, self.root = node, root
 
     def original(self, checkpoint: str) -> Original:
-        return dataclasses.replace(checkpoint_copy.original_of(self._root / checkpoint), folder=checkpoint)
+        return dataclasses.replace(checkpoint_copy.original_of(self.root / checkpoint), folder=checkpoint)
 
 
-def checkpoint(first_pc: FirstPC, root: Path, content: bytes = b"weights") -> Original:
-    folder = root / "first_pc" / "sent" / "epoch_0001"
+def checkpoint(first_pc: FirstPC, content: bytes = b"weights") -> Original:
+    """A new one, in place of that of the test before."""
+    folder = first_pc.root / "sent" / "epoch_0001"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "weights.pt").write_bytes(content)
     checkpoint_store.seal(folder)

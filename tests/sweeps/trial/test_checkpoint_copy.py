@@ -19,11 +19,11 @@ def test_one_of_two_workers_of_a_pc_takes_a_checkpoint_and_both_have_it(
     first_pc: FirstPC, tmp_path: Path
 ) -> None:
     """Also where another process of that PC removes what dead ones left there."""
-    original = checkpoint(first_pc, tmp_path)
+    original = checkpoint(first_pc)
     one, other = Folders(tmp_path), Folders(tmp_path)
     folder = one.copy(original, first_pc.node)
     another = scratch.new_folder()
-    shutil.rmtree(tmp_path / "first_pc" / "sent")
+    shutil.rmtree(first_pc.root / "sent")
     assert other.copy(original, first_pc.node) == folder, "nothing is fetched again"
     other.clear()
     assert checkpoint_store.fault(folder) is None
@@ -33,8 +33,8 @@ def test_one_of_two_workers_of_a_pc_takes_a_checkpoint_and_both_have_it(
 
 
 def test_a_checkpoint_that_is_visible_is_read_where_it_is(first_pc: FirstPC, tmp_path: Path) -> None:
-    checkpoint(first_pc, tmp_path)
-    there = tmp_path / "first_pc" / "sent" / "epoch_0001"
+    checkpoint(first_pc)
+    there = first_pc.root / "sent" / "epoch_0001"
     folders = Folders(tmp_path)
     assert folders.copy(checkpoint_copy.original_of(there), first_pc.node) == there
     folders.clear()
@@ -42,8 +42,8 @@ def test_a_checkpoint_that_is_visible_is_read_where_it_is(first_pc: FirstPC, tmp
 
 
 def test_a_pc_that_does_not_hand_out_its_checkpoint_is_named(first_pc: FirstPC, tmp_path: Path) -> None:
-    original = checkpoint(first_pc, tmp_path)
-    shutil.rmtree(tmp_path / "first_pc" / "sent")
+    original = checkpoint(first_pc)
+    shutil.rmtree(first_pc.root / "sent")
     folders = Folders(tmp_path)
     with pytest.raises(
         PCUnfit, match="the PC of the first worker, which has the checkpoint, does not answer"

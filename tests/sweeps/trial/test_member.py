@@ -50,7 +50,7 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     answer(member.train(True))
     files = answer(member.save(folder))
     assert any("optim_states" in file.name for file in files)
-    whole = tmp_path / "first_pc" / "whole" / "epoch_0001"
+    whole = first_pc.root / "whole" / "epoch_0001"
 
     def fetch(file: File, offset: int) -> Iterator[Any]:
         half = file.size_bytes // 2
@@ -91,7 +91,7 @@ def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(
     job: Job, first_pc: FirstPC, tmp_path: Path, small_disk: Path
 ) -> None:
-    original = checkpoint(first_pc, tmp_path, content=bytes(10**5))
+    original = checkpoint(first_pc, content=bytes(10**5))
     member, folder = Member(job, 0), small_disk / "of_the_first" / "epoch_0001"
     assert answer(member.lack_of_room(folder, 1000)) is None
     filled = fill_up(small_disk, leave=50_000)

@@ -152,9 +152,11 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
+@pytest.mark.slow
 def test_a_hyperparameter_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
     clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
     expected = f"error: {clips.model}: prepare reads the hyperparameter pixels: add it to PREPARE_PARAMS\n"
+    assert expected in clips.run(status=2)
     assert expected in clips.run("--pixels", "64", module="sweeps.fit", status=2)
     assert not parts_of(clips)
     assert not list(clips.prepared.glob("*/manifest.json"))

@@ -14,6 +14,7 @@ from tests.support.clips import Clips
 from tests.sweeps.training.data.looked_up import look
 
 
+@pytest.mark.slow
 def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_pipeline, "DIED", 1)
     for number in range(3):
