@@ -62,6 +62,7 @@ class Pair(Classifier):
         if fault == "flaky" and rank == LAST_WORKER and is_first_time:
             raise RuntimeError("the last worker broke once")
         if fault == "killed" and rank == LAST_WORKER and is_first_time:
+            _wait_for_the_first(fault, epochs=3)
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "killed_first" and rank == 0 and is_first_time:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -80,6 +81,13 @@ def begun(folder: Path, fault: str, rank: int) -> list[tuple[int, int]]:
     file = folder / f"{fault}-{rank}"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(int(epoch), int(pid)) for epoch, pid in map(str.split, lines)]
+
+
+def _wait_for_the_first(fault: str, epochs: int) -> None:
+    """Until the first worker has begun so many epochs, too; without, it may end before it begins this one."""
+    until = time.monotonic() + 60
+    while len(begun(_folder(), fault, 0)) < epochs and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def _folder() -> Path:
