@@ -30,7 +30,10 @@ def _fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with gc_freeze.uncollected():
         from sweeps.training import single_run
-    return single_run.fit(run, module, resumes)
+    status = single_run.fit(run, module, resumes)
+    if not launch.is_first():
+        launch.leave(status)
+    return status
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ Both set the number of workers in the environment. Imports nothing heavy: it is 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,16 @@ def say(text: str) -> None:
     """Print a line, once for all workers."""
     if is_first():
         print(text, flush=True)
+
+
+def leave(status: int) -> NoReturn:
+    """End this process, a worker that is not the first and has done all its work, without the end of its
+    interpreter.
+
+    A thread of gloo may still let go of a tensor of the last collective operation, for which it waits for the
+    interpreter: at the interpreter's end that aborts the process, and torchrun then calls the whole run a
+    failure. https://github.com/pytorch/pytorch/pull/179291
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

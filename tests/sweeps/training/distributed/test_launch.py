@@ -82,6 +82,15 @@ def test_several_pcs_want_somebody_who_starts_them(monkeypatch: pytest.MonkeyPat
         run_settings.parse(["digits_mlp", "--num-nodes", "2"])
 
 
+def test_a_worker_leaves_with_its_words_and_without_the_end_of_its_interpreter() -> None:
+    code = (
+        "import atexit\nfrom sweeps.training.distributed import launch\n"
+        "atexit.register(print, 'the end')\nprint('done')\nlaunch.leave(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "done\n", "")
+
+
 def test_two_processes_of_torchrun_train_together(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     flags = ("--max-epochs", "2", "--strategy", "ddp", "--threads", "1", "--name", "it")
