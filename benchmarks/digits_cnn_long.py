@@ -1,4 +1,4 @@
-"""The CNN of benchmarks.digits_cnn with each row ten times an epoch: 225 steps, about a second on a core."""
+"""The CNN of benchmarks.digits_cnn with each row ten times an epoch: 225 steps."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ compared is the time per epoch that was trained.
   h  this program with its default, gp and halving: trials pause at rungs. As many trials as take, by the
      plans, the epochs of (g): more, since halving stops more of them early
 
-An epoch of `cnn` takes 0.1 s, of `mlp` 0.02 s, and of `cnn_long` 1 s.
+`cnn_long` is `cnn` with ten times the steps in an epoch.
 """
 
 from __future__ import annotations
