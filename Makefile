@@ -23,6 +23,7 @@ MODEL = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARG
 ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(ARGS))$(findstring --hydra,$(ARGS))$(findstring --config,$(ARGS))$(findstring --resume,$(ARGS))$(findstring rows=,$(ARGS)),,$(shell \
   $(BIN)/python -c 'import torch; print("--params rows=0" if torch.cuda.is_available() else "")'))
 
+# --no-loadscope-reorder: the long files, which have few tests, would otherwise come last, on one process.
 # --max-worker-restart 0: where one of the two processes dies, the test that ran in it is named at once. A new one in
 # its place can wait for ever for tests that it was never given (pytest-dev/pytest-xdist#1378).
 QUICK := -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 \
