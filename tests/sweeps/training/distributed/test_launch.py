@@ -92,12 +92,18 @@ def test_a_worker_leaves_with_its_words_and_without_the_end_of_its_interpreter()
 
 
 def test_two_processes_of_torchrun_train_together(tmp_path: Path) -> None:
+    """Of their interpreters, only the first worker's comes to its end."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os, pathlib\nrank = os.environ.get('RANK')\n"
+        "if rank is not None:\n    atexit.register(pathlib.Path(__file__).with_name(f'end-{rank}').touch)\n"
+    )
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     flags = ("--max-epochs", "2", "--strategy", "ddp", "--threads", "1", "--name", "it")
     command = [*torchrun, "-m", "sweeps.fit", "digits_mlp", *flags]
-    done = _run(command, tmp_path, {})
+    done = _run(command, tmp_path, {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("Best       val_acc") == 1  # one of them speaks
+    assert [path.name for path in tmp_path.glob("end-*")] == ["end-0"]
     assert len((tmp_path / "results/it/epochs.jsonl").read_text().splitlines()) == 2
 
 
