@@ -179,7 +179,8 @@ def test_a_sweep_prepares_each_way_once_before_its_trials(clips: Clips) -> None:
     clips.code("space.py", "from ray import tune\n\nSPACE = {'pixels': tune.choice([2, 3])}\n")
     clips.add("t", split="test")
     said = clips.run(*arguments, module="sweeps.run")
-    assert "Preparing model (pixels=3)" in re.split(r"\ntrials \d/2 ended", said)[0]
+    before, _ = re.split(r"\ntrials \d/2 ended", said, maxsplit=1)
+    assert "Preparing model (pixels=3)" in before
     record = Record.read(clips.home / "results" / "first")
     assert {trial.params["pixels"] for trial in record.trials} == {2, 3}
     assert [trial.status for trial in record.trials] == ["finished"] * 2
