@@ -52,6 +52,8 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             points = value if isinstance(value, list) else [value]
             faults += [each for point in points for each in _faults_of_hyperparameters(path, key, point)]
             values[key] = points
+        elif key == "metric" and isinstance(value, Mapping):
+            faults.append(f"{path}: metric {value}: must be text, as in `metric: val_acc:max`")
         else:
             values[key] = typed(f"{path}: {key}", settings[key].kind, value)
             faults += [values[key]] if isinstance(values[key], Fault) else []
@@ -80,8 +82,9 @@ def _faults_of_hyperparameters(path: str, key: str, given: object) -> list[str]:
     if not isinstance(given, Mapping):
         hint = "; the name of a search space is given as search_space" if key == "space" else ""
         return [f"{path}: {key} {given}: must be 'name: value' lines{hint}"]
+    hint = ", as in 1e-4..1e-1:log or 16,32,64" if key in ("ranges", "space") else ""
     return [
-        f"{path}: {key} {name}: {value}: must be a number, true, false or text"
+        f"{path}: {key} {name}: {value}: must be a number, true, false or text{hint}"
         for name, value in given.items()
         for one in (value if key in ("ranges", "space") and isinstance(value, list) else [value])
         if not isinstance(one, bool | int | float | str)

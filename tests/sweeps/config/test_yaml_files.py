@@ -38,7 +38,11 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
         ("params: 3\n", "params 3: must be 'name: value' lines"),
         ("space: net_wide\n", "space net_wide: must be 'name: value' lines; the name of a search space is"),
         ("space: {lr: 0..1}\nranges: {lr: 0..1}\n", "ranges: the same as space; give it once"),
-        ("space:\n  lr: {low: 0}\n", "space lr: {'low': 0}: must be a number, true, false or text"),
+        (
+            "space:\n  lr: {low: 0}\n",
+            "space lr: {'low': 0}: must be a number, true, false or text, as in 1e-4..1e-1:log or 16,32,64",
+        ),
+        ("metric: {acc: max}\n", "metric {'acc': 'max'}: must be text, as in `metric: val_acc:max`"),
         ("- a\n", "must hold settings as 'key: value' lines"),
         ("", "must hold settings as 'key: value' lines"),
         ("a: [\n", "not YAML"),
