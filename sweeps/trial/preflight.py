@@ -17,9 +17,7 @@ from sweeps.common.formatting import GB
 from sweeps.training import first_steps
 from sweeps.training.first_steps import FirstSteps
 from sweeps.trial.finding import Finding
-from sweeps.trial.runner import TrialRunner, gpu_name
-
-NO_TRIAL = -1
+from sweeps.trial.runner import NO_TRIAL, TrialRunner, gpu_name
 
 
 def findings(

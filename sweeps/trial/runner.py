@@ -40,6 +40,9 @@ from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
 
+NO_TRIAL = -1
+"""The number of what is no trial: a point of a preflight. Its notices are told nowhere."""
+
 
 class TrialRunner:
     """The trials of one process, which outlives a trial that raises: its exception becomes its result.
@@ -58,6 +61,8 @@ class TrialRunner:
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
+        self._copied: list[str] = []
+        """Data that was copied to this PC, until a trial has told it."""
 
     def begin(self, config: dict[str, Any], *callbacks: pl.Callback) -> None:
         """End the trial before, and take over the one of this config of `SweepTrial`.
@@ -200,7 +205,7 @@ class TrialRunner:
         trainable = self._config["trainable"]
         module = self._modules.module(trainable)
         params = module.Params(**self._params)
-        data = self._job.data_of(trainable, module, params, self._notices.append)
+        data = self._job.data_of(trainable, module, params, self._copied.append)
         environment = self._group.meet(self._config, checkpoint)
         self._fit = Fit(
             module,
@@ -263,6 +268,8 @@ class TrialRunner:
     def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
         self._saved = {}
         self._last_result = {**result, "failures": self._failures, SAVED: self._saved}
+        if self._number != NO_TRIAL:
+            self._notices, self._copied = [*self._copied, *self._notices], []
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
         if printed := output.take() + self._group.printed():

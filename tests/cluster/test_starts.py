@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from sweeps.cluster import broadcast
 from tests.support.killing import check_whole
 from tests.support.lab import PC, wait_until
 from tests.support.sweep_on_pcs import EACH_EPOCH, Sweep
@@ -66,7 +67,9 @@ def test_one_that_can_start_nothing_when_the_sweep_begins_is_left_out(sweep_on: 
     assert {trial.place["pc"] for trial in record.trials} == {sweep.head.name}
     _, reason = FAULTS["full disk"]
     out = f"{unfit.name} ({unfit.address}) gets no more trials in this run"
-    assert f"{out}: no process of a trial starts there: {reason}" in sweep.said.read_text()
+    no_start = f"{out}: no process of a trial starts there: "
+    said = sweep.said.read_text()
+    assert f"{no_start}{reason}" in said or f"{no_start}{broadcast.ENDED_AT_ONCE}" in said, said
 
 
 def test_where_it_is_the_only_pc_the_sweep_ends_with_the_reason(sweep_on: Callable[..., Sweep]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from sweeps.trial.stop_signal import Mailbox
 from sweeps.trial.trainable import SweepTrial
 from sweeps.trial.worker_group import WorkerGroup
 from tests.conftest import fill_up
+from tests.faulty import stepwise
+from tests.support.prepared import prepare_small
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -122,6 +125,30 @@ def test_the_trial_s_own_point_is_tried_where_one_is_broken(tmp_path: Path) -> N
     assert found is not None
     assert [each.is_broken for each in found] == [True, False]
     assert len(found_of(runner, config(size=1), size=4) or []) == 1
+
+
+class Copied:
+    """A DataSource that copies the prepared data when it is first asked for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._is_there = folder, False
+
+    def here(self, say: Callable[[str], object]) -> Path:
+        if not self._is_there:
+            say("64 MB of prepared data copied to pc1 first, in 9 s")
+        self._is_there = True
+        return self._folder
+
+
+def test_what_was_copied_for_the_first_steps_is_told_by_the_trial_after_them(tmp_path: Path) -> None:
+    data: Any = Copied(prepare_small(stepwise, stepwise.Params(), tmp_path / "prepared"))
+    job = job_of("tests.faulty.stepwise", "val_loss", tmp_path)
+    runner = TrialRunner(replace(job, prepared={("net", ()): data}))
+    assert the_one(found_of(runner)).reason == ""
+    runner.begin(config())
+    assert runner.step()["notices"] == ["64 MB of prepared data copied to pc1 first, in 9 s"]
+    assert "notices" not in runner.step()
+    runner.end()
 
 
 @pytest.mark.parametrize(
