@@ -108,7 +108,8 @@ def build_model(params):
     make = model.configure_optimizers
     def configured():
         made = make()
-        print("fused:", *(group["fused"] for group in made["optimizer"].param_groups), flush=True)
+        fused = " ".join(str(group["fused"]) for group in made["optimizer"].param_groups)
+        print(f"fused: {fused}", flush=True)  # as one text: each of two workers prints it
         return made
     model.configure_optimizers = configured
     return model
