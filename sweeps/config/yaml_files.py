@@ -52,11 +52,10 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             points = value if isinstance(value, list) else [value]
             faults += [each for point in points for each in _faults_of_hyperparameters(path, key, point)]
             values[key] = points
-        elif key == "metric" and isinstance(value, Mapping):
-            faults.append(f"{path}: metric {value}: must be text, as in `metric: val_acc:max`")
         else:
             values[key] = typed(f"{path}: {key}", settings[key].kind, value)
-            faults += [values[key]] if isinstance(values[key], Fault) else []
+            if isinstance(values[key], Fault):
+                faults.append(values[key] + (", as in val_acc:max" if key == "metric" else ""))
     if faults and name == "--resume":
         faults.append("A newer version of sweeps may have written this file: upgrade sweeps.")
     if faults:
