@@ -15,6 +15,9 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 INTERVAL_S = 0.05
 OTHER = "other"
 ROLES = (
+    ("(log_monitor)", "Ray: log monitor"),
+    ("(monitor)", "Ray: autoscaler"),
+    ("(dashboard)", "Ray: dashboard"),
     ("gcs_server", "Ray: gcs server"),
     ("raylet", "Ray: raylet"),
     ("dashboard/dashboard.py", "Ray: dashboard"),
@@ -26,12 +29,13 @@ ROLES = (
     ("autoscaler/_private/monitor.py", "Ray: autoscaler"),
     ("autoscaler/v2/monitor.py", "Ray: autoscaler"),
     ("worker_launcher.py", "launchers"),
-    ("sweeps.trial.fork_server", "fork server"),
+    ("fork_server workers", "fork server of workers"),
+    ("fork_server services", "fork server of Ray's services"),
     ("ray::", "trials"),
     ("default_worker.py", "trials"),
     ("sweeps.trial.test_score", "test score"),
 )
-"""Part of a command line to the role of the process in a sweep."""
+"""Part of a command line, or the name of a process in brackets, to its role in a sweep."""
 
 
 @dataclass
@@ -109,9 +113,9 @@ def _descendants(root: int) -> dict[int, float]:
 
 def _role(pid: int) -> str:
     try:
-        command = (
-            Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        )
+        folder = Path("/proc", str(pid))
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command += f"({(folder / 'comm').read_text().strip()})"
     except OSError:
         return OTHER
     return next((role for part, role in ROLES if part in command), OTHER)

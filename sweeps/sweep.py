@@ -17,7 +17,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 
 
-def run(config: SweepConfig, python: str | None = None) -> int:
+def run(config: SweepConfig, python: Path | None = None) -> int:
     """Plan a sweep, run it and report on it; the exit status. `python` starts the processes of a Ray here."""
     plan = build.make_plan(config)
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
@@ -36,7 +36,7 @@ def run(config: SweepConfig, python: str | None = None) -> int:
         return _run_trials(plan, record, code, python)
 
 
-def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
+def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: Path | None) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)

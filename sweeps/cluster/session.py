@@ -69,7 +69,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(config: SweepConfig, code: Sequence[Path] = (), python: str | None = None) -> Iterator[Cluster]:
+def connect(config: SweepConfig, code: Sequence[Path] = (), python: Path | None = None) -> Iterator[Cluster]:
     """A Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
 
     Args:

@@ -33,8 +33,9 @@ def settle(address: str | None) -> None:
         UserError: no cluster answers, or it does not accept the token of this PC.
     """
     if address is None:
-        # The mode is Ray's to set, which turns it on here unless the user turned it off.
-        if _may_be_on() and place() is None:
+        # As Ray would: on, unless the user turned it off. Set here, a fork server of Ray knows it, too.
+        os.environ.setdefault(MODE, "token")
+        if is_on() and place() is None:
             _make()
         return
     if _may_be_on():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import socket
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -61,7 +63,7 @@ def init(
     *,
     num_cpus: int | None = None,
     dashboard: bool | None = None,
-    python: str | None = None,
+    python: Path | None = None,
 ) -> Any:
     """Start a Ray on this PC, or join the cluster at an address; returns Ray's context.
 
@@ -72,13 +74,13 @@ def init(
         variables: of the environment, to pass on to them in addition to the folder of the raw data.
         num_cpus: of a Ray on this PC.
         dashboard: whether a Ray on this PC has one.
-        python: command that starts the workers of a Ray on this PC, if that is not this Python.
+        python: program that starts the processes of a Ray on this PC, if that is not this Python.
 
     Raises:
         UserError: no cluster answers at the address, or it does not take the code.
         RayNotStarted: Ray does not start on this PC.
     """
-    with _refusal_told(ray, address), quietly(), tempfile.TemporaryDirectory() as empty:
+    with _refusal_told(ray, address), quietly(), _by(python), tempfile.TemporaryDirectory() as empty:
         return ray.init(
             # Always given: without an address Ray joins the cluster that was last started on this PC.
             address=address or "local",
@@ -88,6 +90,18 @@ def init(
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+
+
+@contextlib.contextmanager
+def _by(python: Path | None) -> Iterator[None]:
+    """Ray starts its processes by `sys.executable`, and takes no other Python for all but its workers."""
+    own = sys.executable
+    if python is not None and os.access(python, os.X_OK):  # not where /tmp is mounted noexec
+        sys.executable = str(python)
+    try:
+        yield
+    finally:
+        sys.executable = own
 
 
 @contextlib.contextmanager
@@ -106,9 +120,11 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
         raise UserError(f"--address {address}: {why_not(error)}") from None
 
 
-def _started_by(python: str | None) -> dict[str, Any] | None:
+def _started_by(python: Path | None) -> dict[str, Any] | None:
     """For workers of a Ray on this PC, which inherit the environment."""
-    return None if python is None else {"py_executable": python, "config": {"eager_install": False}}
+    if python is None:
+        return None
+    return {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
 
 
 def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Runs in the place of Python when Ray starts a process: a worker becomes a fork of the fork server.
+"""Runs in the place of Python when Ray starts a process, which becomes a fork of a fork server.
 
-`python -IS worker_launcher.py PYTHON SOCKET WORD...`, where the words are what Ray gives to Python. Another
-process than a worker, or one that can't be forked, is started as Ray asked. It uses the standard library
-alone, so that it starts at once, and stays until the worker has ended: Ray knows it as the worker's process.
+`python -IS worker_launcher.py PYTHON FOLDER WORD...`, where the folder has the sockets of the fork servers,
+and the words are what Ray gives to Python. Another program than those below, or one that can't be forked, is
+started as Ray asked. The launcher uses the standard library alone, so that it starts at once, and stays until
+the fork has ended: Ray knows it as that process.
 """
 
 from __future__ import annotations
@@ -14,20 +15,38 @@ import socket
 import sys
 from collections.abc import Sequence
 
-WORKER = "default_worker.py"
-"""Ray's program of a worker of Python."""
+WORKERS, SERVICES = "workers", "services"
+"""The fork servers, by the names of their sockets."""
+PROGRAMS = {
+    "/default_worker.py": WORKERS,
+    "/setup_worker.py": SERVICES,
+    "/dashboard/dashboard.py": SERVICES,
+    "/dashboard/agent.py": SERVICES,
+    "/runtime_env/agent/main.py": SERVICES,
+    "/_private/log_monitor.py": SERVICES,
+    "/autoscaler/_private/monitor.py": SERVICES,
+    "/autoscaler/v2/monitor.py": SERVICES,
+}
+"""Ray's programs, by the ends of their paths. What `setup_worker.py` sets up becomes `default_worker.py`."""
+UNBUFFERED = "-u"
 STREAMS = (0, 1, 2)
 
 
 def main(words: Sequence[str]) -> None:
-    python, address, *command = words
-    if command and command[0].endswith(WORKER):
-        _end_as(_forked(address, command))
+    python, folder, *command = words
+    program = command[1:] if command[:1] == [UNBUFFERED] else command
+    if program and (server := server_of(program[0])) is not None:
+        _end_as(_forked(f"{folder}/{server}", program))
     os.execv(python, [python, *command])
 
 
+def server_of(program: str) -> str | None:
+    """The fork server of a program of Ray; None of any other one."""
+    return next((server for end, server in PROGRAMS.items() if program.endswith(end)), None)
+
+
 def _forked(address: str, command: Sequence[str]) -> int | None:
-    """Have a worker forked and wait for its end.
+    """Have a process forked and wait for its end.
 
     Returns:
         Its status, as `os.waitpid` has it; None where there is no fork server, or it can't fork.
@@ -39,10 +58,10 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
             socket.send_fds(server, [b"f"], [*STREAMS, os.open(".", os.O_PATH)])
             server.sendall(request.encode() + b"\n")
             answers = server.makefile()
-            if not (worker := answers.readline().strip()):
+            if not (fork := answers.readline().strip()):
                 return None
             # A worker saves what it has trained, and ends; the end of this process would kill it.
-            signal.signal(signal.SIGTERM, lambda number, _: os.kill(int(worker), number))
+            signal.signal(signal.SIGTERM, lambda number, _: os.kill(int(fork), number))
             return int(answers.readline() or 0)
     except OSError:
         return None

@@ -45,7 +45,16 @@ FLAGS_OF_OTHERS = {
     ),
     *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
     *("--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
-    *("--part", "--limit-s", "--on-cpu", "--models", "--trials", "--arms"),
+    *(
+        "--part",
+        "--limit-s",
+        "--on-cpu",
+        "--models",
+        "--trials",
+        "--arms",
+        "--no-monitor",
+        "--include-log-monitor",
+    ),
     *("--print_config", "--config-dir", "--config-name"),
 }
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra,

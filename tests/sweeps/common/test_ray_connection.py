@@ -1,18 +1,23 @@
-"""Why a Ray can't be joined, before Ray itself would wait for minutes."""
+"""How a Ray is started on this PC, and why one can't be joined, before Ray itself would wait for minutes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeps.common import ray_connection
 from sweeps.common.errors import UserError
 from tests import ROOT
+
+PATIENCE_S = 60.0
 
 
 def test_a_port_that_answers_is_no_mistake_and_one_that_does_not_is_named() -> None:
@@ -68,3 +73,72 @@ def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -
     with ray_connection.quietly():
         assert group_of_a_child() != os.getpgrp()
     assert group_of_a_child() == os.getpgrp()
+
+
+FORKED = """
+import sys, time
+from sweeps.cluster import ray_environment
+from sweeps.common import ray_auth, ray_connection
+from sweeps.trial import fork_server
+
+ray_environment.prepare_environment()
+ray_auth.settle(None)
+own = sys.executable
+with fork_server.started() as python:
+    if sys.argv[1] == "not executable":
+        python.chmod(0o600)  # as under a /tmp that is mounted noexec
+    import ray
+    ray_connection.init(ray, None, (), (), num_cpus=1, dashboard=False, python=python)
+    assert sys.executable == own
+    worker = ray.remote(lambda: "torch" in sys.modules)
+    assert ray.get(worker.remote())
+    print("started", flush=True)
+    time.sleep(600)
+"""
+SERVICES = ("monitor", "log_monitor", "dashboard", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
+
+
+@contextlib.contextmanager
+def ray_of_forks(way: str = "") -> Iterator[tuple[psutil.Process, list[psutil.Process]]]:
+    """A program that has started a Ray whose processes are forks, and all its descendants."""
+    driver = subprocess.Popen([sys.executable, "-c", FORKED, way], stdout=subprocess.PIPE, cwd=ROOT)
+    assert driver.stdout is not None
+    program = psutil.Process(driver.pid)
+    try:
+        assert driver.stdout.readline(), "see above why Ray has not started"
+        yield program, program.children(recursive=True)
+    finally:
+        driver.kill()
+        driver.communicate()
+
+
+def forks(driver: psutil.Process, server: str) -> list[str]:
+    """Names of the forks of a fork server of a program."""
+    (parent,) = (each for each in driver.children() if server in each.cmdline())
+    return [child.name() for child in parent.children()]
+
+
+def test_the_services_of_ray_are_forks_and_end_with_a_driver_that_is_killed() -> None:
+    with ray_of_forks() as (driver, started):
+        names = forks(driver, "services")
+        assert [name for name in SERVICES if not any(each.startswith(name[:15]) for each in names)] == []
+        assert len(forks(driver, "workers")) >= 1
+        driver.kill()
+        _, left = psutil.wait_procs(started, PATIENCE_S)
+        assert left == []
+
+
+def test_the_agents_of_ray_end_with_its_raylet() -> None:
+    with ray_of_forks() as (_, started):
+        agents = [each for each in started if each.name().startswith(("ray::Dashboard", "ray::RuntimeEnv"))]
+        assert len(agents) == 2
+        (raylet,) = (each for each in started if each.name() == "raylet")
+        raylet.kill()
+        _, left = psutil.wait_procs(agents, PATIENCE_S)
+        assert left == []
+
+
+def test_where_nothing_may_be_executed_in_tmp_workers_are_forks_all_the_same() -> None:
+    with ray_of_forks("not executable") as (driver, _):
+        assert forks(driver, "services") == []
+        assert len(forks(driver, "workers")) >= 1

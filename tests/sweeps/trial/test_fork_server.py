@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -40,6 +40,18 @@ about = {
 print(json.dumps(about), flush=True)
 exec(sys.argv[1])
 """
+SERVICE = """
+import json, os, sys
+is_fork = "ray" in sys.modules
+import ray
+about = {
+    "words": sys.argv[1:], "is_fork": is_fork, "has_torch": "torch" in sys.modules,
+    "pid": os.getpid(), "parent": os.getppid(), "name": open("/proc/self/comm").read().strip(),
+    "oom": int(open("/proc/self/oom_score_adj").read()), "id": ray.WorkerID.from_random().hex(),
+}
+print(json.dumps(about), flush=True)
+exec(sys.argv[1])
+"""
 PATIENCE_S = 60.0
 
 
@@ -48,12 +60,20 @@ def command() -> Iterator[list[str]]:
     """What Ray would run in place of Python, with one fork server for all tests."""
     with fork_server.started() as python:
         assert python is not None
-        yield shlex.split(python)
+        yield [str(python)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("services") / "_private" / "log_monitor.py"
+    file.parent.mkdir()
+    file.write_text(SERVICE)
+    return str(file)
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> str:
-    file = tmp_path_factory.mktemp("workers") / worker_launcher.WORKER
+    file = tmp_path_factory.mktemp("workers") / "default_worker.py"
     file.write_text(WORKER)
     return str(file)
 
@@ -61,6 +81,11 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> str:
 def servers() -> set[psutil.Process]:
     """The fork servers of this process."""
     return children.running("sweeps.trial.fork_server")
+
+
+def of(name: str, among: set[psutil.Process]) -> psutil.Process:
+    (server,) = (each for each in among if name in each.cmdline())
+    return server
 
 
 def start(
@@ -87,6 +112,46 @@ def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
     assert about["group"] == about["pid"], "Ray ends a worker by its process group"
     assert about["oom"] == 1000
     assert psutil.Process(about["parent"]).cmdline()[2:4] == ["-m", "sweeps.trial.fork_server"]
+
+
+@pytest.mark.parametrize("program", worker_launcher.PROGRAMS)
+def test_ray_has_each_program_that_is_forked(program: str) -> None:
+    spec = importlib.util.find_spec("ray")
+    assert spec is not None
+    (folder,) = spec.submodule_search_locations or ()
+    assert [file for file in Path(folder).rglob(program.rpartition("/")[2]) if str(file).endswith(program)]
+
+
+def test_a_service_of_ray_is_a_fork_that_has_imported_ray_alone(command: list[str], service: str) -> None:
+    process, about = start([*command, "-u"], service, "sys.exit(3)")
+    assert process.wait() == 3
+    assert about["words"] == ["sys.exit(3)"]
+    assert about["is_fork"]
+    assert not about["has_torch"]
+    assert about["name"] == "log_monitor", "what ps and top show"
+    assert about["oom"] == int(Path("/proc/self/oom_score_adj").read_text()), "the kernel ends workers first"
+    assert psutil.Process(about["parent"]).cmdline()[3:5] == ["sweeps.trial.fork_server", "services"]
+
+
+def test_a_service_of_ray_ends_with_its_fork_server(service: str) -> None:
+    before = servers()
+    with fork_server.started() as python:
+        server = of(worker_launcher.SERVICES, servers() - before)
+        process, about = start([str(python)], service, "import time; time.sleep(600)")
+        fork = psutil.Process(about["pid"])
+        server.kill()
+        fork.wait(PATIENCE_S)
+        process.wait(PATIENCE_S)
+
+
+def test_two_forks_draw_other_ids_of_ray(command: list[str], worker: str, service: str) -> None:
+    """A module that draws one while it is imported would have each fork draw the same."""
+    drawn = [start(command, service, "pass")[1]["id"] for _ in range(2)]
+    does = "import ray; print(ray.WorkerID.from_random().hex(), flush=True)"
+    for _ in range(2):
+        process, _ = start(command, worker, does)
+        drawn.append(process.communicate()[0].strip())
+    assert len(set(drawn)) == 4
 
 
 def test_two_forks_draw_other_numbers(command: list[str], worker: str) -> None:
@@ -145,10 +210,10 @@ def test_without_a_fork_server_a_worker_is_started_as_usual(worker: str) -> None
     before = servers()
     with fork_server.started() as python:
         assert python is not None
-        (server,) = servers() - before
+        server = of(worker_launcher.WORKERS, servers() - before)
         server.kill()
         server.wait()
-        process, about = start(shlex.split(python), worker, "pass")
+        process, about = start([str(python)], worker, "pass")
         assert process.wait() == 0
         assert not about["is_fork"]
 
@@ -156,8 +221,9 @@ def test_without_a_fork_server_a_worker_is_started_as_usual(worker: str) -> None
 def test_a_fork_server_ends_with_what_started_it() -> None:
     before = servers()
     with fork_server.started():
-        (server,) = servers() - before
-    assert not server.is_running()
+        started = servers() - before
+        assert len(started) == len(fork_server.IMPORTED)
+    assert not any(server.is_running() for server in started)
 
 
 STARTS = """
@@ -181,7 +247,7 @@ def test_the_folder_of_a_driver_that_was_killed_is_removed_by_the_next(
                 stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             assert driver.stdout is not None
-            folder = Path(shlex.split(driver.stdout.readline())[-1]).parent
+            folder = Path(driver.stdout.readline()).parent
             long_ago = time.time() - 60
             os.utime(folder, (long_ago, long_ago))
             drivers.append(driver)
@@ -197,7 +263,7 @@ def test_the_folder_of_a_driver_that_was_killed_is_removed_by_the_next(
 
 def test_a_fork_server_whose_parent_has_gone_ends() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
-        of_another = [str(listener.fileno()), str(os.getppid())]
+        of_another = [worker_launcher.WORKERS, str(listener.fileno()), str(os.getppid())]
         done = subprocess.run(
             [sys.executable, "-m", "sweeps.trial.fork_server", *of_another],
             cwd=ROOT, pass_fds=[listener.fileno()], timeout=PATIENCE_S,
@@ -209,6 +275,6 @@ def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
     """Threads of a library that reads its environment in another way than is known here."""
     with fork_server.started({"JE_ARROW_MALLOC_CONF": "background_thread:true"}) as python:
         assert python is not None
-        process, about = start(shlex.split(python), worker, "pass")
+        process, about = start([str(python)], worker, "pass")
         assert process.wait() == 0
         assert not about["is_fork"]
