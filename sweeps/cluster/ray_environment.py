@@ -26,8 +26,6 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Tune gives its processes an environment of their own, so that none that was started before is taken.
     "RAY_prestart_worker_first_driver": "0",
-    # Ray's agents end with the raylet when their stdin does, also where they are forks of another process.
-    "RAY_enable_pipe_based_agent_to_parent_health_check": "1",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     # Ray's paragraph about a process that was lost: the sweep says in a line which trial, where and why. All

@@ -19,6 +19,9 @@ from sweeps.common.errors import RayNotStarted, UserError, first_line
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
 STARTS_NOT = "Is this PC very busy, or /tmp or /dev/shm full? Ray's logs are in /tmp/ray/session_latest/logs."
+AGENTS_END_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
+"""Ray's agents end when their stdin does, which the raylet holds. Otherwise they end when it is not their
+parent, and a fork has another one."""
 
 
 def set_environment(settings: dict[str, str]) -> None:
@@ -95,13 +98,16 @@ def init(
 @contextlib.contextmanager
 def _by(python: Path | None) -> Iterator[None]:
     """Ray starts its processes by `sys.executable`, and takes no other Python for all but its workers."""
-    own = sys.executable
+    own, asked = sys.executable, os.environ.get(AGENTS_END_BY_PIPE)
     if python is not None and os.access(python, os.X_OK):  # not where /tmp is mounted noexec
         sys.executable = str(python)
+        os.environ[AGENTS_END_BY_PIPE] = "1"
     try:
         yield
     finally:
         sys.executable = own
+        os.environ.pop(AGENTS_END_BY_PIPE, None)
+        set_environment({} if asked is None else {AGENTS_END_BY_PIPE: asked})
 
 
 @contextlib.contextmanager

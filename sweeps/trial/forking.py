@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import io
 import json
 import os
+import resource
 import runpy
 import selectors
 import signal
@@ -38,14 +40,14 @@ def imported(names: Sequence[str]) -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process as soon as its parent ends, and at once where that has been."""
+    """End this process as soon as its parent ends, and at once if that has ended already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
 
 
 class Server:
-    """Forks on request, and tells each launcher when and how its worker has ended.
+    """Forks on request, and tells each launcher when and how its fork has ended.
 
     Args:
         listener: the socket, listening.
@@ -57,7 +59,7 @@ class Server:
         self._listener = listener
         self._variables = variables
         self._launchers: dict[int, socket.socket] = {}
-        """Pid of a worker to the connection of its launcher."""
+        """Pid of a fork to the connection of its launcher."""
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -91,8 +93,8 @@ class Server:
             pid = -1
         if pid == 0:
             self._leave(connection)
-            environment = {**request["environment"], **self._variables}
-            _become(self._pid, request["command"], environment, descriptors)
+            request["environment"] |= self._variables
+            _become(self._pid, request, descriptors)
         for each in descriptors:
             os.close(each)
         if pid < 0:
@@ -113,7 +115,7 @@ class Server:
         os.close(self._woken)
 
     def _reap(self) -> None:
-        """Tell the launchers of the workers that have ended."""
+        """Tell the launchers of the forks that have ended."""
         while (ended := _ended()) is not None:
             pid, status = ended
             if (connection := self._launchers.pop(pid, None)) is not None:
@@ -122,7 +124,7 @@ class Server:
                 connection.close()
 
     def _lost(self, pid: int) -> None:
-        """Ray has ended a launcher: its worker is not wanted."""
+        """Ray has ended a launcher: its fork is not wanted."""
         if pid in self._launchers:
             self._selector.unregister(self._launchers[pid])
             self._launchers.pop(pid).close()
@@ -156,10 +158,8 @@ def _tell(connection: socket.socket, value: int) -> None:
         connection.sendall(b"%d\n" % value)
 
 
-def _become(
-    parent: int, command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]
-) -> NoReturn:
-    """In a fork: run a program of Ray as a new process would."""
+def _become(parent: int, request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
+    """In a fork: run a program of Ray as a new process would, which the launcher has become."""
     *streams, folder = descriptors
     os.fchdir(folder)
     os.close(folder)
@@ -167,22 +167,30 @@ def _become(
         os.dup2(stream, number)
         os.close(stream)
     os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
+    resource.setrlimit(resource.RLIMIT_NOFILE, request["open_files"])  # Ray has raised it since
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
     os.environ.clear()
-    os.environ.update(environment)
-    import numpy as np
-
-    np.random.seed()  # Python's own generator has a new state after a fork
-    sys.argv = list(command)
-    if worker_launcher.server_of(command[0]) == worker_launcher.WORKERS:
+    os.environ.update(request["environment"])
+    sys.argv = request["command"]
+    if worker_launcher.server_of(sys.argv[0]) == worker_launcher.WORKERS:
         _begin_worker()
     else:
-        end_with(parent)  # the driver has ended, and with it the launcher that would end this process
-        ctypes.CDLL(None).prctl(PR_SET_NAME, Path(command[0]).stem.encode(), 0, 0, 0)  # for ps and top
-    runpy.run_path(command[0], run_name="__main__")
+        _begin_service(parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
 
 
+def _begin_service(parent: int) -> None:
+    end_with(parent)  # the driver has ended, and with it the launcher that would end this process
+    ctypes.CDLL(None).prctl(PR_SET_NAME, Path(sys.argv[0]).stem.encode(), 0, 0, 0)  # for ps and top
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(write_through=True)  # Ray asks for it by -u
+
+
 def _begin_worker() -> None:
+    import numpy as np
+
+    np.random.seed()  # Python's own generator has a new state after a fork
     name, default = OOM_SCORE
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(os.environ.get(name, default))

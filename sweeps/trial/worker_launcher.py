@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -51,7 +52,15 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
     Returns:
         Its status, as `os.waitpid` has it; None where there is no fork server, or it can't fork.
     """
-    request = json.dumps({"command": command, "environment": dict(os.environ)})
+    request = json.dumps(
+        {
+            "command": command,
+            "environment": dict(os.environ),
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
+            "blocked": [int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+        }
+    )
+    fork = ""
     try:
         with socket.socket(socket.AF_UNIX) as server:
             server.connect(address)
@@ -61,10 +70,17 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
             if not (fork := answers.readline().strip()):
                 return None
             # A worker saves what it has trained, and ends; the end of this process would kill it.
-            signal.signal(signal.SIGTERM, lambda number, _: os.kill(int(fork), number))
-            return int(answers.readline() or 0)
+            signal.signal(signal.SIGTERM, lambda number, _: _send(int(fork), number))
+            return int(answers.readline() or signal.SIGKILL)
     except OSError:
-        return None
+        return signal.SIGKILL if fork else None
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has just ended
+        return
 
 
 def _end_as(status: int | None) -> None:

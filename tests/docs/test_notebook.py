@@ -82,6 +82,7 @@ def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.Monke
     assert share_right(cells) == pytest.approx(score, abs=0.01)
 
 
+@pytest.mark.slow
 def test_it_shows_a_sweep_that_is_running(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

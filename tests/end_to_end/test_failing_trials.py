@@ -208,6 +208,7 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
     assert "Traceback (most recent call last)" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
     sweep: Command, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_what_is_known_to_miss_a_constraint_is_never_trained_and_searchers_learn
     assert {"params_m", "latency_ms"} <= metrics.keys()
 
 
+@pytest.mark.slow
 def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     sweep: Command, tmp_path: Path
 ) -> None:

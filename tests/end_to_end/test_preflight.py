@@ -78,6 +78,7 @@ def test_a_process_that_dies_in_it_costs_no_other_trial(sweep: Command, tmp_path
     assert "Trial 0 lost its process" not in done.stdout
 
 
+@pytest.mark.slow
 def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_path: Path) -> None:
     words = ("--trainable", "digits_mlp", "--num-trials", "2", "--max-epochs", "2", "--no-ray-dashboard")
     outputs = {}

@@ -72,7 +72,7 @@ class Runs:
 
 def sigterm_to_all(process: subprocess.Popen[str]) -> None:
     """Send SIGTERM to a sweep, to all processes that train and to their launchers. Each process of Ray's is
-    in a process group of its own; without its daemons, and theirs, nothing can be saved."""
+    in a process group of its own; without its daemons and their launchers nothing can be saved."""
     below = psutil.Process(process.pid).children(recursive=True)
     training = [each for each in below if each.name().startswith(("ray::ResourceTrainable", "ray::Member"))]
     launchers = [each for each in below if is_launcher_of_worker(each.cmdline())]

@@ -68,6 +68,7 @@ def test_its_own_test_passes(program: Path, project: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_swept_and_goes_on_from_any_folder(program: Path, project: Path, tmp_path: Path) -> None:
     done = typed(program, project, "sweeps", "run", "--name", "first", "--num-trials", "1", *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr

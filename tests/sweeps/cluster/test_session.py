@@ -60,6 +60,7 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 
 
+@pytest.mark.slow
 def test_raw_data_is_prepared_on_a_cluster_that_gets_its_code(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def test_the_services_of_ray_are_forks_and_end_with_a_driver_that_is_killed() ->
         assert left == []
 
 
+@pytest.mark.slow
 def test_the_agents_of_ray_end_with_its_raylet() -> None:
     with ray_of_forks() as (_, started):
         agents = [each for each in started if each.name().startswith(("ray::Dashboard", "ray::RuntimeEnv"))]
@@ -138,6 +139,7 @@ def test_the_agents_of_ray_end_with_its_raylet() -> None:
         assert left == []
 
 
+@pytest.mark.slow
 def test_where_nothing_may_be_executed_in_tmp_workers_are_forks_all_the_same() -> None:
     with ray_of_forks("not executable") as (driver, _):
         assert forks(driver, "services") == []

@@ -167,6 +167,7 @@ def done(sweep: Command, results: Path) -> subprocess.CompletedProcess[str]:
     return sweep(*LUCKY, *asked, "--max-concurrent", "1", timeout_s=300)
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_new_seeds_reach_the_weights_and_the_order_of_the_rows(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -200,6 +202,7 @@ def test_new_seeds_reach_the_weights_and_the_order_of_the_rows(
             assert [row.metrics[metric] for row in trial.epochs.values()] == of_seed[trial.seed]
 
 
+@pytest.mark.slow
 def test_the_tables_tell_reruns_from_trials(done: subprocess.CompletedProcess[str], results: Path) -> None:
     assert done.returncode == 0
     rows = pq.read_table(results / "sure" / "trials.parquet").to_pylist()
@@ -207,6 +210,7 @@ def test_the_tables_tell_reruns_from_trials(done: subprocess.CompletedProcess[st
     assert sorted(row["confirms"] for row in rows[4:]) == sorted(Record.read(results / "sure").leaders(2) * 2)
 
 
+@pytest.mark.slow
 def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -226,6 +230,7 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     assert kept == {f"trial_{record.leaders(1)[0]:04d}", f"trial_{run.number:04d}"}
 
 
+@pytest.mark.slow
 def test_the_command_that_it_names_gives_the_same_metrics_to_the_bit(
     done: subprocess.CompletedProcess[str], results: Path, environment: dict[str, str]
 ) -> None:

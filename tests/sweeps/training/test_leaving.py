@@ -61,9 +61,9 @@ def best(folder: Path) -> dict[str, Any]:
 def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
     ended(started(tmp_path, *STEPWISE, *there, "whole"))
-    process = started(tmp_path, *STEPWISE, *there, "stopped", step_s=0.1)
+    process = started(tmp_path, *STEPWISE, *there, "stopped", step_s=0.05)
     wait_until((tmp_path / "stopped" / "epochs.jsonl").exists)
-    time.sleep(0.5)  # some steps of the second epoch, which takes 5 s
+    time.sleep(0.5)  # some steps of the second epoch, which takes 2.5 s
     os.killpg(process.pid, stop)
     output = ended(process, status=130)
     assert re.search(r"\nStopped +the run resumes at epoch 2, batch \d+ of 50\n", output), output

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from tests.conftest import ROOT
 from tests.support import children
 
 WORKER = """
-import json, os, random, sys
+import json, os, random, resource, sys
 import numpy as np
 
 is_fork = "torch" in sys.modules
@@ -34,6 +35,7 @@ about = {
     "threads": len(os.listdir("/proc/self/task")),
     "pid": os.getpid(), "parent": os.getppid(), "group": os.getpgid(0),
     "random": random.random(), "numpy": np.random.random(),
+    "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
     "set_by_lightning": os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"),
     "oom": int(open("/proc/self/oom_score_adj").read()),
 }
@@ -41,15 +43,17 @@ print(json.dumps(about), flush=True)
 exec(sys.argv[1])
 """
 SERVICE = """
-import json, os, sys
+import json, os, signal, sys
 is_fork = "ray" in sys.modules
 import ray
 about = {
     "words": sys.argv[1:], "is_fork": is_fork, "has_torch": "torch" in sys.modules,
     "pid": os.getpid(), "parent": os.getppid(), "name": open("/proc/self/comm").read().strip(),
     "oom": int(open("/proc/self/oom_score_adj").read()), "id": ray.WorkerID.from_random().hex(),
+    "blocked": list(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+    "has_numpy": "numpy" in sys.modules,
 }
-print(json.dumps(about), flush=True)
+print(json.dumps(about))
 exec(sys.argv[1])
 """
 PATIENCE_S = 60.0
@@ -123,14 +127,35 @@ def test_ray_has_each_program_that_is_forked(program: str) -> None:
 
 
 def test_a_service_of_ray_is_a_fork_that_has_imported_ray_alone(command: list[str], service: str) -> None:
-    process, about = start([*command, "-u"], service, "sys.exit(3)")
-    assert process.wait() == 3
-    assert about["words"] == ["sys.exit(3)"]
+    process, about = start(
+        [*command, "-u"], service, "sys.stdin.readline(); sys.exit(3)", stdin=subprocess.PIPE
+    )
+    process.communicate("what it had printed was here at once\n")
+    assert process.returncode == 3
+    assert about["words"] == ["sys.stdin.readline(); sys.exit(3)"]
     assert about["is_fork"]
+    assert about["blocked"] == []
+    assert not about["has_numpy"], "a tenth of a second of each service"
     assert not about["has_torch"]
     assert about["name"] == "log_monitor", "what ps and top show"
     assert about["oom"] == int(Path("/proc/self/oom_score_adj").read_text()), "the kernel ends workers first"
     assert psutil.Process(about["parent"]).cmdline()[3:5] == ["sweeps.trial.fork_server", "services"]
+
+
+def test_a_fork_has_the_limits_and_the_blocked_signals_of_its_launcher(
+    command: list[str], worker: str, service: str
+) -> None:
+    """Ray raises the limit of open files when it starts, and blocks Ctrl-C for its services."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    other = soft - 1
+    _, about = start(
+        command, worker, "pass", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (other, hard))
+    )
+    assert about["open_files"] == [other, hard]
+    _, about = start(
+        command, service, "pass", preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    )
+    assert about["blocked"] == [signal.SIGINT]
 
 
 def test_a_service_of_ray_ends_with_its_fork_server(service: str) -> None:
@@ -141,7 +166,38 @@ def test_a_service_of_ray_ends_with_its_fork_server(service: str) -> None:
         fork = psutil.Process(about["pid"])
         server.kill()
         fork.wait(PATIENCE_S)
-        process.wait(PATIENCE_S)
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_launcher_that_is_told_to_end_when_its_fork_has_just_ended_starts_nothing(
+    service: str, tmp_path: Path
+) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / worker_launcher.SERVICES))
+        server.listen()
+        command = [sys.executable, worker_launcher.__file__, sys.executable, str(tmp_path), service, "pass"]
+        launcher = subprocess.Popen(command, stdout=subprocess.PIPE)
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)
+            connection.sendall(b"%d\n" % gone.pid)
+            while not has_handler(launcher.pid):
+                time.sleep(0.01)
+            launcher.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            connection.sendall(b"%d\n" % signal.SIGTERM)
+        assert launcher.communicate(timeout=PATIENCE_S)[0] == b""
+        assert launcher.returncode == -signal.SIGTERM
+
+
+def has_handler(pid: int) -> bool:
+    """Whether a process catches SIGTERM."""
+    caught = next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")
+    )
+    return bool(int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1))
 
 
 def test_two_forks_draw_other_ids_of_ray(command: list[str], worker: str, service: str) -> None:
