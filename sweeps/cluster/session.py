@@ -114,8 +114,8 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
 
 def _end_autoscaler() -> None:
     """Ray gives each process that it has started here a second to end at SIGTERM, which its autoscaler does
-    not do: every sweep would wait for that second. On one PC it has nothing to do. Of a
-    fork, what is found here is its launcher, and it ends with that."""
+    not do: every sweep would wait for that second. On one PC it has nothing to do. What is found of a fork is
+    its launcher, with which it ends."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
             if any("/ray/autoscaler/" in word and word.endswith("/monitor.py") for word in child.cmdline()):

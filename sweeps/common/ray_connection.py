@@ -98,7 +98,7 @@ def init(
 @contextlib.contextmanager
 def _by(python: Path | None) -> Iterator[None]:
     """Ray starts its processes by `sys.executable`, and takes no other Python for all but its workers."""
-    own, asked = sys.executable, os.environ.get(AGENTS_END_BY_PIPE)
+    own = sys.executable
     if python is not None and os.access(python, os.X_OK):  # not where /tmp is mounted noexec
         sys.executable = str(python)
         os.environ[AGENTS_END_BY_PIPE] = "1"
@@ -106,8 +106,6 @@ def _by(python: Path | None) -> Iterator[None]:
         yield
     finally:
         sys.executable = own
-        os.environ.pop(AGENTS_END_BY_PIPE, None)
-        set_environment({} if asked is None else {AGENTS_END_BY_PIPE: asked})
 
 
 @contextlib.contextmanager

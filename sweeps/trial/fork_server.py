@@ -98,7 +98,7 @@ def main(name: str, number: int, parent: int) -> None:
     forking.end_with(parent)
     listener = socket.socket(fileno=number)
     before = dict(os.environ)
-    forking.imported(IMPORTED[name])
+    forking.import_all(IMPORTED[name])
     if len(list(Path("/proc/self/task").iterdir())) > 1 or _uses_gpu():
         return  # its forks would have threads that do not run, or a GPU that they can't use
     set_by_imports = {key: value for key, value in os.environ.items() if before.get(key) != value}

@@ -27,12 +27,12 @@ from sweeps.trial import worker_launcher
 MOST_REQUEST_BYTES = 4 * 2**20
 OOM_SCORE = ("RAY_worker_oom_score_adjustment", "1000")
 """Ray's setting, and its default: the kernel ends workers before Ray's other processes."""
-OF_RAY = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
+OF_EACH_WORKER = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
 """What each worker imports for itself."""
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
 
-def imported(names: Sequence[str]) -> None:
+def import_all(names: Sequence[str]) -> None:
     """Import modules, without a search for garbage between them."""
     with gc_freeze.uncollected():
         for name in names:
@@ -181,7 +181,8 @@ def _become(parent: int, request: Mapping[str, Any], descriptors: Sequence[int])
 
 
 def _begin_service(parent: int) -> None:
-    end_with(parent)  # the driver has ended, and with it the launcher that would end this process
+    # A driver that is killed takes the launcher with it, whose end would otherwise end this process.
+    end_with(parent)
     ctypes.CDLL(None).prctl(PR_SET_NAME, Path(sys.argv[0]).stem.encode(), 0, 0, 0)  # for ps and top
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(write_through=True)  # Ray asks for it by -u
@@ -194,4 +195,4 @@ def _begin_worker() -> None:
     name, default = OOM_SCORE
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(os.environ.get(name, default))
-    imported(OF_RAY)
+    import_all(OF_EACH_WORKER)
