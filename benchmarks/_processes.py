@@ -15,6 +15,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 INTERVAL_S = 0.05
 OTHER = "other"
 ROLES = (
+    ("worker_launcher.py", "launchers"),
     ("(log_monitor)", "Ray: log monitor"),
     ("(monitor)", "Ray: autoscaler"),
     ("(dashboard)", "Ray: dashboard"),
@@ -28,7 +29,6 @@ ROLES = (
     ("log_monitor.py", "Ray: log monitor"),
     ("autoscaler/_private/monitor.py", "Ray: autoscaler"),
     ("autoscaler/v2/monitor.py", "Ray: autoscaler"),
-    ("worker_launcher.py", "launchers"),
     ("fork_server workers", "fork server of workers"),
     ("fork_server services", "fork server of Ray's services"),
     ("ray::", "trials"),
@@ -115,10 +115,12 @@ def _role(pid: int) -> str:
     try:
         folder = Path("/proc", str(pid))
         command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        command += f"({(folder / 'comm').read_text().strip()})"
+        name = (folder / "comm").read_text().strip()
     except OSError:
         return OTHER
-    return next((role for part, role in ROLES if part in command), OTHER)
+    if not command:  # it is ending
+        return OTHER
+    return next((role for part, role in ROLES if part in f"{command}({name})"), OTHER)
 
 
 def by_role(processes: Sequence[Watched]) -> dict[str, list[Watched]]:

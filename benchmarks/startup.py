@@ -34,6 +34,8 @@ ARMS = {
     "pages": ("--no-preflight",),
 }
 TRIALS, EPOCHS, WORKERS, SLOTS = 8, 5, 2, 16
+LEAST_DRAWN_S = 0.05
+"""CPU time of a process that has a lane: launchers have none."""
 MANY_CORES = """
 import os, sys
 os.sched_getaffinity = lambda pid: set(range({slots}))  # Ray is told of so many
@@ -128,7 +130,10 @@ def draw(processes: Sequence[Watched], run: Run, file: Path) -> None:
     from matplotlib.figure import Figure
 
     lanes = [
-        each for group in _processes.by_role(processes).values() for each in group if each.cpu_s() > 0.02
+        each
+        for group in _processes.by_role(processes).values()
+        for each in group
+        if each.cpu_s() >= LEAST_DRAWN_S
     ]
     figure = Figure(figsize=(12, 0.42 * len(lanes) + 1.6), layout="constrained")
     axes = figure.subplots()
