@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sweeps.analysis import dashboard
 from sweeps.cluster import environment, session
+from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, notify, storage_check, summary, tuner, winner
@@ -19,7 +20,13 @@ from sweeps.record.record import Record
 
 def run(config: SweepConfig, python: Path | None = None) -> int:
     """Plan a sweep, run it and report on it; the exit status. `python` starts the processes of a Ray here."""
-    plan = build.make_plan(config)
+    with LocalRay(config, python) as local:
+        return _planned(build.make_plan(config), local)
+
+
+def _planned(plan: Plan, local: LocalRay) -> int:
+    """Tell the plan, and run it unless that was all that was asked; the exit status."""
+    config = plan.config
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
     print(describe.describe(plan), flush=True)
     if config.dry_run and config.resume is None:
@@ -33,17 +40,17 @@ def run(config: SweepConfig, python: Path | None = None) -> int:
                 catch_up(config.logger_names, plan.folder, record)
             if state.is_finished or config.dry_run:
                 return 0
-        return _run_trials(plan, record, code, python)
+        return _run_trials(plan, record, code, local)
 
 
-def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: Path | None) -> int:
+def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRay) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard.beside(plan.folder, config.dashboard),
-        session.connect(config, code, python) as cluster,
+        session.connect(config, code, local) as cluster,
         following(config.logger_names, plan.folder, record),
     ):
         print(cluster.describe(), flush=True)

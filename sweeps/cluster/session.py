@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import psutil
 import ray
 
 from sweeps.cluster import gpus as cluster_gpus
 from sweeps.cluster import nodes as cluster_nodes
 from sweeps.cluster import placement
+from sweeps.cluster.local_ray import LocalRay, cpus
 from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import PC, Node
 from sweeps.cluster.ray_environment import ENVIRONMENT
@@ -69,27 +67,27 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(config: SweepConfig, code: Sequence[Path] = (), python: Path | None = None) -> Iterator[Cluster]:
-    """A Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
+def connect(config: SweepConfig, code: Sequence[Path], local: LocalRay) -> Iterator[Cluster]:
+    """The Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
 
     Args:
         config: of the sweep.
         code: packages and single files to send to the PCs of the cluster.
-        python: program by which a Ray on this PC starts its processes, if that is not this Python.
+        local: the Ray on this PC.
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
+        RayNotStarted: Ray does not start on this PC.
     """
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
-    local: dict[str, Any] = {}
     if config.address is None:
-        local = {"num_cpus": this_pc().cpus, "dashboard": config.ray_dashboard, "python": python}
-    context = ray_connection.init(ray, config.address, code, ENVIRONMENT, **local)
+        with contextlib.closing(local):
+            yield _joined(config, code, local.dashboard_url())
+        return
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
+    context = ray_connection.init(ray, config.address, code, ENVIRONMENT)
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
-        if config.address is None:
-            _end_autoscaler()
         ray.shutdown()
 
 
@@ -112,16 +110,6 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
 
 
-def _end_autoscaler() -> None:
-    """Ray gives each process that it has started here a second to end at SIGTERM, which its autoscaler does
-    not do: every sweep would wait for that second. On one PC it has nothing to do. What is found of a fork is
-    its launcher, with which it ends."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if any("/ray/autoscaler/" in word and word.endswith("/monitor.py") for word in child.cmdline()):
-                child.kill()
-
-
 def this_pc() -> PC:
     """CPU cores that this process may use, and GPUs, without taking memory on any."""
     gpus = 0
@@ -129,4 +117,4 @@ def this_pc() -> PC:
         import torch  # --dry-run on a PC without a GPU does without: a second
 
         gpus = torch.cuda.device_count()
-    return PC(len(os.sched_getaffinity(0)), gpus)
+    return PC(cpus(), gpus)

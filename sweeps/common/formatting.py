@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+PYTHON = Path(sys.executable)
+"""Of this process: while Ray starts in a thread, `sys.executable` is another program."""
 GB = 10**9
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12}
 
@@ -37,9 +39,9 @@ def shown_path(path: Path) -> str:
 
 def command(*words: str) -> str:
     """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`."""
-    script = Path(sys.executable).with_name("sweeps")
+    script = PYTHON.with_name("sweeps")
     if not script.is_file():
-        program = [shown_path(Path(sys.executable)), "-m", "sweeps"]
+        program = [shown_path(PYTHON), "-m", "sweeps"]
     elif shutil.which("sweeps") == str(script):
         program = ["sweeps"]
     else:
@@ -49,7 +51,7 @@ def command(*words: str) -> str:
 
 def pip_install(*what: str) -> str:
     """The command that installs a package for this Python."""
-    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", *what])
+    return shlex.join([shown_path(PYTHON), "-m", "pip", "install", *what])
 
 
 def size(bytes_: float) -> str:

@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,11 @@ def set_environment(settings: dict[str, str]) -> None:
         os.environ.setdefault(name, value)
 
 
-_starts_apart = False
+_thread = threading.local()
 
 
 def _leave_group() -> None:
-    if _starts_apart:
+    if getattr(_thread, "starts_apart", False):
         os.setpgrp()
 
 
@@ -49,13 +50,12 @@ def quietly() -> Iterator[None]:
     would end before the sweep has stopped. They end with this process in any case (Ray sets its
     PR_SET_PDEATHSIG).
     """
-    global _starts_apart
     logging.getLogger("ray").setLevel(logging.ERROR)
-    _starts_apart = True
+    _thread.starts_apart = True
     try:
         yield
     finally:
-        _starts_apart = False
+        _thread.starts_apart = False
 
 
 def init(
