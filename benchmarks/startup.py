@@ -8,6 +8,8 @@ share of a core that it used.
   sweep      no preflight, no dashboard of Ray
   preflight  with a preflight
   pages      with the dashboard of Ray, as by default
+  own        a model whose module imports PyTorch and Lightning at its top, as most do; it trains one step an
+             epoch
   slots      16 trials at a time, which only sleep, on as many cores as there are: how long after the first
              trial the last one begins
 """
@@ -32,7 +34,9 @@ ARMS = {
     "sweep": ("--no-preflight", "--no-ray-dashboard"),
     "preflight": ("--no-ray-dashboard",),
     "pages": ("--no-preflight",),
+    "own": ("--no-preflight", "--no-ray-dashboard"),
 }
+OWN = {"trainable": "benchmarks.trivial", "search-space": "benchmarks.trivial_space"}
 TRIALS, EPOCHS, WORKERS, SLOTS = 8, 5, 2, 16
 LEAST_DRAWN_S = 0.05
 """CPU time of a process that has a lane: launchers have none."""
@@ -69,7 +73,7 @@ def timed(arm: str, repeat: int) -> tuple[Run, list[Watched]]:
     flags = {
         "trainable": "benchmarks.digits_cnn", "search-space": "benchmarks.digits_space", "seed": repeat,
         "num-trials": TRIALS, "max-epochs": EPOCHS, "max-concurrent": WORKERS, "cpus-per-trial": 1,
-        "precision": 32, "name": "sweep",
+        "precision": 32, "name": "sweep", **(OWN if arm == "own" else {}),
     }  # fmt: skip
     command = [sys.executable, "-m", "sweeps.run", *_words_of(flags), *ARMS[arm]]
     return _watched(arm, repeat, command)

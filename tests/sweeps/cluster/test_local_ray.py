@@ -1,4 +1,4 @@
-"""A Ray on this PC that starts while a sweep is planned: the model of these sweeps waits for it at its import."""
+"""A Ray on this PC that starts while a sweep is planned: the model of these sweeps waits for it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_ray_starts_while_a_long_plan_is_made(tmp_path: Path) -> None:
     program = begin(tmp_path)
     said, _ = program.communicate(timeout=PATIENCE_S * 2)
     assert program.returncode == 0, said
-    assert said.index("Ray is there: True") < said.index("Starting Ray ...") < said.index("Best       trial 0")
+    assert (
+        said.index("Ray is there: True") < said.index("Starting Ray ...") < said.index("Best       trial 0")
+    )
 
 
 def test_a_mistake_that_a_long_plan_shows_ends_the_ray_that_has_started(tmp_path: Path) -> None:
