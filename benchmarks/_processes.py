@@ -27,6 +27,7 @@ ROLES = (
     ("RuntimeEnvAgent", "Ray: runtime env agent"),
     ("runtime_env/agent/main.py", "Ray: runtime env agent"),
     ("log_monitor.py", "Ray: log monitor"),
+    ("ray_head", "Ray: its start"),
     ("autoscaler/_private/monitor.py", "Ray: autoscaler"),
     ("autoscaler/v2/monitor.py", "Ray: autoscaler"),
     ("fork_server workers", "fork server of workers"),

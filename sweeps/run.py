@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
+from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import gc_freeze, ray_auth, ray_connection
 from sweeps.common.cli.command import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
@@ -56,10 +57,11 @@ def _run(config: SweepConfig) -> int:
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     trains_here = config.address is None and not config.dry_run
-    with fork_server.started() if trains_here else contextlib.nullcontext() as python:
+    forks = fork_server.started() if trains_here else contextlib.nullcontext()
+    with forks as python, LocalRay(config, python) as local:
         with gc_freeze.uncollected():
             from sweeps import sweep
-        return sweep.run(config, python)
+        return sweep.run(config, local)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,9 @@ from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 
 
-def run(config: SweepConfig, python: Path | None = None) -> int:
-    """Plan a sweep, run it and report on it; the exit status. `python` starts the processes of a Ray here."""
-    with LocalRay(config, python) as local:
-        return _planned(build.make_plan(config), local)
-
-
-def _planned(plan: Plan, local: LocalRay) -> int:
-    """Tell the plan, and run it unless that was all that was asked; the exit status."""
-    config = plan.config
+def run(config: SweepConfig, local: LocalRay) -> int:
+    """Plan a sweep, run it and report on it; the exit status. `local` is the Ray of this PC."""
+    plan = build.make_plan(config)
     code = source_files.to_send(model.module for model in plan.models) if config.address else []
     print(describe.describe(plan), flush=True)
     if config.dry_run and config.resume is None:

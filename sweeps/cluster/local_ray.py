@@ -1,98 +1,116 @@
-"""Ray on this PC, which already starts while a sweep is planned if that takes long."""
+"""Ray on this PC, which starts while a sweep is planned if that takes long. Ray is not imported with this."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
 import os
-import signal
+import subprocess
 import sys
-import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import psutil
-import ray
-
-from sweeps.cluster.ray_environment import ENVIRONMENT
 from sweeps.common import ray_connection
+from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 
-LONG_PLAN_S = 0.5
-"""A plan takes less, unless a model imports PyTorch; its mistakes are told before Ray has started."""
+HEAD = Path(__file__).with_name("ray_head.py")
+OF_START = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+"""Variables that Ray reads when it starts, to count the GPUs."""
 
 
 class LocalRay:
-    """Starts Ray once it is wanted, or while a plan takes long, and ends it with the block.
+    """A Ray that starts in the block, in a process of its own, and ends with it.
 
-    Ray starts in a thread, which then waits for its end: the processes that it has started end with the
-    thread, not with the process that they come from (Linux: PR_SET_PDEATHSIG).
+    Never in this process: Ray forks to start its programs, while the user's module is imported here. A fork
+    in the midst of a product of matrices hangs (OpenBLAS ends its threads before each fork).
 
     Args:
-        config: of the sweep.
+        config: of the sweep. None is started for a dry run, or where the sweep joins a cluster.
         python: program by which Ray starts its processes, if that is not this Python.
     """
 
     def __init__(self, config: SweepConfig, python: Path | None) -> None:
         self._config, self._python = config, python
-        self._is_wanted, self._is_over = threading.Event(), threading.Event()
-        self._context: Future[Any] = Future()
-        self._thread = threading.Thread(target=self._run, name="ray", daemon=True)
+        self._head: subprocess.Popen[str] | None = None
+        self._variables: dict[str, str] = {}
+        self._place: tuple[str | None, ...] = ()
+        self._is_joined = False
 
     def __enter__(self) -> LocalRay:
-        self._before = signal.signal(signal.SIGTERM, _exit)  # so does Ray, if it starts in the main thread
-        self._thread.start()
+        if self._config.address is None and not self._config.dry_run:
+            self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        signal.signal(signal.SIGTERM, self._before)
 
-    def dashboard_url(self) -> str | None:
-        """Of the dashboard of Ray, if it has one, as soon as Ray has started.
+    def join(self) -> Any:
+        """Wait until Ray has started, and join it; Ray's context.
+
+        What has set variables of the environment meanwhile, as a module of the user's, has set them for the
+        trials, too. Where GPUs were hidden or the folder was changed, another Ray is started.
 
         Raises:
             RayNotStarted: it does not start.
         """
-        self._is_wanted.set()
-        return self._context.result().dashboard_url or None
+        import ray  # it reads the environment when it is imported
+
+        self._settle()
+        address = self._address()
+        set_since = {name: value for name, value in os.environ.items() if self._variables.get(name) != value}
+        context = ray_connection.join(ray, address, self._python, set_since)
+        self._is_joined = True
+        return context
+
+    def _settle(self) -> None:
+        """Start another Ray where this one has begun under other conditions."""
+        if self._place != _place():
+            self._end()
+            self._start()
 
     def close(self) -> None:
-        """End Ray if it was started. After that it starts no more."""
-        self._is_over.set()
-        self._is_wanted.set()
-        self._thread.join()
+        """End Ray, at once: all that a sweep needs is on the disk."""
+        if self._is_joined:
+            import ray
 
-    def _run(self) -> None:
-        self._is_wanted.wait(LONG_PLAN_S if self._may_be_early() else None)
-        if self._is_over.is_set():
-            return
-        try:
-            self._context.set_result(self._start())
-        except BaseException as error:  # raised where Ray is wanted
-            self._context.set_exception(error)
-            return
-        self._is_over.wait()
-        _end_autoscaler()
-        ray.shutdown()
+            self._is_joined = False
+            ray.shutdown()
+        self._end()
 
-    def _may_be_early(self) -> bool:
-        """Whether a plan will want Ray, unless it shows a mistake. A resumed sweep may have ended."""
-        config = self._config
-        is_new = config.address is None and config.resume is None and not config.dry_run
-        return is_new and not ray.is_initialized()
-
-    def _start(self) -> Any:
-        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
-        return ray_connection.init(
-            ray, None, (), ENVIRONMENT,
-            num_cpus=cpus(), dashboard=self._config.ray_dashboard, python=self._python,
+    def _start(self) -> None:
+        self._variables, self._place = dict(os.environ), _place()
+        program = [sys.executable] if self._python is None else ["sh", str(self._python)]
+        settings = {
+            "num_cpus": cpus(), "dashboard": self._config.ray_dashboard,
+            "python": None if self._python is None else str(self._python),
+        }  # fmt: skip
+        self._head = subprocess.Popen(
+            [*program, "-P", str(HEAD), json.dumps(settings)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            process_group=0,  # Ctrl-C is for the sweep, which ends its trials first
         )  # fmt: skip
 
+    def _address(self) -> str:
+        assert self._head is not None
+        assert self._head.stdin is not None
+        assert self._head.stdout is not None
+        with contextlib.suppress(OSError):  # it has ended
+            os.write(self._head.stdin.fileno(), b"\n")
+        line = self._head.stdout.readline()
+        reply = json.loads(line) if line else {}
+        if "address" in reply:
+            return str(reply["address"])
+        ended = f"its process ended with status {self._head.wait()}" if not reply else ""
+        raise RayNotStarted(reply.get("error") or ray_connection.not_started(ended))
 
-def _exit(number: int, _: Any) -> None:
-    sys.exit(128 + number)
+    def _end(self) -> None:
+        """End the process that holds Ray, and all of Ray's with it."""
+        if self._head is not None:
+            with self._head as head:
+                head.kill()
+            self._head = None
 
 
 def cpus() -> int:
@@ -100,11 +118,5 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _end_autoscaler() -> None:
-    """Ray gives each process that it has started here a second to end at SIGTERM, which its autoscaler does
-    not do: every sweep would wait for that second. On one PC it has nothing to do. What is found of a fork is
-    its launcher, with which it ends."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if any("/ray/autoscaler/" in word and word.endswith("/monitor.py") for word in child.cmdline()):
-                child.kill()
+def _place() -> tuple[str | None, ...]:
+    return (str(Path.cwd()), *(os.environ.get(name) for name in OF_START))

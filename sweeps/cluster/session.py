@@ -79,11 +79,11 @@ def connect(config: SweepConfig, code: Sequence[Path], local: LocalRay) -> Itera
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
         RayNotStarted: Ray does not start on this PC.
     """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     if config.address is None:
         with contextlib.closing(local):
-            yield _joined(config, code, local.dashboard_url())
+            yield _joined(config, code, local.join().dashboard_url or None)
         return
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     context = ray_connection.init(ray, config.address, code, ENVIRONMENT)
     try:
         yield _joined(config, code, context.dashboard_url or None)

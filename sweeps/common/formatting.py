@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-PYTHON = Path(sys.executable)
-"""Of this process: while Ray starts in a thread, `sys.executable` is another program."""
 GB = 10**9
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12}
 
@@ -39,9 +37,9 @@ def shown_path(path: Path) -> str:
 
 def command(*words: str) -> str:
     """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`."""
-    script = PYTHON.with_name("sweeps")
+    script = Path(sys.executable).with_name("sweeps")
     if not script.is_file():
-        program = [shown_path(PYTHON), "-m", "sweeps"]
+        program = [shown_path(Path(sys.executable)), "-m", "sweeps"]
     elif shutil.which("sweeps") == str(script):
         program = ["sweeps"]
     else:
@@ -51,7 +49,7 @@ def command(*words: str) -> str:
 
 def pip_install(*what: str) -> str:
     """The command that installs a package for this Python."""
-    return shlex.join([shown_path(PYTHON), "-m", "pip", "install", *what])
+    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", *what])
 
 
 def size(bytes_: float) -> str:

@@ -9,8 +9,7 @@ import shlex
 import socket
 import sys
 import tempfile
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,12 @@ import psutil
 from sweeps.common.errors import RayNotStarted, UserError, first_line
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
+SOCKETS = {
+    "RAY_raylet_client_connect_timeout_milliseconds": "20",
+    "RAY_raylet_client_num_connect_attempts": "500",
+}
+"""Ten seconds, as Ray has it, in other steps: in half of the starts the raylet asks its object store before
+that listens, and would wait for a second (src/ray/raylet_ipc_client/client_connection.cc)."""
 STARTS_NOT = "Is this PC very busy, or /tmp or /dev/shm full? Ray's logs are in /tmp/ray/session_latest/logs."
 AGENTS_END_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
 """Ray's agents end when their stdin does, which the raylet holds. Otherwise they end when it is not their
@@ -31,11 +36,11 @@ def set_environment(settings: dict[str, str]) -> None:
         os.environ.setdefault(name, value)
 
 
-_thread = threading.local()
+_starts_apart = False
 
 
 def _leave_group() -> None:
-    if getattr(_thread, "starts_apart", False):
+    if _starts_apart:
         os.setpgrp()
 
 
@@ -50,12 +55,13 @@ def quietly() -> Iterator[None]:
     would end before the sweep has stopped. They end with this process in any case (Ray sets its
     PR_SET_PDEATHSIG).
     """
+    global _starts_apart
     logging.getLogger("ray").setLevel(logging.ERROR)
-    _thread.starts_apart = True
+    _starts_apart = True
     try:
         yield
     finally:
-        _thread.starts_apart = False
+        _starts_apart = False
 
 
 def init(
@@ -83,6 +89,8 @@ def init(
         UserError: no cluster answers at the address, or it does not take the code.
         RayNotStarted: Ray does not start on this PC.
     """
+    if address is None:
+        set_environment(SOCKETS)
     with _refusal_told(ray, address), quietly(), _by(python), tempfile.TemporaryDirectory() as empty:
         return ray.init(
             # Always given: without an address Ray joins the cluster that was last started on this PC.
@@ -90,6 +98,27 @@ def init(
             runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
             num_cpus=num_cpus,
             include_dashboard=dashboard,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+
+
+def join(ray: Any, address: str, python: Path | None, variables: Mapping[str, str]) -> Any:
+    """Join a Ray that was started on this PC for this program alone; returns Ray's context.
+
+    Args:
+        ray: the module, imported after `set_environment`.
+        address: of that Ray.
+        python: program that starts its workers, if that is not this Python.
+        variables: of the environment of its workers, which they do not inherit.
+
+    Raises:
+        RayNotStarted: it can't be joined.
+    """
+    with _refusal_told(ray, None), quietly():
+        return ray.init(
+            address=address,
+            runtime_env=_started_by(python) | ({"env_vars": dict(variables)} if variables else {}),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -116,18 +145,21 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
     except Exception as error:  # a Ray that takes too long to start raises this very class
         ray.shutdown()  # it may have been connected already
         if address is None:
-            raise RayNotStarted(
-                f"Ray does not start on this PC ({first_line(error)}). {STARTS_NOT}"
-            ) from None
+            raise RayNotStarted(not_started(first_line(error))) from None
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
 
 
-def _started_by(python: Path | None) -> dict[str, Any] | None:
+def not_started(why: str) -> str:
+    """That Ray does not start on this PC, and where to look."""
+    return f"Ray does not start on this PC ({why}). {STARTS_NOT}"
+
+
+def _started_by(python: Path | None) -> dict[str, Any]:
     """For workers of a Ray on this PC, which inherit the environment."""
     if python is None:
-        return None
+        return {}
     return {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
 
 

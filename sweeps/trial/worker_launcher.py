@@ -8,6 +8,7 @@ the fork has ended: Ray knows it as that process.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -27,15 +28,17 @@ PROGRAMS = {
     "/_private/log_monitor.py": SERVICES,
     "/autoscaler/_private/monitor.py": SERVICES,
     "/autoscaler/v2/monitor.py": SERVICES,
+    "/sweeps/cluster/ray_head.py": SERVICES,
 }
-"""Ray's programs, by the ends of their paths. What `setup_worker.py` sets up becomes `default_worker.py`."""
-UNBUFFERED = "-u"
+"""The programs by the ends of their paths. What `setup_worker.py` sets up becomes `default_worker.py`."""
+OPTIONS = ("-u", "-P")
+"""Of Python, that may come before the program."""
 STREAMS = (0, 1, 2)
 
 
 def main(words: Sequence[str]) -> None:
     python, folder, *command = words
-    program = command[1:] if command[:1] == [UNBUFFERED] else command
+    program = list(itertools.dropwhile(OPTIONS.__contains__, command))
     if program and (server := server_of(program[0])) is not None:
         _end_as(_forked(f"{folder}/{server}", program))
     os.execv(python, [python, *command])

@@ -1,45 +1,53 @@
-"""A Ray on this PC that starts while a sweep is planned: the model of these sweeps waits for it."""
+"""A Ray on this PC that starts while a sweep is planned: the model of most of these sweeps waits for it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import ray
 
 from sweeps.cluster import local_ray
 from sweeps.cluster.local_ray import LocalRay
-from sweeps.common import ray_connection
 from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 from tests.conftest import ROOT
 from tests.support.lab import wait_until
 
 MODEL = """
-import time
-import ray
+import os, time
+import psutil
 from tests.faulty.toy import METRIC, MODE, Params, {imported}
 
-print("importing", flush=True)
-until = time.monotonic() + 60
-while not ray.is_initialized() and time.monotonic() < until:
-    time.sleep(0.05)
-print("Ray is there:", ray.is_initialized(), flush=True)
-time.sleep({seconds})
+def ray_is_there():
+    return any(each.name() == "raylet" for each in psutil.Process().children(recursive=True))
+
+if not os.environ.get("ASKED"):  # this is the process of the sweep
+    until = time.monotonic() + 60
+    while not ray_is_there() and time.monotonic() < until:
+        time.sleep(0.05)
+    print("Ray is there:", ray_is_there(), flush=True)
+os.environ["ASKED"] = "yes"
+{more}
 """
 BOTH = "build_data, build_model"
+PRODUCTS = """
+import numpy as np
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    np.ones((600, 600)) @ np.ones((600, 600))
+"""
 PATIENCE_S = 60.0
 
 
-def begin(folder: Path, imported: str = BOTH, seconds: float = 0.0) -> subprocess.Popen[str]:
-    (folder / "late.py").write_text(MODEL.format(imported=imported, seconds=seconds))
+def begin(folder: Path, imported: str = BOTH, more: str = "", **variables: str) -> subprocess.Popen[str]:
+    (folder / "late.py").write_text(MODEL.format(imported=imported, more=more))
     flags = {
         "trainable": "late", "search-space": "tests.faulty.slopes", "searcher": "random", "num-trials": "1",
         "max-epochs": "1", "name": "s", "min-free-gb": "0",
@@ -48,7 +56,7 @@ def begin(folder: Path, imported: str = BOTH, seconds: float = 0.0) -> subproces
     return subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *words, "--no-ray-dashboard", "--no-preflight"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -64,16 +72,24 @@ def all_end(processes: list[psutil.Process]) -> bool:
 
 
 def test_ray_starts_while_a_long_plan_is_made(tmp_path: Path) -> None:
+    """What the model sets in the environment reaches the trials: they would ask for Ray again without it."""
     program = begin(tmp_path)
     said, _ = program.communicate(timeout=PATIENCE_S * 2)
     assert program.returncode == 0, said
-    assert (
-        said.index("Ray is there: True") < said.index("Starting Ray ...") < said.index("Best       trial 0")
-    )
+    assert said.index("Ray is there: True") < said.index("Starting Ray ...")
+    assert said.index("Starting Ray ...") < said.index("Best       trial 0")
+    assert "Ray is there" not in (tmp_path / "results" / "s" / "logs" / "trial_0000.log").read_text()
+
+
+def test_a_model_that_computes_while_ray_starts_goes_on(tmp_path: Path) -> None:
+    """Were Ray's programs forked from this process, its product would wait for ever."""
+    program = begin(tmp_path, more=PRODUCTS, ASKED="yes")
+    said, _ = program.communicate(timeout=PATIENCE_S * 2)
+    assert program.returncode == 0, said
 
 
 def test_a_mistake_that_a_long_plan_shows_ends_the_ray_that_has_started(tmp_path: Path) -> None:
-    program = begin(tmp_path, imported="build_model", seconds=1.0)
+    program = begin(tmp_path, imported="build_model", more="time.sleep(1.0)")
     assert program.stdout is not None
     while "Ray is there: True" not in program.stdout.readline():
         assert program.poll() is None
@@ -87,9 +103,9 @@ def test_a_mistake_that_a_long_plan_shows_ends_the_ray_that_has_started(tmp_path
     assert not (tmp_path / "results" / "s").exists()
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)])
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_signal_while_both_go_on_ends_all(sent: signal.Signals, status: int, tmp_path: Path) -> None:
-    program = begin(tmp_path, seconds=PATIENCE_S)
+    program = begin(tmp_path, more=f"time.sleep({PATIENCE_S})")
     wait_until(lambda: any("gcs_server" in each.name() for each in below(program)), "Ray starts")
     started = below(program)
     program.send_signal(sent)
@@ -99,41 +115,40 @@ def test_a_signal_while_both_go_on_ends_all(sent: signal.Signals, status: int, t
     assert all_end(started)
 
 
-@pytest.mark.parametrize(
-    "flags", [{"dry_run": True}, {"address": "10.0.0.1:6379"}, {"resume": Path("results/s")}]
-)
-def test_nothing_starts_early_that_may_not_be_wanted(
-    flags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_ray, "LONG_PLAN_S", 0.0)
-    monkeypatch.setattr(ray_connection, "init", lambda *_, **__: pytest.fail("it was started"))
+@pytest.mark.parametrize("flags", [{"dry_run": True}, {"address": "10.0.0.1:6379"}])
+def test_none_starts_that_is_not_wanted(flags: dict[str, Any]) -> None:
     with LocalRay(SweepConfig.of(**flags), None) as local:
-        local._thread.join(0.3)
-        assert local._thread.is_alive()
-    assert not local._thread.is_alive()
-    assert not local._context.done()
+        assert local._head is None
 
 
-def test_that_it_does_not_start_is_told_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_ray, "LONG_PLAN_S", 0.0)
-    tried = threading.Event()
-
-    def init(*_: Any, **__: Any) -> None:
-        tried.set()
-        raise RayNotStarted("Ray does not start on this PC")
-
-    monkeypatch.setattr(ray_connection, "init", init)
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_another_ray_starts_where_the_plan_has_hidden_gpus(
+    is_changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray counts the GPUs when it starts. The model has been imported since."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with LocalRay(SweepConfig(), None) as local:
-        assert tried.wait(PATIENCE_S)
-        with pytest.raises(RayNotStarted, match="Ray does not start on this PC"):
-            local.dashboard_url()
-    assert not ray.is_initialized()
+        first = local._head
+        if is_changed:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+        local._settle()
+        assert first is not None
+        assert (local._head is not first) is is_changed
+        assert (first.poll() is not None) is is_changed
 
 
-def test_a_program_that_uses_ray_starts_none_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_ray, "LONG_PLAN_S", 0.0)
-    monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(ray_connection, "init", lambda *_, **__: pytest.fail("it was started"))
-    with LocalRay(SweepConfig(), None) as local:
-        local._thread.join(0.3)
-        assert local._thread.is_alive()
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("print({})", "/dev/shm is full"),
+        ("import sys; sys.exit(3)", "its process ended with status 3"),
+    ],
+)
+def test_that_it_does_not_start_is_told_where_it_is_wanted(
+    program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = tmp_path / "ray_head.py"
+    head.write_text(program.format(repr(json.dumps({"error": why}))))
+    monkeypatch.setattr(local_ray, "HEAD", head)
+    with LocalRay(SweepConfig(), None) as local, pytest.raises(RayNotStarted, match=why):
+        local.join()
