@@ -33,7 +33,6 @@ class LocalRay:
     def __init__(self, config: SweepConfig, python: Path | None) -> None:
         self._config, self._python = config, python
         self._head: subprocess.Popen[str] | None = None
-        self._variables: dict[str, str] = {}
         self._place: tuple[str | None, ...] = ()
         self._is_joined = False
 
@@ -48,8 +47,8 @@ class LocalRay:
     def join(self) -> Any:
         """Wait until Ray has started, and join it; Ray's context.
 
-        What has set variables of the environment meanwhile, as a module of the user's, has set them for the
-        trials, too. Where GPUs were hidden or the folder was changed, another Ray is started.
+        Where the user's module has hidden GPUs or changed the folder meanwhile, another Ray is started. What
+        else it sets in the environment it sets again where its trials run.
 
         Raises:
             RayNotStarted: it does not start.
@@ -57,9 +56,7 @@ class LocalRay:
         import ray  # it reads the environment when it is imported
 
         self._settle()
-        address = self._address()
-        set_since = {name: value for name, value in os.environ.items() if self._variables.get(name) != value}
-        context = ray_connection.join(ray, address, self._python, set_since)
+        context = ray_connection.join(ray, self._address(), self._python)
         self._is_joined = True
         return context
 
@@ -79,7 +76,7 @@ class LocalRay:
         self._end()
 
     def _start(self) -> None:
-        self._variables, self._place = dict(os.environ), _place()
+        self._place = _place()
         program = [sys.executable] if self._python is None else ["sh", str(self._python)]
         settings = {
             "num_cpus": cpus(), "dashboard": self._config.ray_dashboard,

@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +103,13 @@ def init(
         )
 
 
-def join(ray: Any, address: str, python: Path | None, variables: Mapping[str, str]) -> Any:
+def join(ray: Any, address: str, python: Path | None) -> Any:
     """Join a Ray that was started on this PC for this program alone; returns Ray's context.
 
     Args:
         ray: the module, imported after `set_environment`.
         address: of that Ray.
         python: program that starts its workers, if that is not this Python.
-        variables: of the environment of its workers, which they do not inherit.
 
     Raises:
         RayNotStarted: it can't be joined.
@@ -118,7 +117,7 @@ def join(ray: Any, address: str, python: Path | None, variables: Mapping[str, st
     with _refusal_told(ray, None), quietly():
         return ray.init(
             address=address,
-            runtime_env=_started_by(python) | ({"env_vars": dict(variables)} if variables else {}),
+            runtime_env=_started_by(python),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -156,10 +155,10 @@ def not_started(why: str) -> str:
     return f"Ray does not start on this PC ({why}). {STARTS_NOT}"
 
 
-def _started_by(python: Path | None) -> dict[str, Any]:
+def _started_by(python: Path | None) -> dict[str, Any] | None:
     """For workers of a Ray on this PC, which inherit the environment."""
     if python is None:
-        return {}
+        return None
     return {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
 
 
