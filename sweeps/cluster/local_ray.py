@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from sweeps.common import ray_connection
 from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 
+SPILLED = "ray_spilled_objects*"
+"""What Ray has moved from memory to its folder: a Ray that is ended at once leaves it there."""
 HEAD = Path(__file__).with_name("ray_head.py")
 OF_START = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that Ray reads when it starts, to count the GPUs."""
@@ -33,8 +36,9 @@ class LocalRay:
     def __init__(self, config: SweepConfig, python: Path | None) -> None:
         self._config, self._python = config, python
         self._head: subprocess.Popen[str] | None = None
-        self._place: tuple[str | None, ...] = ()
+        self._place: tuple[object, ...] = ()
         self._is_joined = False
+        self._folder: Path | None = None
 
     def __enter__(self) -> LocalRay:
         if self._config.address is None and not self._config.dry_run:
@@ -61,19 +65,21 @@ class LocalRay:
         return context
 
     def _settle(self) -> None:
-        """Start another Ray where this one has begun under other conditions."""
-        if self._place != _place():
+        """Start another Ray where this one has begun under other conditions, or has ended."""
+        if self._place != _place() or (self._head is not None and self._head.poll() is not None):
             self._end()
             self._start()
 
     def close(self) -> None:
         """End Ray, at once: all that a sweep needs is on the disk."""
-        if self._is_joined:
-            import ray
+        try:
+            if self._is_joined:
+                import ray
 
-            self._is_joined = False
-            ray.shutdown()
-        self._end()
+                ray.shutdown()
+                self._is_joined = False
+        finally:
+            self._end()
 
     def _start(self) -> None:
         self._place = _place()
@@ -81,6 +87,7 @@ class LocalRay:
         settings = {
             "num_cpus": cpus(), "dashboard": self._config.ray_dashboard,
             "python": None if self._python is None else str(self._python),
+            "PYTHONPATH": os.environ.get("PYTHONPATH"),
         }  # fmt: skip
         self._head = subprocess.Popen(
             [*program, "-P", str(HEAD), json.dumps(settings)],
@@ -98,6 +105,7 @@ class LocalRay:
         line = self._head.stdout.readline()
         reply = json.loads(line) if line else {}
         if "address" in reply:
+            self._folder = Path(reply["folder"])
             return str(reply["address"])
         ended = f"its process ended with status {self._head.wait()}" if not reply else ""
         raise RayNotStarted(reply.get("error") or ray_connection.not_started(ended))
@@ -108,6 +116,10 @@ class LocalRay:
             with self._head as head:
                 head.kill()
             self._head = None
+        if self._folder is not None:
+            for spilled in self._folder.glob(SPILLED):
+                shutil.rmtree(spilled, ignore_errors=True)
+            self._folder = None
 
 
 def cpus() -> int:
@@ -115,5 +127,5 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _place() -> tuple[str | None, ...]:
-    return (str(Path.cwd()), *(os.environ.get(name) for name in OF_START))
+def _place() -> tuple[object, ...]:
+    return (Path.cwd(), cpus(), *(os.environ.get(name) for name in OF_START))

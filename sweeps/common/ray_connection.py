@@ -148,6 +148,9 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
+    except BaseException:  # Ctrl-C: at the exit, Ray would look for a Ray that has been ended since
+        ray.shutdown()
+        raise
 
 
 def not_started(why: str) -> str:

@@ -30,6 +30,7 @@ PREFIX = "sweeps-forks-"
 """Of the folder of their sockets."""
 JUST_MADE_S = 1.0
 """So young, a folder may not be claimed yet."""
+END_S = 5.0
 LONGEST_ADDRESS = 100
 """Bytes of the path of a socket."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -89,8 +90,13 @@ def _server(name: str, folder: Path, variables: Mapping[str, str]) -> subprocess
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    server.kill()
-    server.wait()
+    """End a fork server, which ends its forks before."""
+    server.send_signal(forking.ENDS)
+    try:
+        server.wait(END_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def main(name: str, number: int, parent: int) -> None:

@@ -29,6 +29,8 @@ OOM_SCORE = ("RAY_worker_oom_score_adjustment", "1000")
 """Ray's setting, and its default: the kernel ends workers before Ray's other processes."""
 OF_EACH_WORKER = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
 """What each worker imports for itself."""
+ENDS = signal.SIGUSR1
+"""Ends a fork server and its forks. A system that shuts down sends SIGTERM, at which trials are saved."""
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
 
@@ -66,6 +68,7 @@ class Server:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._woken = woken
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(ENDS, self._end)
         signal.set_wakeup_fd(woken)
 
     def run(self) -> NoReturn:
@@ -108,6 +111,7 @@ class Server:
         """In a fork: let go of all that is the server's."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(ENDS, signal.SIG_DFL)
         self._selector.close()
         for each in (self._listener, connection, *self._launchers.values()):
             each.close()
@@ -122,6 +126,13 @@ class Server:
                 _tell(connection, status)
                 self._selector.unregister(connection)
                 connection.close()
+
+    def _end(self, *_: Any) -> NoReturn:
+        """End all forks, and this process."""
+        for pid in self._launchers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os._exit(0)
 
     def _lost(self, pid: int) -> None:
         """Ray has ended a launcher: its fork is not wanted."""

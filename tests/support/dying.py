@@ -14,8 +14,10 @@ from optuna.storages import JournalStorage
 
 from sweeps import run
 from sweeps.cluster import ray_environment
+from sweeps.common import ray_auth
 
 ray_environment.prepare_environment()
+ray_auth.settle(None)
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 

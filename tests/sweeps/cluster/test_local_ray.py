@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.support.lab import wait_until
 
 MODEL = """
-import sys, time
+import os, sys, time
 import psutil
 from tests.faulty.toy import METRIC, MODE, Params, {imported}
 
@@ -33,6 +33,7 @@ if sys.argv[0].endswith("run.py"):  # this is the process of the sweep
     while not ray_is_there() and time.monotonic() < until:
         time.sleep(0.05)
     print("Ray is there:", ray_is_there(), flush=True)
+print("PYTHONPATH", os.environ["PYTHONPATH"], flush=True)
 {more}
 """
 BOTH = "build_data, build_model"
@@ -45,7 +46,7 @@ while time.monotonic() < until:
 PATIENCE_S = 60.0
 
 
-def begin(folder: Path, imported: str = BOTH, more: str = "") -> subprocess.Popen[str]:
+def begin(folder: Path, imported: str = BOTH, more: str = "", **variables: str) -> subprocess.Popen[str]:
     (folder / "late.py").write_text(MODEL.format(imported=imported, more=more))
     flags = {
         "trainable": "late", "search-space": "tests.faulty.slopes", "searcher": "random", "num-trials": "1",
@@ -55,7 +56,7 @@ def begin(folder: Path, imported: str = BOTH, more: str = "") -> subprocess.Pope
     return subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *words, "--no-ray-dashboard", "--no-preflight"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -76,11 +77,13 @@ def test_ray_starts_while_a_long_plan_is_made(tmp_path: Path) -> None:
     assert program.returncode == 0, said
     assert said.index("Ray is there: True") < said.index("Starting Ray ...")
     assert said.index("Starting Ray ...") < said.index("Best       trial 0")
+    log = (tmp_path / "results" / "s" / "logs" / "trial_0000.log").read_text()
+    assert f"PYTHONPATH {ROOT}" in log.splitlines(), "what a trial starts is to find what it found before"
 
 
 def test_a_model_that_computes_while_ray_starts_goes_on(tmp_path: Path) -> None:
     """Were Ray's programs forked from this process, its product would wait for ever."""
-    program = begin(tmp_path, more=PRODUCTS)
+    program = begin(tmp_path, more=PRODUCTS, RAY_LOG_TO_STDERR="1")
     said, _ = program.communicate(timeout=PATIENCE_S * 2)
     assert program.returncode == 0, said
 
@@ -118,20 +121,31 @@ def test_none_starts_that_is_not_wanted(flags: dict[str, Any]) -> None:
         assert local._head is None
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_another_ray_starts_where_the_plan_has_hidden_gpus(
-    is_changed: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["nothing", "GPUs are hidden", "it has ended"])
+def test_another_ray_starts_where_the_first_one_is_of_no_use(
+    what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray counts the GPUs when it starts. The model has been imported since."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with LocalRay(SweepConfig(), None) as local:
         first = local._head
-        if is_changed:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-        local._settle()
         assert first is not None
-        assert (local._head is not first) is is_changed
-        assert (first.poll() is not None) is is_changed
+        if what == "GPUs are hidden":
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+        elif what == "it has ended":
+            first.kill()
+            first.wait()
+        local._settle()
+        assert (local._head is first) is (what == "nothing")
+        assert (first.poll() is None) is (what == "nothing")
+
+
+def test_what_ray_has_moved_to_the_disk_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "ray_spilled_objects_1f" / "a").mkdir(parents=True)
+    with LocalRay(SweepConfig.of(dry_run=True), None) as local:
+        local._folder = tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,18 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
     assert not any(server.is_running() for server in started)
 
 
+def test_a_worker_ends_with_the_fork_servers_whatever_it_does(worker: str) -> None:
+    with fork_server.started() as python:
+        assert python is not None
+        ignores = "import signal, time\nfor each in (1, 2, 10, 15): signal.signal(each, signal.SIG_IGN)"
+        process, about = start([str(python)], worker, f"{ignores}\ntime.sleep(600)")
+        assert about["is_fork"]
+    process.wait(PATIENCE_S)
+    assert (
+        not psutil.pid_exists(about["pid"]) or psutil.Process(about["pid"]).status() == psutil.STATUS_ZOMBIE
+    )
+
+
 STARTS = """
 import time
 from sweeps.trial import fork_server
