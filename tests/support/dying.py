@@ -17,7 +17,8 @@ from sweeps.cluster import ray_environment
 from sweeps.common import ray_auth
 
 ray_environment.prepare_environment()
-ray_auth.settle(None)
+if __name__ == "__main__":  # Ray reads it when it is imported
+    ray_auth.settle(None)
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
