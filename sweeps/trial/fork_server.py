@@ -91,7 +91,7 @@ def _server(name: str, folder: Path, variables: Mapping[str, str]) -> subprocess
 
 def _end(server: subprocess.Popen[bytes]) -> None:
     """End a fork server, which ends its forks before."""
-    server.send_signal(forking.ENDS)
+    server.send_signal(forking.END_SIGNAL)
     try:
         server.wait(END_S)
     except subprocess.TimeoutExpired:

@@ -29,7 +29,7 @@ OOM_SCORE = ("RAY_worker_oom_score_adjustment", "1000")
 """Ray's setting, and its default: the kernel ends workers before Ray's other processes."""
 OF_EACH_WORKER = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
 """What each worker imports for itself."""
-ENDS = signal.SIGUSR1
+END_SIGNAL = signal.SIGUSR1
 """Ends a fork server and its forks. A system that shuts down sends SIGTERM, at which trials are saved."""
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
@@ -68,7 +68,7 @@ class Server:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._woken = woken
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(ENDS, self._end)
+        signal.signal(END_SIGNAL, self._end)
         signal.set_wakeup_fd(woken)
 
     def run(self) -> NoReturn:
@@ -111,7 +111,7 @@ class Server:
         """In a fork: let go of all that is the server's."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(ENDS, signal.SIG_DFL)
+        signal.signal(END_SIGNAL, signal.SIG_DFL)
         self._selector.close()
         for each in (self._listener, connection, *self._launchers.values()):
             each.close()
