@@ -2,9 +2,8 @@
 
 The settings are JSON: the arguments of `ray_connection.init`, and PYTHONPATH as Ray's processes are to have
 it. Ray starts after a line of input, or when that has not come for a while. Its address and its folder are
-printed as a line of JSON, or why it has not started. Ray's processes end
-with this one (Ray sets their PR_SET_PDEATHSIG), which ends with the sweep: at the latest when its input is
-closed.
+printed as a line of JSON, or why it has not started. Ray's processes end with this one (Ray sets their
+PR_SET_PDEATHSIG), which ends with the sweep: at the latest when its input is closed.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from sweeps.common.errors import RayNotStarted
 
 LONG_PLAN_S = 1.0
 """Most plans are made by then. Until it is made, the cores are needed for the imports of the sweep."""
-
-
 OF_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set in a job of Ray's: it is for the sweep, not for this process."""
 

@@ -95,7 +95,7 @@ def init(
         return ray.init(
             # Always given: without an address Ray joins the cluster that was last started on this PC.
             address=address or "local",
-            runtime_env=_runtime_env(code, empty, variables) if address else _started_by(python),
+            runtime_env=_runtime_env(code, empty, variables) if address else None,
             num_cpus=num_cpus,
             include_dashboard=dashboard,
             log_to_driver=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from sweeps.cluster import local_ray
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
@@ -103,7 +101,10 @@ def test_a_mistake_that_a_long_plan_shows_ends_the_ray_that_has_started(tmp_path
     assert not (tmp_path / "results" / "s").exists()
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow)],
+)
 def test_a_signal_while_both_go_on_ends_all(sent: signal.Signals, status: int, tmp_path: Path) -> None:
     program = begin(tmp_path, more=f"time.sleep({PATIENCE_S})")
     wait_until(lambda: any("gcs_server" in each.name() for each in below(program)), "Ray starts")
@@ -148,18 +149,8 @@ def test_what_ray_has_moved_to_the_disk_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-@pytest.mark.parametrize(
-    ("program", "why"),
-    [
-        ("print({})", "/dev/shm is full"),
-        ("import sys; sys.exit(3)", "its process ended with status 3"),
-    ],
-)
-def test_that_it_does_not_start_is_told_where_it_is_wanted(
-    program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    head = tmp_path / "ray_head.py"
-    head.write_text(program.format(repr(json.dumps({"error": why}))))
-    monkeypatch.setattr(local_ray, "HEAD", head)
-    with LocalRay(SweepConfig(), None) as local, pytest.raises(RayNotStarted, match=why):
+def test_a_process_that_ends_without_an_answer_is_told_where_ray_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("exit 3")
+    why = r"does not start on this PC \(its process ended with status 3\)"
+    with LocalRay(SweepConfig(), tmp_path / "python") as local, pytest.raises(RayNotStarted, match=why):
         local.join()

@@ -78,22 +78,23 @@ def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -
 FORKED = """
 import sys, time
 from sweeps.cluster import ray_environment
-from sweeps.common import ray_auth, ray_connection
+from sweeps.cluster.local_ray import LocalRay
+from sweeps.common import ray_auth
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.trial import fork_server
 
 ray_environment.prepare_environment()
 ray_auth.settle(None)
-own = sys.executable
 with fork_server.started() as python:
     if sys.argv[1] == "not executable":
         python.chmod(0o600)  # as under a /tmp that is mounted noexec
-    import ray
-    ray_connection.init(ray, None, (), (), num_cpus=1, dashboard=False, python=python)
-    assert sys.executable == own
-    worker = ray.remote(lambda: "torch" in sys.modules)
-    assert ray.get(worker.remote())
-    print("started", flush=True)
-    time.sleep(600)
+    with LocalRay(SweepConfig(ray_dashboard=False), python) as local:
+        import ray
+        local.join()
+        worker = ray.remote(lambda: "torch" in sys.modules)
+        assert ray.get(worker.remote())
+        print("started", flush=True)
+        time.sleep(600)
 """
 SERVICES = ("monitor", "log_monitor", "dashboard", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
