@@ -36,15 +36,16 @@ LONGEST_ADDRESS = 100
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
 IMPORTED = {
+    worker_launcher.SERVICES: ("ray", "aiohttp", "requests", "jsonschema"),
     worker_launcher.WORKERS: (
         "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps",
         "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store", "pydantic",
         "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.console", "jsonschema",
         "google.protobuf.message", "msgpack", "aiohttp",
     ),
-    worker_launcher.SERVICES: ("ray", "aiohttp", "requests", "jsonschema"),
 }  # fmt: skip
-"""By fork server. No module that draws a random id of Ray, as many of its own do: forks would repeat it."""
+"""By fork server; they end in the other order. No module that draws a random id of Ray, as many of its own
+do: forks would repeat it."""
 
 
 @contextlib.contextmanager
@@ -102,6 +103,8 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 def main(name: str, number: int, parent: int) -> None:
     """A fork server itself, at the socket with this number; it ends with its parent."""
     forking.end_with(parent)
+    if name == worker_launcher.SERVICES:
+        forking.adopt_orphans()  # of Ray's, which is ended at once; what a trial has started is the user's
     listener = socket.socket(fileno=number)
     before = dict(os.environ)
     forking.import_all(IMPORTED[name])

@@ -31,7 +31,7 @@ OF_EACH_WORKER = ("ray.tune", "sweeps.trial.trainable", "sweeps.trial.runner")
 """What each worker imports for itself."""
 END_SIGNAL = signal.SIGUSR1
 """Ends a fork server and its forks. A system that shuts down sends SIGTERM, at which trials are saved."""
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def import_all(names: Sequence[str]) -> None:
@@ -46,6 +46,12 @@ def end_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
+
+
+def adopt_orphans() -> None:
+    """Be the parent of what a fork has started when that fork ends, to see its end: not each PC has a process
+    1 that does so, as in a container."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Server:
@@ -128,10 +134,14 @@ class Server:
                 connection.close()
 
     def _end(self, *_: Any) -> NoReturn:
-        """End all forks, and this process."""
-        for pid in self._launchers:
+        """End all forks, and then this process."""
+        for pid, connection in self._launchers.items():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+            connection.close()  # its launcher waits for it, and may be a child of this process by now
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
         os._exit(0)
 
     def _lost(self, pid: int) -> None:

@@ -71,8 +71,16 @@ def all_end(processes: list[psutil.Process]) -> bool:
 
 def test_ray_starts_while_a_long_plan_is_made(tmp_path: Path) -> None:
     program = begin(tmp_path)
-    said, _ = program.communicate(timeout=PATIENCE_S * 2)
-    assert program.returncode == 0, said
+    assert program.stdout is not None
+    said = ""
+    while not said.endswith("Best       trial 0"):
+        said += program.stdout.read(1)
+        assert program.poll() is None, said
+    started = below(program)
+    assert any("gcs_server" in each.name() for each in started)
+    program.communicate(timeout=PATIENCE_S)
+    assert program.returncode == 0
+    assert [each for each in started if each.is_running()] == [], "not even one that nobody waits for"
     assert said.index("Ray is there: True") < said.index("Starting Ray ...")
     assert said.index("Starting Ray ...") < said.index("Best       trial 0")
     log = (tmp_path / "results" / "s" / "logs" / "trial_0000.log").read_text()
