@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from sweeps.common import gc_freeze
+from sweeps.common import imports
 from sweeps.common.cli.command import status_of
 from sweeps.training import run_settings
 from sweeps.training.distributed import launch
@@ -28,7 +28,7 @@ def _fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     if run.profile:  # before PyTorch is imported, for its profiler's messages
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    with gc_freeze.uncollected():
+    with imports.fast():
         from sweeps.training import single_run
     status = single_run.fit(run, module, resumes)
     if not launch.is_first():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.cluster.local_ray import LocalRay
-from sweeps.common import gc_freeze, ray_auth, ray_connection
+from sweeps.common import imports, ray_auth, ray_connection
 from sweeps.common.cli.command import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
 from sweeps.config import cli, plugins
@@ -58,10 +58,11 @@ def _run(config: SweepConfig) -> int:
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     trains_here = config.address is None and not config.dry_run
     forks = fork_server.started() if trains_here else contextlib.nullcontext()
-    with forks as python, LocalRay(config, python) as local:
-        with gc_freeze.uncollected():
+    with forks as python:
+        with imports.fast():
             from sweeps import sweep
-        return sweep.run(config, local)
+        with LocalRay(config, python) as local:
+            return sweep.run(config, local)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from sweeps.common import project, trainable_contract
+from sweeps.common import imports, project, trainable_contract
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, pip_install
 from sweeps.common.project import TRAINABLES
@@ -122,7 +122,8 @@ def find(kind: Kind, name: str) -> ModuleType:
     project.enter()
     if is_adapted(name):
         prefix, _, rest = name.partition(":")
-        adapter: ModuleType = importlib.import_module(ADAPTERS[prefix]).find(rest)
+        with imports.fast():
+            adapter: ModuleType = importlib.import_module(ADAPTERS[prefix]).find(rest)
         return adapter
     path = path_of(kind, name)
     if not _exists(path):
@@ -247,7 +248,8 @@ def _exists(path: str) -> bool:
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
-        module = load(path)
+        with imports.fast():
+            module = load(path)
     except Exception as error:
         on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
         frames = [

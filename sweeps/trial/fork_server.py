@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import socket
 import subprocess
@@ -35,13 +36,26 @@ LONGEST_ADDRESS = 100
 """Bytes of the path of a socket."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
+Variables = Mapping[str, Mapping[str, str]]
+"""Of the environment, by fork server."""
+VARIABLES: Variables = {
+    # The process that starts Ray asks whether the raylet has registered before it can have. Then it sleeps for a
+    # second; with 0 it asks again at once, for 30 s (src/ray/gcs_rpc_client/global_state_accessor.cc).
+    # Ray reads this when it is imported. No worker may have it: it asks once, and a slow answer ends it.
+    worker_launcher.SERVICES: {**ONE_THREAD, "RAY_raylet_start_wait_time_s": "0"},
+    worker_launcher.WORKERS: ONE_THREAD,
+}
+"""A fork has those of Ray in their place."""
 IMPORTED = {
-    worker_launcher.SERVICES: ("ray", "aiohttp", "requests", "jsonschema"),
+    worker_launcher.SERVICES: (
+        "ray", "aiohttp.web", "requests", "jsonschema", "opentelemetry.exporter.prometheus", "pydantic",
+        "prometheus_client",
+    ),
     worker_launcher.WORKERS: (
-        "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps",
-        "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store", "pydantic",
-        "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.console", "jsonschema",
-        "google.protobuf.message", "msgpack", "aiohttp",
+        "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps", "sweeps.common.plugins",
+        "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store",
+        "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
+        "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
     ),
 }  # fmt: skip
 """By fork server; they end in the other order. No module that draws a random id of Ray, as many of its own
@@ -49,7 +63,7 @@ do: forks would repeat it."""
 
 
 @contextlib.contextmanager
-def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[Path | None]:
+def started(variables: Variables = VARIABLES) -> Iterator[Path | None]:
     """The fork servers as long as the block runs.
 
     Args:
@@ -62,13 +76,13 @@ def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[Path | None]:
         yield _start(stack, variables) if sys.platform == "linux" else None
 
 
-def _start(stack: contextlib.ExitStack, variables: Mapping[str, str]) -> Path:
+def _start(stack: contextlib.ExitStack, variables: Variables) -> Path:
     base = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp")
     scratch.remove_left(f"{PREFIX}*", base, older_than_s=JUST_MADE_S)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=base)))
     stack.callback(os.close, scratch.claim(folder))
     for name in IMPORTED:
-        stack.callback(_end, _server(name, folder, variables))
+        stack.callback(_end, _server(name, folder, variables[name]))
     program = folder / "python"
     words = shlex.join((sys.executable, "-IS", worker_launcher.__file__, sys.executable, str(folder)))
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -106,6 +120,8 @@ def main(name: str, number: int, parent: int) -> None:
     if name == worker_launcher.SERVICES:
         forking.adopt_orphans()  # of Ray's, which is ended at once; what a trial has started is the user's
     listener = socket.socket(fileno=number)
+    if name == worker_launcher.SERVICES:
+        select.select([listener], [], [])  # until then the cores are for the imports of others
     before = dict(os.environ)
     forking.import_all(IMPORTED[name])
     if len(list(Path("/proc/self/task").iterdir())) > 1 or _uses_gpu():

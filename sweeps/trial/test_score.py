@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from sweeps.common import gc_freeze, plugins
+from sweeps.common import imports, plugins
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.space.point import Point
 from sweeps.trial.job import Job
@@ -20,7 +20,7 @@ def test_winner(
     the rows at once that fitted in memory then. `weights` is the content of `weights.pt`: this PC may not see
     the folder of the sweep.
     """
-    with gc_freeze.uncollected():
+    with imports.fast():
         from sweeps.training import held_out  # with PyTorch, which the driver does not load
 
         module = plugins.load(job.trainables[point.trainable])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ray
 from ray import tune
 
-from sweeps.common import gc_freeze
+from sweeps.common import imports
 from sweeps.trial import output, post_mortem, stop_signal
 from sweeps.trial.failures import unfit
 from sweeps.trial.finding import Finding
@@ -67,7 +67,7 @@ class SweepTrial(tune.Trainable):
 
     @cached_property
     def _runner(self) -> TrialRunner:
-        with gc_freeze.uncollected():
+        with imports.fast():
             from sweeps.trial.runner import TrialRunner  # with PyTorch, which the driver does not load
         return TrialRunner(self._job)
 

@@ -339,7 +339,8 @@ def test_a_fork_server_whose_parent_has_gone_ends() -> None:
 
 def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
     """Threads of a library that reads its environment in another way than is known here."""
-    with fork_server.started({"JE_ARROW_MALLOC_CONF": "background_thread:true"}) as python:
+    threads = {"JE_ARROW_MALLOC_CONF": "background_thread:true"}
+    with fork_server.started(dict.fromkeys(fork_server.IMPORTED, threads)) as python:
         assert python is not None
         process, about = start([str(python)], worker, "pass")
         assert process.wait() == 0

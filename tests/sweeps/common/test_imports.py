@@ -1,0 +1,95 @@
+"""Fast imports, each in a process of its own: what they change holds for all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+COMMON = "import gc, sys\nfrom sweeps.common import imports\n"
+
+
+def runs(code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMON + code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_collected_within_and_what_was_made_there_is_never_looked_at_again() -> None:
+    runs(
+        "with imports.fast():\n    assert not gc.isenabled()\n    import decimal\n    made = [[]]\n"
+        "assert gc.isenabled()\n"
+        "assert not any(each is made for each in gc.get_objects())\n"
+        "gc.unfreeze()\n"
+        "assert any(each is made for each in gc.get_objects())"
+    )
+
+
+def test_the_collector_is_on_again_after_an_import_that_fails() -> None:
+    runs(
+        "try:\n    with imports.fast():\n        import no_such_module\n"
+        "except ModuleNotFoundError:\n    assert gc.isenabled()\n"
+        "else:\n    raise AssertionError"
+    )
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    runs("gc.disable()\nwith imports.fast():\n    pass\nassert not gc.isenabled()")
+
+
+def test_torchmetrics_leaves_scipy_out_and_a_user_gets_it_whole() -> None:
+    runs(
+        "with imports.fast():\n    import torchmetrics\n"
+        "assert 'scipy.signal' not in sys.modules\n"
+        "import scipy.signal.windows\n"
+        "from scipy.signal import butter\n"
+        "assert len(scipy.signal.windows.hamming(3)) == 3 and callable(butter)\n"
+        "import inspect\n"
+        "assert 'scipy' in inspect.getsource(torchmetrics)\n"
+        "assert all(finder.__class__.__module__ != 'sweeps.common.imports' for finder in sys.meta_path)"
+    )
+
+
+def test_scipy_that_was_imported_before_stays() -> None:
+    runs(
+        "import scipy.signal\nbefore = scipy.signal\n"
+        "with imports.fast():\n    import torchmetrics\n"
+        "assert sys.modules['scipy.signal'] is before and scipy.signal is before"
+    )
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["from scipy.signal import butter", "import scipy.signal.windows as butter"],
+    ids=["name", "module"],
+)
+def test_a_package_that_torchmetrics_imports_may_use_scipy(tmp_path: Path, wanted: str) -> None:
+    package = tmp_path / "torchmetrics"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        f"import scipy.signal\nhas_old_name = hasattr(scipy.signal, 'hamming')\n{wanted}\n"
+    )
+    runs(
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "with imports.fast():\n    import torchmetrics\n"
+        "assert torchmetrics.has_old_name\n"
+        "assert torchmetrics.butter.__module__.startswith('scipy.signal.') if callable(torchmetrics.butter) "
+        "else torchmetrics.butter.hamming\n"
+        "import scipy.signal\nassert not hasattr(scipy.signal, 'hamming')"
+    )
+
+
+def test_a_torchmetrics_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "torchmetrics.py").write_text("import scipy.signal\nraise ImportError('broken')\n")
+    runs(
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "try:\n    with imports.fast():\n        import torchmetrics\n"
+        "except ImportError as error:\n    assert str(error) == 'broken'\n"
+        "else:\n    raise AssertionError\n"
+        "assert 'scipy.signal' not in sys.modules"
+    )
