@@ -63,9 +63,9 @@ def in_turn(arms: Sequence[Arm], repeat: int) -> list[Arm]:
 
 def busy_cores(seconds: float = 1.0) -> float:
     """Cores that others keep busy just now."""
-    before, began = _busy_s(), time.perf_counter()
+    before, began = busy_s(), time.perf_counter()
     time.sleep(seconds)
-    return (_busy_s() - before) / (time.perf_counter() - began)
+    return (busy_s() - before) / (time.perf_counter() - began)
 
 
 def run_together(
@@ -81,7 +81,7 @@ def run_together(
         RuntimeError: one failed; its output is quoted.
     """
     adopt_orphans()
-    busy_before, began, running = _busy_s(), time.perf_counter(), []
+    busy_before, began, running = busy_s(), time.perf_counter(), []
     for number, command in enumerate(commands):
         log = folder / f"output_{number}.log"
         with log.open("wb") as output:
@@ -91,7 +91,7 @@ def run_together(
         running.append((process, log))
     for process, _ in running:
         process.wait()
-    wall_s, cpu_s = time.perf_counter() - began, _busy_s() - busy_before
+    wall_s, cpu_s = time.perf_counter() - began, busy_s() - busy_before
     for process, log in running:
         if process.returncode != 0:
             said = log.read_text(errors="replace")[-3000:]
@@ -177,7 +177,8 @@ def bury_orphans(patience_s: float = 20.0) -> None:
             time.sleep(0.1)
 
 
-def _busy_s() -> float:
+def busy_s() -> float:
+    """CPU seconds of the whole machine since its start."""
     user, nice, system, _idle, _wait, irq, softirq, *_ = map(
         int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     )

@@ -14,7 +14,6 @@ were planned) go to the best that wait, and a rung of which none got further pro
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -45,14 +44,14 @@ class Rung:
     promoted: set[int] = field(default_factory=set)
     ranked: BestFirst = field(default_factory=BestFirst)
     """All that reached it."""
-    waiting: set[int] = field(default_factory=set)
-    """Those that were not promoted."""
+    waiting: dict[int, Losses] = field(default_factory=dict)
+    """Those that were not promoted: few, as most are stopped."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
 
-    def in_turn(self) -> Iterator[tuple[int, int]]:
+    def in_turn(self) -> list[tuple[int, int]]:
         """Position among all that reached it, and number, of each that waits, the best first."""
-        return ((place, number) for place, number in enumerate(self.ranked) if number in self.waiting)
+        return sorted((self.ranked.place(number, losses), number) for number, losses in self.waiting.items())
 
 
 class Promotions:
@@ -113,7 +112,7 @@ class Promotions:
     def _add(self, rung: Rung, number: int, losses: Losses) -> None:
         if number not in rung.reached:
             rung.reached.add(number)
-            rung.waiting.add(number)
+            rung.waiting[number] = losses
             rung.ranked.add(number, losses)
             due = len(rung.reached) // self._factor
             while len(rung.promoted) < due and self._promote(rung, due):
@@ -124,11 +123,12 @@ class Promotions:
 
         One that was stopped waits no more, though more trials are planned now.
         """
-        rung.waiting = {number for number in rung.waiting if not self._was_stopped(rung, number)}
-        place, first = next(rung.in_turn(), (0, None))
+        for stopped in [number for number in rung.waiting if self._was_stopped(rung, number)]:
+            del rung.waiting[stopped]
+        place, first = next(iter(rung.in_turn()), (0, None))
         if first is None or (best is not None and place >= best):
             return False
-        rung.waiting.remove(first)
+        del rung.waiting[first]
         rung.promoted.add(first)
         return True
 

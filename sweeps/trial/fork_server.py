@@ -39,8 +39,8 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 Variables = Mapping[str, Mapping[str, str]]
 """Of the environment, by fork server."""
 VARIABLES: Variables = {
-    # The process that starts Ray asks whether the raylet has registered before it can have. Then it sleeps for a
-    # second; with 0 it asks again at once, for 30 s (src/ray/gcs_rpc_client/global_state_accessor.cc).
+    # The process that starts Ray asks whether the raylet has registered before it can have. Then it sleeps
+    # for a second; with 0 it asks again at once, for 30 s (src/ray/gcs_rpc_client/global_state_accessor.cc).
     # Ray reads this when it is imported. No worker may have it: it asks once, and a slow answer ends it.
     worker_launcher.SERVICES: {**ONE_THREAD, "RAY_raylet_start_wait_time_s": "0"},
     worker_launcher.WORKERS: ONE_THREAD,

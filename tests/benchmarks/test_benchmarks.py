@@ -18,6 +18,7 @@ from benchmarks import (
     _loaders,
     _measure,
     _plain,
+    _scale_runs,
     _throughput,
     cluster,
     data_path,
@@ -139,24 +140,35 @@ def test_a_job_travels_in_a_file_and_is_told_of_every_epoch(tmp_path: Path) -> N
 
 def test_rates_leave_the_warming_up_out() -> None:
     ends = [0.0, *(10.0 + number for number in range(20))]  # the first alone, long before the others
-    sizes = [(0.0, 100.0), (11.0, 101.0), (29.0, 102.8)]
-    found = scale.figures(ends, sizes, whole_s=42.0)
+    samples = [_scale_runs.Sample(*each) for each in ((0, 100.0, 0), (11, 101.0, 20.0), (29, 102.8, 20.9))]
+    found = _scale_runs.figures(ends, samples, whole_s=42.0)
     assert found["trials_per_s"] == pytest.approx(1.0)
     assert found["trials_per_s_of_last_tenth"] == pytest.approx(1.0)
     assert found["whole_trials_per_s"] == 0.5
     assert found["kb_per_trial"] == pytest.approx(100.0)
+    assert found["cpu_ms_per_trial"] == pytest.approx(50.0)
+    compared = _scale_runs.beside(found, bare=2.0, floor={"cpu_ms_per_fit": 14.0})
+    assert compared["to_bare"] == pytest.approx(0.5)
+    assert compared["own_cpu_ms"] == pytest.approx(36.0)
 
 
-def test_the_slowest_size_counts_and_flat_is_over_all_sizes() -> None:
+def test_the_worst_size_counts_and_flat_is_over_all_sizes() -> None:
+    of_100 = {"trials": 100, "kb_per_trial": 21.0, "tables_percent": 3.0, "own_cpu_ms": 90.0}
+    of_10_000 = {"trials": 10_000, "kb_per_trial": 9.0, "tables_percent": 0.4, "own_cpu_ms": 40.0}
     rates = [
-        {"trials": 100, "trials_per_s": 50.0, "to_bare": 0.9, "kb_per_trial": 21.0, "tables_percent": 3.0},
-        {"trials": 10_000, "trials_per_s": 39.0, "to_bare": 0.7, "kb_per_trial": 9.0, "tables_percent": 0.4},
+        {**of_100, "scheduler": "asha", "trials_per_s": 50.0, "to_bare": 0.9},
+        {**of_100, "scheduler": "halving", "trials_per_s": 40.0, "to_bare": 0.72},
+        {**of_10_000, "scheduler": "asha", "trials_per_s": 39.0, "to_bare": 0.85},
+        {**of_10_000, "scheduler": "halving", "trials_per_s": 36.0, "to_bare": 0.7},
     ]
     lines = [goal.line() for goal in scale.goals(rates, [{"trials": 10_000, "tables_percent": 0.5}])]
     assert lines == [
-        "to_bare_tune 0.70 (goal >= 0.8) missed",
-        "flat_percent 22.00 (goal <= 20.0) missed",
-        "kb_per_trial 21.00 (goal <= 20.0) missed",
+        "to_bare_tune_asha 0.85 (goal >= 0.8) met",
+        "flat_percent_asha 22.00 (goal <= 20.0) missed",
+        "to_bare_tune_halving 0.70 (goal >= 0.8) missed",
+        "flat_percent_halving 10.00 (goal <= 20.0) met",
+        "own_cpu_ms 40.00 (goal <= 60.0) met",
+        "kb_per_trial 9.00 (goal <= 20.0) met",
         "tables_percent 0.50 (goal <= 1.0) met",
     ]
 
