@@ -106,8 +106,7 @@ def bare_trials_per_s(trials: int) -> float:
 
 
 def floor() -> Run:
-    """Lightning's `fit()` of the same model in plain processes, imports left out: the rate of all together,
-    and the CPU time of one."""
+    """Rate and CPU time of Lightning's `fit()` of the same model in plain processes, imports left out."""
     with tempfile.TemporaryDirectory(prefix="scale-") as base:
         times, cpu = [], []
         for trials in (WORKERS, FLOOR_TRIALS + WORKERS):

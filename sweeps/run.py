@@ -51,17 +51,19 @@ def _run(config: SweepConfig) -> int:
 
         return submit.submit(config)
     ray_environment.prepare_environment()  # before Ray is imported
+    trains_here = config.address is None and not config.dry_run
+    if trains_here:
+        ray_auth.refuse_imported()
     if not config.dry_run:
         ray_connection.refuse_silent(config.address)
         ray_auth.settle(config.address)
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
-    trains_here = config.address is None and not config.dry_run
     forks = fork_server.started() if trains_here else contextlib.nullcontext()
     with forks as python:
         with imports.fast():
             from sweeps import sweep
-        with LocalRay(config, python) as local:
+        with LocalRay(config, python) as local:  # not before: it would take the cores from these imports
             return sweep.run(config, local)
 
 

@@ -19,7 +19,7 @@ from sweeps.common import ray_connection
 from sweeps.common.errors import RayNotStarted
 
 LONG_PLAN_S = 1.0
-"""Most plans are made by then. Until it is made, the cores are needed for the imports of the sweep."""
+"""Most plans are made by then. Until it is made, the cores are needed for the imports of the workers."""
 OF_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set in a job of Ray's: it is for the sweep, not for this process."""
 

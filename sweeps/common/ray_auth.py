@@ -26,6 +26,19 @@ ANSWERS_S = 60.0
 """For `ray status`, which gives up after 50 s where another program listens."""
 
 
+def refuse_imported() -> None:
+    """Before a Ray of a process of its own is joined.
+
+    Raises:
+        UserError: this program has imported Ray without the mode, and would get no connection.
+    """
+    if "ray" in sys.modules and MODE not in os.environ:
+        raise UserError(
+            f"this program has imported Ray, which reads {MODE} only then, before it was set. "
+            f"Start the program with {MODE}=token in its environment"
+        )
+
+
 def settle(address: str | None) -> None:
     """Prepare to start Ray here (no address) or to join a cluster.
 

@@ -14,6 +14,7 @@ were planned) go to the best that wait, and a rung of which none got further pro
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -27,6 +28,8 @@ from sweeps.search.rungs import rungs
 
 Decision = Literal["CONTINUE", "PAUSE", "STOP"]
 """As in `ray.tune.schedulers.TrialScheduler`."""
+STOPPED = ("pruned", "stopped", "infeasible")
+"""A trial that is pruned is infeasible where it misses a constraint."""
 MOST_WAITING = 8
 """Trials that wait at a rung. Each keeps a checkpoint, and the turn of one further back seldom comes."""
 
@@ -45,13 +48,16 @@ class Rung:
     ranked: BestFirst = field(default_factory=BestFirst)
     """All that reached it."""
     waiting: dict[int, Losses] = field(default_factory=dict)
-    """Those that were not promoted: few, as most are stopped."""
+    """Those that were not promoted, as long as they have not ended."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
 
-    def in_turn(self) -> list[tuple[int, int]]:
+    def in_turn(self) -> Iterator[tuple[int, int]]:
         """Position among all that reached it, and number, of each that waits, the best first."""
-        return sorted((self.ranked.place(number, losses), number) for number, losses in self.waiting.items())
+        if any(len(losses) > 2 for losses in self.waiting.values()):  # the order within a front is kept there
+            return ((place, number) for place, number in enumerate(self.ranked) if number in self.waiting)
+        order = sorted((losses, number) for number, losses in self.waiting.items())
+        return ((self.ranked.place(number, losses), number) for losses, number in order)
 
 
 class Promotions:
@@ -125,7 +131,7 @@ class Promotions:
         """
         for stopped in [number for number in rung.waiting if self._was_stopped(rung, number)]:
             del rung.waiting[stopped]
-        place, first = next(iter(rung.in_turn()), (0, None))
+        place, first = next(rung.in_turn(), (0, None))
         if first is None or (best is not None and place >= best):
             return False
         del rung.waiting[first]
@@ -134,7 +140,7 @@ class Promotions:
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
         trial = self._record.trials[number]
-        return trial.status in ("pruned", "stopped") and max(trial.epochs) == rung.epoch
+        return trial.status in STOPPED and max(trial.epochs) == rung.epoch
 
     def _has_turn(self, rung: Rung, number: int, turns: int) -> bool:
         """Whether a trial is one of so many best of those that wait."""

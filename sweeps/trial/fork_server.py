@@ -36,13 +36,15 @@ LONGEST_ADDRESS = 100
 """Bytes of the path of a socket."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
+START_WAIT = "RAY_raylet_start_wait_time_s"
 Variables = Mapping[str, Mapping[str, str]]
 """Of the environment, by fork server."""
 VARIABLES: Variables = {
     # The process that starts Ray asks whether the raylet has registered before it can have. Then it sleeps
-    # for a second; with 0 it asks again at once, for 30 s (src/ray/gcs_rpc_client/global_state_accessor.cc).
-    # Ray reads this when it is imported. No worker may have it: it asks once, and a slow answer ends it.
-    worker_launcher.SERVICES: {**ONE_THREAD, "RAY_raylet_start_wait_time_s": "0"},
+    # for a second; with 0 it asks again at once, for 30 s, though half of its questions get no answer in time
+    # (src/ray/gcs_rpc_client/global_state_accessor.cc). Ray reads this when it is imported. No worker may
+    # have it: a worker asks only once, and ends without an answer.
+    worker_launcher.SERVICES: {**ONE_THREAD, START_WAIT: os.environ.get(START_WAIT, "0")},
     worker_launcher.WORKERS: ONE_THREAD,
 }
 """A fork has those of Ray in their place."""

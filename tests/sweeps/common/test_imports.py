@@ -84,6 +84,23 @@ def test_a_package_that_torchmetrics_imports_may_use_scipy(tmp_path: Path, wante
     )
 
 
+def test_what_replaces_the_finders_ends_no_import() -> None:
+    runs("with imports.fast():\n    sys.meta_path = sys.meta_path[1:]\nassert gc.isenabled()")
+
+
+def test_the_old_name_works_for_who_asks_torchmetrics_for_it(tmp_path: Path) -> None:
+    package = tmp_path / "torchmetrics"
+    package.mkdir()
+    (package / "__init__.py").write_text("from scipy.signal import hamming\nfrom scipy import signal\n")
+    runs(
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "with imports.fast():\n    import torchmetrics\n"
+        "assert len(torchmetrics.hamming(5)) == 5\n"
+        "import scipy.signal\n"
+        "assert torchmetrics.signal.butter is scipy.signal.butter"
+    )
+
+
 def test_a_torchmetrics_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "torchmetrics.py").write_text("import scipy.signal\nraise ImportError('broken')\n")
     runs(

@@ -259,3 +259,19 @@ def _listening(parent: int) -> set[str]:
         if not (local := line.split()[3]).startswith(("127.", "[::1]"))
         and family & {int(pid) for pid in re.findall(r"pid=(\d+)", line)}
     }
+
+
+def test_a_program_that_has_imported_ray_without_the_mode_is_told_so(tmp_path: Path) -> None:
+    code = "import sys, ray\nfrom sweeps import run\nsys.exit(run.main(sys.argv[1:]))"
+    flags = ("--trainable", "digits_mlp", "--num-trials", "1", "--results-dir", str(tmp_path / "results"))
+    environment = {name: value for name, value in os.environ.items() if name not in TOKEN_VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *flags], cwd=ROOT, env={**environment, "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: this program has imported Ray, which reads RAY_AUTH_MODE only then, before it was set. "
+        "Start the program with RAY_AUTH_MODE=token in its environment\n"
+    )
+    assert not any(tmp_path.iterdir())

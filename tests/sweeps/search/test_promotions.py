@@ -62,6 +62,27 @@ def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that
         assert {other for other, decision in enumerate(again) if decision == "CONTINUE"} == promoted
 
 
+def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=100)
+    record = new_record(tmp_path, config, constraints=[f"{SIZE}<=0.5"])
+
+    def comes(size: float) -> tuple[int, str]:
+        number = propose(record, {}).number
+        losses = record.objectives.losses(0.5, {SIZE: size})
+        decision = Promotions.of(config, record).decision(number, 3, losses)
+        record.report(number, 3, 0.5, {SIZE: size}, 1.0)
+        return number, decision
+
+    stopped = 0
+    while stopped < 3 * MOST_WAITING:
+        number, decision = comes(0.6 + stopped / 100)
+        if decision != "CONTINUE":
+            record.end(number, "pruned")
+            assert record.trials[number].status == "infeasible"
+            stopped += 1
+    assert comes(0.9) == (number + 1, "PAUSE"), "those that are better have ended"
+
+
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=30)
     record = new_record(tmp_path, config)
