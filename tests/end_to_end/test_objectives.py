@@ -48,8 +48,10 @@ def test_a_front_is_found_pruned_kept_and_confirmed_with_a_constraint(sweep: Com
     trials = pq.read_table(folder / "trials.parquet").to_pylist()
     assert [row["id"] for row in trials if row["on_front"]] == sorted(front)
     assert "Pareto front" in (folder / "report.html").read_text()
+    (folder / "trials.parquet").write_bytes(b"PAR1 and no more")
     again = sweep("--resume", str(folder))
     assert "is finished: 12 trials ended" in again.stdout
+    assert pq.read_table(folder / "trials.parquet").to_pylist() == trials
     other = sweep("--resume", str(folder), "--metric", "acc:max")
     assert other.returncode == 2
     assert "--metric acc:max: the sweep has acc:max, size_m:min" in other.stderr
