@@ -37,6 +37,7 @@ def head(
     settings: dict[str, str],
     hidden: Sequence[Path] = (),
     *,
+    missing: Sequence[Path] = (),
     with_doors: bool = False,
     offers: Sequence[str] = ("--num-cpus=2",),
 ) -> Iterator[Head]:
@@ -45,6 +46,7 @@ def head(
     Args:
         settings: its environment, beside ours.
         hidden: packages that are an old copy, which raises, for it and its workers, and for nobody else.
+        missing: packages that are not there, in the same way.
         with_doors: the dashboard, through which jobs come, and the port of Ray Client, too.
         offers: what it says that it has.
     """
@@ -57,10 +59,16 @@ def head(
         *("--node-ip-address=127.0.0.1", f"--port={ports[0]}", f"--temp-dir={folder}"),
         *(doors if with_doors else ["--include-dashboard=false"]),
     ]
-    if hidden:
-        script = 'for d in "$@"; do mount -t tmpfs tmpfs "$d" && echo "old = 1 / 0" > "$d/__init__.py"; done'
-        script = f"{script}; exec {shlex.join(command)}"
-        command = ["unshare", "--mount", "sh", "-ec", script, "sh", *map(str, hidden)]
+    if hidden or missing:
+        mounts = [f"mount -t tmpfs tmpfs {shlex.quote(str(package))}" for package in (*hidden, *missing)]
+        old = [f"echo 'old = 1 / 0' > {shlex.quote(str(package / '__init__.py'))}" for package in hidden]
+        command = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-ec",
+            "; ".join((*mounts, *old, f"exec {shlex.join(command)}")),
+        ]
     environment = {**os.environ, **settings, "RAY_USAGE_STATS_ENABLED": "0"}
     environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
     started = subprocess.Popen(

@@ -101,9 +101,10 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
 @pytest.mark.slow
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
     """One that is installed here is not sent: it is to be installed there too."""
+    _skip_without_namespaces()
     installed = project.install(tmp_path / "installed")
     home = project.write(tmp_path / "home")
-    with head({**OPEN, "PYTHONPATH": ""}) as started:
+    with head({**OPEN, "PYTHONPATH": ""}, missing=[ROOT / "sweeps"]) as started:
         done = _sweep(home, started.address, *project.RUN, path=installed)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "code       my_layers.py, my_project, my_tools: the current version is sent" in done.stdout
