@@ -73,6 +73,12 @@ MISTAKES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has imported Ray, and says how it is to be joined."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_answered_before_anything_starts(
     mistake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
