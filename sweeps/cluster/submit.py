@@ -22,7 +22,7 @@ from typing import Any
 
 from ray.job_submission import JobSubmissionClient
 
-from sweeps.common import imports, machine_folders, ray_auth, ray_connection, source_files
+from sweeps.common import machine_folders, ray_auth, ray_connection, source_files
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
@@ -56,9 +56,8 @@ def submit(config: SweepConfig) -> int:
     if config.name is None and config.resume is None:
         named = "-".join(map(short_name, config.trainables))
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
-    with imports.fast():
-        modules = _plug_ins(config)
-        code = source_files.to_send(modules)
+    modules = _plug_ins(config)
+    code = source_files.to_send(modules)
     client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"

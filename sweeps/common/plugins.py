@@ -75,8 +75,9 @@ def only(kind: Kind, known: Sequence[str]) -> str:
 def load(path: str) -> ModuleType:
     """A plug-in by the `__name__` of what `find` has found, also on another PC."""
     module, colon, payload = path.partition(":")
-    found = importlib.import_module(module)
-    return found.load(payload) if colon else found
+    with imports.fast():
+        found = importlib.import_module(module)
+        return found.load(payload) if colon else found
 
 
 def is_adapted(name: str) -> bool:
@@ -248,8 +249,7 @@ def _exists(path: str) -> bool:
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
-        with imports.fast():
-            module = load(path)
+        module = load(path)
     except Exception as error:
         on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
         frames = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.common import imports, plugins
+from sweeps.common import plugins
 from sweeps.training import torch_state
 
 
@@ -26,8 +26,7 @@ class ModuleCache:
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if trainable not in self._modules:
             self._bare.restore()
-            with imports.fast():
-                module = plugins.load(self._paths[trainable])
+            module = plugins.load(self._paths[trainable])
             self._modules[trainable] = (module, torch_state.Settings())
         module, settings = self._modules[trainable]
         settings.restore()

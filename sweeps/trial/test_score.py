@@ -22,8 +22,7 @@ def test_winner(
     """
     with imports.fast():
         from sweeps.training import held_out  # with PyTorch, which the driver does not load
-
-        module = plugins.load(job.trainables[point.trainable])
+    module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)
     fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
