@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record import constraints
 from sweeps.record.best_first import BestFirst
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -28,8 +29,6 @@ from sweeps.search.rungs import rungs
 
 Decision = Literal["CONTINUE", "PAUSE", "STOP"]
 """As in `ray.tune.schedulers.TrialScheduler`."""
-STOPPED = ("pruned", "stopped", "infeasible")
-"""A trial that is pruned is infeasible where it misses a constraint."""
 MOST_WAITING = 8
 """Trials that wait at a rung. Each keeps a checkpoint, and the turn of one further back seldom comes."""
 
@@ -48,7 +47,7 @@ class Rung:
     ranked: BestFirst = field(default_factory=BestFirst)
     """All that reached it."""
     waiting: dict[int, Losses] = field(default_factory=dict)
-    """Those that were not promoted, as long as they have not ended."""
+    """Those that were not promoted, until they are stopped."""
     read: int = 0
     """How many of the record's scores at this epoch were added."""
 
@@ -139,8 +138,10 @@ class Promotions:
         return True
 
     def _was_stopped(self, rung: Rung, number: int) -> bool:
+        """Whether it is out of turn here. One that ended otherwise may have been promoted before."""
         trial = self._record.trials[number]
-        return trial.status in STOPPED and max(trial.epochs) == rung.epoch
+        was_stopped = trial.status in ("pruned", "stopped") or constraints.is_missed(trial)
+        return was_stopped and max(trial.epochs) == rung.epoch
 
     def _has_turn(self, rung: Rung, number: int, turns: int) -> bool:
         """Whether a trial is one of so many best of those that wait."""

@@ -83,6 +83,16 @@ def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(t
     assert comes(0.9) == (number + 1, "PAUSE"), "those that are better have ended"
 
 
+def test_a_promotion_stays_with_a_trial_that_runs_out_of_memory_behind_it(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    arrive(config, record, 3, 0.5, 0.9, 0.1, 0.8, 0.7)
+    before = decisions(config, record, 3)
+    assert before.count("CONTINUE") == 1
+    record.end(before.index("CONTINUE"), "infeasible", "out of memory")
+    assert decisions(config, Record.read(tmp_path), 3) == before, "as in the sweep that was killed"
+
+
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=30)
     record = new_record(tmp_path, config)
