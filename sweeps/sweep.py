@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.analysis import dashboard
-from sweeps.analysis.tables import write_tables
+from sweeps.analysis.tables import write_last
 from sweeps.cluster import environment, session
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import source_files
@@ -32,7 +32,8 @@ def run(config: SweepConfig, local: LocalRay) -> int:
             state = resume.check(plan, record)
             print(state.text, flush=True)
             if state.is_finished and not config.dry_run:
-                write_tables(record, plan.folder)  # those that are there may be damaged, or of before a kill
+                if why := write_last(record, plan.folder):  # those that are there may be of before a kill
+                    print(why, flush=True)
                 catch_up(config.logger_names, plan.folder, record)
             if state.is_finished or config.dry_run:
                 return 0

@@ -147,6 +147,15 @@ def write_tables(record: Record, folder: Path) -> None:
             pq.write_table(table, part)
 
 
+def write_last(record: Record, folder: Path) -> str:
+    """Write both tables of a sweep that has ended; why that failed, or "". The record has all of them."""
+    try:
+        write_tables(record, folder)
+    except OSError as error:
+        return f"The tables can't be written: {error}"
+    return ""
+
+
 def _metric_names(record: Record) -> dict[str, str]:
     """Logged name to column, also of a record without an epoch; a metric with the name of another
     column gets the suffix `_logged`."""

@@ -14,7 +14,7 @@ from ray import tune
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps.analysis.tables import write_tables
+from sweeps.analysis.tables import write_last
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.execution import imports_ahead, null_filesystem, status_lines
@@ -64,10 +64,8 @@ def fit(driver: Driver) -> None:
     if driver.end.outcome == "finished":
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             driver.plan.storage.tidy()
-    try:
-        write_tables(driver.record, driver.plan.folder)
-    except OSError as error:
-        driver.say(f"The tables can't be written: {error}")
+    if why := write_last(driver.record, driver.plan.folder):
+        driver.say(why)
 
 
 def _slots(searcher: RecordSearcher) -> Callable[[], int]:

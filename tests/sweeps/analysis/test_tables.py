@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,11 @@ def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> 
     pytest.importorskip("pandas")
     table = tables.trials_table(sample(tmp_path))
     assert pa.Table.from_pandas(table.to_pandas()).num_rows == table.num_rows
+
+
+def test_tables_that_cannot_be_written_are_told_and_end_nothing(tmp_path: Path) -> None:
+    record = sample(tmp_path)
+    assert tables.write_last(record, tmp_path) == ""
+    (tmp_path / tables.EPOCHS_FILE).unlink()
+    (tmp_path / tables.EPOCHS_FILE / "in the way").mkdir(parents=True)
+    assert re.match(r"The tables can't be written: .*epochs\.parquet", tables.write_last(record, tmp_path))
