@@ -119,10 +119,9 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 def main(name: str, number: int, parent: int) -> None:
     """A fork server itself, at the socket with this number; it ends with its parent."""
     forking.end_with(parent)
-    if name == worker_launcher.SERVICES:
-        forking.adopt_orphans()  # of Ray's, which is ended at once; what a trial has started is the user's
     listener = socket.socket(fileno=number)
     if name == worker_launcher.SERVICES:
+        forking.adopt_orphans()  # of Ray's, which is ended at once; what a trial has started is the user's
         select.select([listener], [], [])  # until then the cores are for the imports of others
     before = dict(os.environ)
     forking.import_all(IMPORTED[name])
