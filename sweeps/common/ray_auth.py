@@ -34,8 +34,8 @@ def refuse_imported() -> None:
     """
     if "ray" in sys.modules and MODE not in os.environ:
         raise UserError(
-            f"this program has imported Ray, which reads {MODE} only then, before it was set. "
-            f"Start the program with {MODE}=token in its environment"
+            f"{MODE} must be set before Ray is imported, and this program has imported Ray. "
+            f"Start it with {MODE}=token in its environment"
         )
 
 

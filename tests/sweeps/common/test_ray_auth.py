@@ -271,7 +271,7 @@ def test_a_program_that_has_imported_ray_without_the_mode_is_told_so(tmp_path: P
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == (
-        "error: this program has imported Ray, which reads RAY_AUTH_MODE only then, before it was set. "
-        "Start the program with RAY_AUTH_MODE=token in its environment\n"
+        "error: RAY_AUTH_MODE must be set before Ray is imported, and this program has imported Ray. "
+        "Start it with RAY_AUTH_MODE=token in its environment\n"
     )
     assert not any(tmp_path.iterdir())
