@@ -77,12 +77,12 @@ def one_sweep(trials: int, scheduler: str) -> Run:
 def figures(ends: Sequence[float], samples: Sequence[Sample], whole_s: float) -> Run:
     """Rates and growth, from when each trial ended (in order)."""
     first = len(ends) // 10
-    later = ends[len(ends) - first - 1]
+    later = ends[-first - 1]
     warm, over = _at(samples, ends[first]), _at(samples, ends[-1])
     counted = len(ends) - 1 - first
     return {
         "whole_s": round(whole_s, 2),
-        "trials_per_s": counted / (ends[-1] - ends[first]),
+        "trials_per_s": rate(ends),
         "trials_per_s_of_last_tenth": first / (ends[-1] - later),
         "whole_trials_per_s": len(ends) / whole_s,
         "cpu_ms_per_trial": (over.cpu_s - warm.cpu_s) * 1000 / counted,
@@ -91,8 +91,14 @@ def figures(ends: Sequence[float], samples: Sequence[Sample], whole_s: float) ->
     }
 
 
+def rate(ends: Sequence[float]) -> float:
+    """Trials per second after a tenth of them have ended."""
+    first = len(ends) // 10
+    return (len(ends) - 1 - first) / (ends[-1] - ends[first])
+
+
 def bare_trials_per_s(trials: int) -> float:
-    """Of Ray Tune alone, from when a tenth of the trials have ended to the last end, as of a sweep."""
+    """Of Ray Tune alone."""
     with tempfile.TemporaryDirectory(prefix="bare-tune-") as base:
         Job(
             model="trivial", trials=[], seed=0, epochs=[], max_epochs=EPOCHS, grace_epochs=1,
@@ -101,8 +107,7 @@ def bare_trials_per_s(trials: int) -> float:
         command = [sys.executable, "-m", "benchmarks._bare_tune", base, str(trials)]
         _measure.run_together([command], Path(base), {"OMP_NUM_THREADS": "1"})
         ends: list[float] = json.loads((Path(base) / "ended.json").read_text())
-    first = len(ends) // 10
-    return (len(ends) - 1 - first) / (ends[-1] - ends[first])
+    return rate(ends)
 
 
 def floor() -> Run:
