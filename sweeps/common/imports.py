@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -35,6 +36,32 @@ def fast() -> Iterator[None]:
             gc.enable()
         with contextlib.suppress(ValueError):  # what was imported has replaced the finders
             sys.meta_path.remove(finder)
+
+
+@contextlib.contextmanager
+def without(*packages: str) -> Iterator[None]:
+    """Import in this thread as if some packages were not installed, unless they have been imported.
+
+    For what is optional to the imported: the library then says of its functions that need them that they are
+    not there, until the end of this process. So this is for programs of this package; a user's own program
+    gets libraries whole.
+    """
+    finder = _NotFound(packages, threading.get_ident())
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(finder)
+
+
+class _NotFound(MetaPathFinder):
+    def __init__(self, packages: Sequence[str], thread: int) -> None:
+        self._packages, self._thread = packages, thread
+
+    def find_spec(self, fullname: str, *_: Any) -> None:
+        if fullname in self._packages and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{fullname} is left out of this program", name=fullname)
 
 
 class _Finder(MetaPathFinder):

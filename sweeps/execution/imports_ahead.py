@@ -11,7 +11,7 @@ from typing import Any
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import DriverCallback
 
-OF_REPORT = ("sweeps.analysis.report.page",)
+OF_REPORT = ("sweeps.analysis.report.lean",)
 OF_MODELS = ("sklearn.gaussian_process",)
 """What proposals need that are modelled: a second of a core, for which processes that have no trial would
 wait."""

@@ -110,3 +110,26 @@ def test_a_torchmetrics_that_fails_leaves_nothing_behind(tmp_path: Path) -> None
         "else:\n    raise AssertionError\n"
         "assert 'scipy.signal' not in sys.modules"
     )
+
+
+def test_a_package_is_left_out_in_this_thread_and_only_within() -> None:
+    runs(
+        "import threading\n"
+        "found = []\n"
+        "def other():\n    import wave\n    found.append(wave)\n"
+        "with imports.without('wave', 'not_there'):\n"
+        "    try:\n        import wave\n"
+        "    except ModuleNotFoundError as error:\n        assert error.name == 'wave'\n"
+        "    else:\n        raise AssertionError\n"
+        "    thread = threading.Thread(target=other)\n    thread.start()\n    thread.join()\n"
+        "    import wave  # it is there now\n"
+        "assert found == [wave]"
+    )
+
+
+def test_a_left_out_package_can_be_imported_later() -> None:
+    runs(
+        "try:\n    with imports.without('wave'):\n        import wave\n"
+        "except ModuleNotFoundError:\n    import wave\n"
+        "else:\n    raise AssertionError"
+    )
