@@ -32,12 +32,18 @@ def run(config: SweepConfig, local: LocalRay) -> int:
             state = resume.check(plan, record)
             print(state.text, flush=True)
             if state.is_finished and not config.dry_run:
-                if why := write_last(record, plan.folder):  # those that are there may be of before a kill
-                    print(why, flush=True)
-                catch_up(config.logger_names, plan.folder, record)
+                _complete(plan, record)
             if state.is_finished or config.dry_run:
                 return 0
         return _run_trials(plan, record, code, local)
+
+
+def _complete(plan: Plan, record: Record) -> None:
+    """Write again what a kill at the end of a finished sweep may have left out or as it was before."""
+    if why := write_last(record, plan.folder):
+        print(why, flush=True)
+    summary.write_report(record)
+    catch_up(plan.config.logger_names, plan.folder, record)
 
 
 def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRay) -> int:
@@ -62,7 +68,8 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
             test_scores = winner.keep(driver)
             resume.end_run(record, driver.end.outcome)
             summary.print_result(driver, test_scores)
-            summary.write_report(driver)
+            if driver.end.outcome != "lost":
+                summary.write_report(record)
             notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome
             return notice.status

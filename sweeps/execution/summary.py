@@ -51,10 +51,10 @@ def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
     _print([("Folder", shown_path(plan.folder))])
 
 
-def write_report(driver: Driver) -> None:
+def write_report(record: Record) -> None:
     """Write `report.html`, and print where it is."""
-    if driver.end.outcome != "lost" and driver.record.trials:
-        _print([("Report", _report(driver.record))])
+    if record.trials:
+        _print([("Report", _report(record))])
 
 
 def print_next_step(driver: Driver) -> int:

@@ -49,8 +49,10 @@ def test_a_front_is_found_pruned_kept_and_confirmed_with_a_constraint(sweep: Com
     assert [row["id"] for row in trials if row["on_front"]] == sorted(front)
     assert "Pareto front" in (folder / "report.html").read_text()
     (folder / "trials.parquet").write_bytes(b"PAR1 and no more")
+    (folder / "report.html").unlink()
     again = sweep("--resume", str(folder))
     assert "is finished: 12 trials ended" in again.stdout
+    assert "Pareto front" in (folder / "report.html").read_text()
     moments = ["start", "end"]  # Optuna notes them by its own clock
     restored = pq.read_table(folder / "trials.parquet").drop_columns(moments).to_pylist()
     assert restored == [{key: row[key] for key in row if key not in moments} for row in trials]
