@@ -52,8 +52,8 @@ class Pair(Classifier):
     def on_train_epoch_start(self) -> None:
         time.sleep(self.params.epoch_s)
         fault, rank = self.params.fault, self.global_rank
-        _note(f"{fault}-{rank}", f"{self.current_epoch + 1} {os.getpid()}")
         print(f"epoch {self.current_epoch + 1} of {rank}", flush=True)
+        _note(f"{fault}-{rank}", f"{self.current_epoch + 1} {os.getpid()}")
         if self.current_epoch != 2:
             return
         is_first_time = len(begun(_folder(), fault, rank)) == 3

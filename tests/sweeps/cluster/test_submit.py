@@ -162,7 +162,7 @@ def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
     with _begin(tmp_path, token, *where, *project.RUN, "--name", "left") as run:
         said, _ = run.communicate(timeout=300)
     assert run.returncode == 2
-    assert "exists already; give another name" in said
+    assert "exists already; to continue that sweep: " in said
 
 
 @pytest.mark.slow
