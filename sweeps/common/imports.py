@@ -25,17 +25,15 @@ def fast() -> Iterator[None]:
     trial a collection of half a million objects would take 0.25 to 0.3 s. What else is alive by then is
     excluded, too.
     """
-    was_enabled, finder = gc.isenabled(), _Finder()
+    was_enabled = gc.isenabled()
     gc.disable()
-    sys.meta_path.insert(0, finder)
     try:
-        yield
+        with _asked_first(_Finder()):
+            yield
     finally:
         gc.freeze()
         if was_enabled:
             gc.enable()
-        with contextlib.suppress(ValueError):  # what was imported has replaced the finders
-            sys.meta_path.remove(finder)
 
 
 @contextlib.contextmanager
@@ -46,13 +44,18 @@ def without(*packages: str) -> Iterator[None]:
     not there, until the end of this process. So this is for programs of this package; a user's own program
     gets libraries whole.
     """
-    finder = _NotFound(packages, threading.get_ident())
-    sys.meta_path.insert(0, finder)
+    with _asked_first(_NotFound(packages, threading.get_ident())):
+        yield
+
+
+@contextlib.contextmanager
+def _asked_first(finder: MetaPathFinder) -> Iterator[None]:
+    """Each time a new list: another thread that goes through the old one would miss a finder."""
+    sys.meta_path = [finder, *sys.meta_path]
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):
-            sys.meta_path.remove(finder)
+        sys.meta_path = [each for each in sys.meta_path if each is not finder]
 
 
 class _NotFound(MetaPathFinder):

@@ -133,3 +133,13 @@ def test_a_left_out_package_can_be_imported_later() -> None:
         "except ModuleNotFoundError:\n    import wave\n"
         "else:\n    raise AssertionError"
     )
+
+
+@pytest.mark.parametrize("context", ["fast()", "without('wave')"])
+def test_a_thread_that_looks_for_a_module_meanwhile_misses_no_finder(context: str) -> None:
+    runs(
+        "others = list(sys.meta_path)\n"
+        f"with imports.{context}:\n    walk = iter(sys.meta_path)\n    next(walk)\n    next(walk)\n"
+        "assert list(walk) == others[1:]\n"
+        "assert sys.meta_path == others"
+    )
