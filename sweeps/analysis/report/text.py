@@ -114,10 +114,9 @@ def settings(sweep: Sweep) -> list[str]:
     aims = " and ".join(f"{each.direction} {each.metric}" for each in info.objectives.every)
     first = [f"The sweep trained {trained} to {aims}."]
     if asked.searcher:
-        scheduler = asked.scheduler
-        pruned = (
-            "no trial was pruned" if scheduler == "none" else f"the scheduler {scheduler} pruned poor ones"
-        )
+        number = sum(trial.status == "pruned" for trial in sweep.record.searched)
+        by_scheduler = f"the scheduler {asked.scheduler} pruned {number:,} of them"
+        pruned = by_scheduler if number else "no trial was pruned"
         wanted, started = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
         trials = count(started, "trial") if started >= wanted else f"{started:,} of {count(wanted, 'trial')}"
         first.append(

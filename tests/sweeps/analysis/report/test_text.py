@@ -37,6 +37,15 @@ def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders
         assert word in said
 
 
+def test_the_trials_that_the_scheduler_pruned_are_counted(tmp_path: Path) -> None:
+    record = begun(tmp_path, identity={"settings": {"searcher": "tpe", "scheduler": "asha"}})
+    add(record, {"lr": 0.01}, 9)
+    assert "of at most 9 epochs, and no trial was pruned. The seed" in words_of(page_of(tmp_path))
+    add(record, {"lr": 0.1}, 3, "pruned")
+    said = words_of(page_of(tmp_path))
+    assert "proposed 2 trials of at most 9 epochs, and the scheduler asha pruned 1 of them. The seed" in said
+
+
 def test_the_test_score_and_the_best_params_are_on_the_page(tmp_path: Path) -> None:
     record = begun(tmp_path)
     add(record, {"lr": 0.01}, 3, fixed={"rows": 600})
