@@ -28,11 +28,12 @@ class Sample(NamedTuple):
     """Of the whole machine, since its start."""
 
 
-def beside(sweep: Run, bare: float, floor: Run) -> Run:
+def beside(sweep: Run, bare: Run, floor: Run) -> Run:
     """A sweep compared with Ray Tune alone, and with the floor."""
     return {
-        "bare": bare,
-        "to_bare": sweep["trials_per_s"] / bare,
+        "bare": bare["trials_per_s"],
+        "bare_of_last_tenth": bare["trials_per_s_of_last_tenth"],
+        "to_bare": sweep["trials_per_s"] / bare["trials_per_s"],
         "own_cpu_ms": sweep["cpu_ms_per_trial"] - floor["cpu_ms_per_fit"],
     }
 
@@ -77,13 +78,11 @@ def one_sweep(trials: int, scheduler: str) -> Run:
 def figures(ends: Sequence[float], samples: Sequence[Sample], whole_s: float) -> Run:
     """Rates and growth, from when each trial ended (in order)."""
     first = len(ends) // 10
-    later = ends[-first - 1]
     warm, over = _at(samples, ends[first]), _at(samples, ends[-1])
     counted = len(ends) - 1 - first
     return {
         "whole_s": round(whole_s, 2),
-        "trials_per_s": rate(ends),
-        "trials_per_s_of_last_tenth": first / (ends[-1] - later),
+        **rates(ends),
         "whole_trials_per_s": len(ends) / whole_s,
         "cpu_ms_per_trial": (over.cpu_s - warm.cpu_s) * 1000 / counted,
         "kb_per_trial": (over.driver_mb - warm.driver_mb) * 1000 / counted,
@@ -91,14 +90,17 @@ def figures(ends: Sequence[float], samples: Sequence[Sample], whole_s: float) ->
     }
 
 
-def rate(ends: Sequence[float]) -> float:
-    """Trials per second after a tenth of them have ended."""
+def rates(ends: Sequence[float]) -> Run:
+    """Trials per second after a tenth of them have ended, and of the last tenth."""
     first = len(ends) // 10
-    return (len(ends) - 1 - first) / (ends[-1] - ends[first])
+    return {
+        "trials_per_s": (len(ends) - 1 - first) / (ends[-1] - ends[first]),
+        "trials_per_s_of_last_tenth": first / (ends[-1] - ends[-first - 1]),
+    }
 
 
-def bare_trials_per_s(trials: int) -> float:
-    """Of Ray Tune alone."""
+def bare_tune(trials: int) -> Run:
+    """The rates of Ray Tune alone."""
     with tempfile.TemporaryDirectory(prefix="bare-tune-") as base:
         Job(
             model="trivial", trials=[], seed=0, epochs=[], max_epochs=EPOCHS, grace_epochs=1,
@@ -107,7 +109,7 @@ def bare_trials_per_s(trials: int) -> float:
         command = [sys.executable, "-m", "benchmarks._bare_tune", base, str(trials)]
         _measure.run_together([command], Path(base), {"OMP_NUM_THREADS": "1"})
         ends: list[float] = json.loads((Path(base) / "ended.json").read_text())
-    return rate(ends)
+    return rates(ends)
 
 
 def floor() -> Run:

@@ -26,7 +26,7 @@ def next_rank(rank: float, source: Random) -> float:
 def chance_at_once(before: float, share: float) -> float:
     """The chance that a trial continues at once, as so many came before it, if scores come in random order.
 
-    Its score is not below the quantile of those before (`rungs.is_promoted`), which lies between two of them.
+    Its score is not below the quantile of those before (`rungs.Arrivals`), which lies between two of them.
     """
     return ((before - 1) * share + 1) / (before + 1) if before >= 1 else 1.0
 

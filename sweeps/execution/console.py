@@ -59,7 +59,8 @@ class SweepReporter(CLIReporter):
         self._countdown = Countdown(driver, slots)
         self._clock, self._status_next = clock, clock() + STATUS_EVERY_S
         self._all_began = False
-        self._told = {trial.number for trial in self._record.trials if trial.status != "unfinished"}
+        self._told = {trial.number for trial in self._trials if trial.status != "unfinished"}
+        """Trials whose end was told, now or in an earlier run."""
         self.console = driver.console
         self._live: Live | None = None
         super().__init__(max_report_frequency=1)
@@ -124,8 +125,7 @@ class SweepReporter(CLIReporter):
         return trial.number not in self._running
 
     def _how_far(self) -> str:
-        """Of the trials that `ended` lines have told of."""
-        return f"{sum(trial.number in self._told for trial in self._trials)}/{self._planned} ended"
+        return f"{len(self._told)}/{self._planned} ended"
 
     @property
     def _planned(self) -> int:

@@ -132,12 +132,11 @@ class Requeue:
     def overdue_starts(self, trials: Sequence[Trial]) -> None:
         """Leave out a PC on which the process of a trial should have started long ago: Tune is told that it
         does not, and the trial is requeued."""
-        pending = next((trial for trial in trials if trial.status == Trial.PENDING), None)
-        if self._quarantine is None or pending is None or (late := self._quarantine.starts.overdue()) is None:
+        if self._quarantine is None or (late := self._quarantine.starts.overdue(trials)) is None:
             return
-        group, start = late
-        if self._quarantine.leave_out(pending, f"{NOTHING_STARTS}: {start.why}", start.node):
-            remove_placement_group(group)
+        start = late.start
+        if self._quarantine.leave_out(late.trial, f"{NOTHING_STARTS}: {start.why}", start.node):
+            remove_placement_group(late.group)
         else:
             why = f"no process of a trial starts on {start.pc}: {start.why}"
             self._driver.end.stop("lost", why, can_save=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ray.exceptions import RayActorError, RuntimeEnvSetupError
+from ray.tune.experiment import Trial
 from ray.util.placement_group import PlacementGroup
 
 from sweeps.cluster import broadcast, placement
@@ -43,6 +44,16 @@ class FailedStart(NamedTuple):
     why: str
     is_of_the_pc: bool
     """Whether no process starts there any more, as far as is known."""
+
+
+class Overdue(NamedTuple):
+    """A start that has not happened."""
+
+    trial: Trial
+    """One that waits for a process."""
+    group: PlacementGroup
+    """Where a process should have started."""
+    start: FailedStart
 
 
 class Starts:
@@ -81,11 +92,15 @@ class Starts:
         why = broadcast.cause(error) if has_cause else broadcast.ENDED_AT_ONCE
         return FailedStart(pc.id, pc.name, why, self._failed[pc.id] >= MOST_FAILED)
 
-    def overdue(self) -> tuple[PlacementGroup, FailedStart] | None:
-        """A group of a trial on a PC where its process should have started long ago."""
+    def overdue(self, trials: Sequence[Trial]) -> Overdue | None:
+        """A group on a PC where the process of a trial should have started long ago, if one of these trials
+        waits for a process."""
         if (now := self._clock()) < self._looked_at + LOOK_EVERY_S:
             return None
         passed, self._looked_at = min(now - self._looked_at, 2 * LOOK_EVERY_S), now
+        pending = next((trial for trial in trials if trial.status == Trial.PENDING), None)
+        if pending is None:
+            return None
         self._note_started()
         begun = {process.group for process in self._processes.all()}
         waiting = {group: of for group, of in placement.placed().items() if group not in begun}
@@ -95,7 +110,7 @@ class Starts:
             pc = next((node for node in self._membership.there if node.id == of), None)
             if pc is not None and self._waited[of] > START_S:
                 why = f"Ray has tried for {START_S / 60:g} min (is Python broken there?)"
-                return group, FailedStart(pc.id, pc.name, why, is_of_the_pc=True)
+                return Overdue(pending, group, FailedStart(pc.id, pc.name, why, is_of_the_pc=True))
         return None
 
     def _note_started(self) -> None:

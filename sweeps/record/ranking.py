@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Mapping
+from typing import TypeVar
 
 from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.record.best_first import BestFirst
@@ -13,6 +14,8 @@ from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 from sweeps.space.point import Point
+
+Kept = TypeVar("Kept")
 
 
 class RankedTrials:
@@ -85,12 +88,12 @@ class RankedTrials:
 
     def losses_at(self, epoch: int) -> Mapping[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""
-        known, scores = self._losses.setdefault(epoch, {}), self.scores_at(epoch)
-        if len(known) < len(scores):
-            for number in itertools.islice(scores, len(known), None):
-                row = self.trials[number].epochs[epoch]
-                known[number] = self.objectives.losses(row.score, row.metrics)
-        return known
+        return self._losses_at(epoch)
+
+    def losses_since(self, epoch: int, count: int) -> list[tuple[int, Losses]]:
+        """Number and losses of those that came after the first `count`, in the order of reports. However many
+        came before, this takes no longer: it is asked for after each report."""
+        return _after(self._losses_at(epoch), count)
 
     def front(self) -> list[int]:
         """Numbers of the best trials: those that ended well and that no other one dominates, the knee first;
@@ -179,6 +182,13 @@ class RankedTrials:
         better = self._order.first(self._order.place(number, losses))
         return sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
 
+    def _losses_at(self, epoch: int) -> dict[int, Losses]:
+        known = self._losses.setdefault(epoch, {})
+        for number, _ in _after(self._scores.get(epoch, {}), len(known)):
+            row = self.trials[number].epochs[epoch]
+            known[number] = self.objectives.losses(row.score, row.metrics)
+        return known
+
     def _to_confirm(self, top: int) -> list[int]:
         """The trials that reruns confirm: so many of the best, or the front of several objectives."""
         return self._order.front() if self.objectives.are_several else self.leaders(top)
@@ -208,3 +218,8 @@ class RankedTrials:
         """Of its best epoch; None where no epoch has a finite score, or that one misses a constraint."""
         losses = trial.losses(self.objectives)
         return None if losses is None or losses[0] else losses
+
+
+def _after(known: dict[int, Kept], count: int) -> list[tuple[int, Kept]]:
+    """The items after the first `count`, in their order, found from the end."""
+    return list(itertools.islice(reversed(known.items()), len(known) - count))[::-1]

@@ -11,7 +11,7 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ray.tune.schedulers import TrialScheduler
 
@@ -21,7 +21,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.cohorts import Cohort
 from sweeps.search.fifo_scheduler import FifoScheduler
-from sweeps.search.rungs import is_promoted, rungs
+from sweeps.search.rungs import Arrivals, rungs
 
 TAKES_OBJECTIVES = True
 
@@ -45,18 +45,10 @@ def describe(config: SweepConfig) -> str:
 def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
     """Whether a trial was stopped at this epoch, the last that it reported."""
     at_rung = record.losses_at(epoch)
-    return number in at_rung and not _continues(config, record, number, epoch, at_rung[number])
-
-
-def _continues(config: SweepConfig, record: Record, number: int, epoch: int, losses: Losses) -> bool:
-    if epoch not in rungs(config):
-        return True
-    at_rung = record.losses_at(epoch)
-    before: Collection[Losses] = at_rung.values()
-    if number in at_rung:  # trained again after a lost process: judged by the scores of the first time
-        losses = at_rung[number]
-        before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-    return is_promoted(losses, before, config.reduction_factor)
+    if epoch not in rungs(config) or number not in at_rung:
+        return False
+    before = (at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung))
+    return not Arrivals(config.reduction_factor, before).promotes(at_rung[number])
 
 
 def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
@@ -86,7 +78,7 @@ def _reach(config: SweepConfig, trials: int) -> list[float]:
 
 
 def _quantile(in_order: list[float], share: float) -> float:
-    """The quantile of `is_promoted`, fast, of sorted scores."""
+    """The quantile of `Arrivals`, fast, of sorted scores."""
     if not in_order:
         return -math.inf
     below, part = divmod((len(in_order) - 1) * share, 1)
@@ -97,6 +89,19 @@ def _quantile(in_order: list[float], share: float) -> float:
 class Asha(FifoScheduler):
     """Stops a trial at a rung unless it is among the best there so far."""
 
+    def __init__(self, config: SweepConfig, record: Record) -> None:
+        super().__init__(config, record)
+        self._came = {epoch: Arrivals(config.reduction_factor) for epoch in rungs(config)}
+        """By the epoch of a rung."""
+
     def judge(self, number: int, epoch: int, losses: Losses) -> str:
-        continues = _continues(self._config, self._record, number, epoch, losses)
-        return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)
+        return str(TrialScheduler.CONTINUE if self._continues(number, epoch, losses) else TrialScheduler.STOP)
+
+    def _continues(self, number: int, epoch: int, losses: Losses) -> bool:
+        if (came := self._came.get(epoch)) is None:
+            return True
+        if number in self._record.scores_at(epoch):  # trained again after a lost process: judged as before
+            return not ends_at(self._config, self._record, number, epoch)
+        for _, each in self._record.losses_since(epoch, len(came)):
+            came.add(each)
+        return came.promotes(losses)

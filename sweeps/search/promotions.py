@@ -109,10 +109,10 @@ class Promotions:
 
     def _read(self, rung: Rung) -> None:
         """Add the scores that the record has got since."""
-        there = self._record.losses_at(rung.epoch)
-        for number, losses in itertools.islice(there.items(), rung.read, None):
+        new = self._record.losses_since(rung.epoch, rung.read)
+        rung.read += len(new)
+        for number, losses in new:
             self._add(rung, number, losses)
-        rung.read = len(there)
 
     def _add(self, rung: Rung, number: int, losses: Losses) -> None:
         if number not in rung.reached:

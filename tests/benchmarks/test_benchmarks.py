@@ -147,8 +147,10 @@ def test_rates_leave_the_warming_up_out() -> None:
     assert found["whole_trials_per_s"] == 0.5
     assert found["kb_per_trial"] == pytest.approx(100.0)
     assert found["cpu_ms_per_trial"] == pytest.approx(50.0)
-    compared = _scale_runs.beside(found, bare=2.0, floor={"cpu_ms_per_fit": 14.0})
+    bare = _scale_runs.rates([end / 2 for end in ends])
+    compared = _scale_runs.beside(found, bare, floor={"cpu_ms_per_fit": 14.0})
     assert compared["to_bare"] == pytest.approx(0.5)
+    assert compared["bare_of_last_tenth"] == pytest.approx(2.0)
     assert compared["own_cpu_ms"] == pytest.approx(36.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.analysis.rest_of_sweep import chance_at_once, next_rank
 from sweeps.common.objective import Losses
-from sweeps.search.rungs import is_promoted
+from sweeps.search.rungs import Arrivals
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 5, 13])
@@ -18,7 +18,7 @@ def test_the_chance_to_continue_at_once_is_that_of_the_rule(before: int) -> None
     drawn: Sequence[Sequence[Losses]] = [
         [(0.0, source.random()) for _ in range(before + 1)] for _ in range(2_000)
     ]
-    continued = sum(is_promoted(losses, others, 3) for losses, *others in drawn)
+    continued = sum(Arrivals(3, others).promotes(losses) for losses, *others in drawn)
     assert chance_at_once(before, 1 / 3) == pytest.approx(continued / len(drawn), abs=0.05)
 
 

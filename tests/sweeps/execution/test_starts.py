@@ -11,6 +11,7 @@ import pytest
 import ray
 from ray import PlacementGroupID
 from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
+from ray.tune.experiment import Trial
 from ray.util.placement_group import PlacementGroup, placement_group_table
 
 from sweeps.cluster import nodes, placement
@@ -66,6 +67,12 @@ def started_on(node: Node, group: Any = None) -> Process:
     return Process(None, None, trial, "its name", node=node.id, group=group)
 
 
+def a_trial(status: str) -> Trial:
+    trial = Trial("trivial", stub=True)
+    trial.set_status(status)
+    return trial
+
+
 @pytest.mark.parametrize(
     ("of", "why"),
     [
@@ -119,14 +126,19 @@ def test_a_process_that_has_not_begun_in_time_is_a_fault_of_the_pc_of_its_group(
     starts = Starts(Membership([here], lambda: [here], leaving=dict), processes, clock=lambda: now[0])
     group = placement.of_trial(ALONE, 0).to_placement_group()
     assert group.wait(30)
+    trials = [ended, pending] = [a_trial(Trial.TERMINATED), a_trial(Trial.PENDING)]
     looks = 0
-    while (late := starts.overdue()) is None:
+    while (late := starts.overdue(trials)) is None:
+        assert starts.overdue(trials) is None, "the last look was just now"
         now[0], looks = now[0] + LOOK_EVERY_S, looks + 1
     assert looks * LOOK_EVERY_S == START_S
-    assert (late[0], late[1].node, late[1].is_of_the_pc) == (group, here.id, True)
+    assert (late.trial, late.group, late.start.node) == (pending, group, here.id)
+    assert late.start.is_of_the_pc
+    now[0] += LOOK_EVERY_S
+    assert starts.overdue([ended]) is None, "no trial waits for a process"
     processes.of_now = [started_on(here, group)]
     now[0] += LOOK_EVERY_S
-    assert starts.overdue() is None, "its process has begun"
+    assert starts.overdue(trials) is None, "its process has begun"
     ray.util.remove_placement_group(group)
 
 

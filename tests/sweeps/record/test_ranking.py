@@ -162,6 +162,18 @@ def test_the_checkpoints_of_a_front_are_kept_whatever_their_size(tmp_path: Path)
     assert record.leaders_within(40) == [1, 2, 0, 3]
 
 
+def test_those_that_came_since_are_given_in_the_order_of_their_reports(tmp_path: Path) -> None:
+    record = new(tmp_path, 4)
+    assert record.losses_since(1, 0) == []
+    for number in (2, 0, 3):
+        report(record, number, 1, (0.1 * number, 9.0))
+    assert record.losses_since(1, 0) == list(record.losses_at(1).items())
+    assert [number for number, _ in record.losses_since(1, 1)] == [0, 3]
+    assert record.losses_since(1, 3) == []
+    report(record, 1, 1, (0.1, 9.0))
+    assert record.losses_since(1, 3) == [(1, record.losses_at(1)[1])]
+
+
 def test_trials_without_a_finite_value_of_each_objective_are_not_ranked(tmp_path: Path) -> None:
     record = new(tmp_path, 2)
     report(record, 0, 1, (0.9, math.nan))
