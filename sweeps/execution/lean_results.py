@@ -31,6 +31,12 @@ class LeanResults(DriverCallback):
         for name in READ_NO_MORE:
             result.pop(name, None)
 
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A checkpoint has the result of its time once more; it travels with the trial that goes on."""
+        if (checkpoint := trial.latest_checkpoint_result) is not None:
+            for name in READ_NO_MORE:
+                checkpoint.metrics.pop(name, None)
+
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Of a trial that has ended, or pauses, nothing is asked again."""
         trial.metric_analysis.clear()

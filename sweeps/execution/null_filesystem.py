@@ -3,11 +3,13 @@
 The record is the truth and the checkpoints are in the sweep's storage, so no one reads Tune's state or its
 (empty) folders of checkpoints. But Tune stops when a worker does not find a file that the driver has written.
 This file system keeps the names of files without their contents; a pickled copy has the names of that moment.
-So no PC but the driver's needs the folder of the sweep.
+So no PC but the driver's needs the folder of the sweep. Each checkpoint of a trial brings a copy, and the
+driver keeps one for all that have the same names.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 from pathlib import PurePosixPath
 from typing import Any
@@ -31,7 +33,7 @@ class NamesOnly(MemoryFileSystem):
             self._open(name, "wb")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NamesOnly, (tuple(self.store),)
+        return _copy, (tuple(self.store),)
 
     def info(self, path: str, **options: Any) -> Any:
         """As fsspec has it; the folder of a checkpoint is always there, and empty."""
@@ -44,6 +46,11 @@ class NamesOnly(MemoryFileSystem):
             return super()._open(path, mode, *arguments, **options)
         self.store[self._strip_protocol(path)] = self._empty
         return io.BytesIO()  # what is written is dropped with it
+
+
+@functools.cache
+def _copy(names: tuple[str, ...]) -> NamesOnly:
+    return NamesOnly(names)
 
 
 def file_system() -> FileSystem:

@@ -171,8 +171,9 @@ class Record(RankedTrials):
             self._need_format(WITH_RERUNS)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
-        trial = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
-        self._ids.append(self._storage.create_new_trial(self._study_id, optuna_form.begun(trial)))
+        begun = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
+        self._ids.append(self._storage.create_new_trial(self._study_id, optuna_form.begun(begun)))
+        trial = row_of(self._storage.get_trial(self._ids[-1]), self.info.trainable)  # one copy: see `report`
         self._list(trial)
         return trial
 
@@ -197,12 +198,14 @@ class Record(RankedTrials):
         # A clock that is set back must not change the order of the reports.
         self._last_report = max(time.time(), self._last_report + 1e-6)
         row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s, dict(costs))
-        # Dashboards plot the value, and do not show system attributes.
         content: Any = vars(row)
+        key, optuna_id = f"{EPOCH}{epoch}", self._ids[number]
         with self.together():
-            self._storage.set_trial_system_attr(self._ids[number], f"{EPOCH}{epoch}", content)
-            self._storage.set_trial_intermediate_value(self._ids[number], epoch, score)
-        trial.epochs[epoch] = row
+            self._storage.set_trial_system_attr(optuna_id, key, content)
+            # Dashboards plot the value, and do not show system attributes.
+            self._storage.set_trial_intermediate_value(optuna_id, epoch, score)
+        # Optuna keeps what it has read back from the file: so there are no two copies of it.
+        trial.epochs[epoch] = EpochRow(**self._storage.get_trial_system_attrs(optuna_id)[key])
         self._rank_epoch(trial, epoch)
 
     def notice(self, number: int, text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ray.train._internal.session import _TrainingResult
+from ray.tune import Checkpoint
 from ray.tune.experiment import Trial
 
 from sweeps.execution.lean_results import READ_NO_MORE, LeanResults
@@ -22,6 +24,16 @@ def test_what_was_recorded_is_not_kept(trial: Trial) -> None:
     result: dict[str, Any] = {**ENDS, **dict.fromkeys(READ_NO_MORE, 1.0)}
     LeanResults().on_trial_result(1, [trial], trial, result)
     assert result == ENDS
+
+
+def test_what_was_recorded_is_not_kept_with_a_checkpoint(trial: Trial) -> None:
+    LeanResults().on_trial_save(1, [trial], trial)  # a save that failed: there is no checkpoint
+    result: dict[str, Any] = {"training_iteration": 3, **dict.fromkeys(READ_NO_MORE, 1.0)}
+    saved = _TrainingResult(Checkpoint("/sweep/trial_0001/checkpoint_000000"), result)
+    trial.run_metadata.checkpoint_manager.register_checkpoint(saved)
+    LeanResults().on_trial_save(1, [trial], trial)
+    assert trial.latest_checkpoint_result is saved
+    assert result == {"training_iteration": 3}, "what `Trainable.restore` reads"
 
 
 @pytest.mark.parametrize("ended", [LeanResults().on_trial_complete, LeanResults().on_trial_error])

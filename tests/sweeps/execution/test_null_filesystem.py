@@ -27,3 +27,14 @@ def test_a_checkpoint_is_an_empty_folder_for_another_process() -> None:
     there = Checkpoint(path="/sweep/trial_0003/checkpoint_000001", filesystem=null_filesystem.file_system())
     with pickle.loads(pickle.dumps(there)).as_directory() as folder:
         assert folder
+
+
+def test_copies_with_the_same_names_are_one_and_each_new_system_is_its_own() -> None:
+    system, other = null_filesystem.file_system(), null_filesystem.file_system()
+    for each in (system, other):
+        each.open_output_stream("/sweep/marker").close()
+    system.open_output_stream("/sweep/more").close()
+    assert other.get_file_info(["/sweep/more"])[0].type == FileType.NotFound
+    copies = [pickle.loads(pickle.dumps(each)).handler.fs for each in (system, system, other)]
+    assert copies[0] is copies[1]
+    assert copies[2] is not copies[0]
