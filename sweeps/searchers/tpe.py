@@ -17,13 +17,16 @@ range excludes the model's value is sampled again, independently.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import warnings
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.config.sweep_config import SweepConfig
@@ -45,29 +48,63 @@ TAKES_OBJECTIVES = True
 def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
     """TPE with a model of the record's trials."""
     enough = space.dimensions + 2
-    fidelities, objectives = [config.max_epochs, *reversed(rungs(config))], record.objectives
-    points: list[OptunaPoint | None] = []  # of each trial in turn; they never change
+    fidelities, past = [config.max_epochs, *reversed(rungs(config))], Past(space, record)
 
     def propose(number: int) -> Iterator[Point]:
         fidelity = model_fidelity(record, fidelities, enough)
         if fidelity is not None:
-            known = [*record.earlier.trials, *record.searched]
-            points.extend(_optuna_point(space, trial) for trial in known[len(points) :])
-            both = zip(known, points, strict=True)
-            past = [
-                frozen_trial(trial, fidelity, point, objectives) for trial, point in both if point is not None
-            ]
-            yield from _model_points(space, past, objectives, model_seed(config.seed, number))
+            seed = model_seed(config.seed, number)
+            yield from _model_points(space, past.at(fidelity), record.objectives, seed)
         yield from random_points(space, config.seed, number)
 
     return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
 
 
-def _optuna_point(space: Space, trial: TrialRow) -> OptunaPoint | None:
-    """A trial's point; None when it is not a point of the space, which was changed with --force."""
-    with contextlib.suppress(LookupError, ValueError):
-        return optuna_point(space, trial.point)
-    return None
+class Past:
+    """The trials of a record as those of a study, which are made anew only as long as they may change.
+
+    Args:
+        space: of the sweep.
+        record: of the sweep.
+    """
+
+    def __init__(self, space: Space, record: Record) -> None:
+        self._space, self._record = space, record
+        self._points: list[OptunaPoint | None] = []
+        """Of each trial in turn; None: see `_point`."""
+        self._fidelity = 0
+        self._ended: dict[int, FrozenTrial] = {}
+        """By their position, those of this fidelity that have ended."""
+
+    def at(self, fidelity: int) -> list[FrozenTrial]:
+        """Those that are points of the space, for the model of one fidelity."""
+        if fidelity != self._fidelity:
+            self._fidelity, self._ended = fidelity, {}
+        known = [*self._record.earlier.trials, *self._record.searched]
+        self._points.extend(self._point(trial) for trial in known[len(self._points) :])
+        both = enumerate(zip(known, self._points, strict=True))
+        return [self._frozen(place, trial, point) for place, (trial, point) in both if point is not None]
+
+    def _point(self, trial: TrialRow) -> OptunaPoint | None:
+        """A trial's point; None when it is not a point of the space, which was changed with --force."""
+        with contextlib.suppress(LookupError, ValueError):
+            return optuna_point(self._space, trial.point)
+        return None
+
+    def _frozen(self, place: int, trial: TrialRow, point: OptunaPoint) -> FrozenTrial:
+        if (found := self._ended.get(place)) is None:
+            found = frozen_trial(trial, self._fidelity, point, self._record.objectives)
+            if trial.status != "unfinished":
+                self._ended[place] = found
+        return found
+
+
+class Known(FrozenTrial):
+    """A trial that its study only reads. Optuna copies each one deeply into a study, which took most of the
+    time of a proposal."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Known:
+        return copy.copy(self)  # the study numbers it
 
 
 def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives: Objectives) -> FrozenTrial:
@@ -86,11 +123,19 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         state = TrialState.PRUNED
         if not objectives.are_several:  # Optuna orders pruned trials by one value
             below = {epoch: row.score for epoch, row in trial.epochs.items()}
-    return create_trial(
+    now = datetime.now()
+    return Known(
+        number=-1,
+        trial_id=-1,
         state=state,
+        value=None,
         values=values if state == TrialState.COMPLETE else None,
+        datetime_start=now,
+        datetime_complete=now if state.is_finished() else None,
         params=dict(point.params),
         distributions=dict(point.distributions),
+        user_attrs={},
+        system_attrs={},
         intermediate_values=below,
     )
 

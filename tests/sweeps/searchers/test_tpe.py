@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from ray import tune
 
 from sweeps.common.objective import Objective, Objectives
@@ -106,3 +107,36 @@ def test_by_several_objectives_a_trial_is_modelled_with_all_its_values_and_a_pru
     there, below = (tpe.frozen_trial(trial, fidelity, point, several) for fidelity in (3, 9))
     assert (there.state, there.values) == (TrialState.COMPLETE, [0.9, 2.0])
     assert (below.state, below.values, below.intermediate_values) == (TrialState.PRUNED, None, {})
+
+
+def modelled(trial: FrozenTrial) -> Any:
+    """What a model knows of a trial."""
+    return trial.state, trial.values, trial.params, trial.distributions, trial.intermediate_values
+
+
+def test_trials_that_have_ended_are_made_once_and_all_are_what_they_are_now(tmp_path: Path) -> None:
+    record = Play("tpe", tmp_path, CONTINUOUS).record
+    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
+    past, made = tpe.Past(space, record), list[FrozenTrial]()
+    for number, status in enumerate(("finished", "unfinished", "failed", "pruned")):
+        propose(record, space.draw((9, number)).params)
+        for epoch in (1, 3) if status == "finished" else (1,):
+            record.report(number, epoch, 0.1 * number, {}, 1.0)
+        if status != "unfinished":
+            record.end(number, cast(Status, status))
+        made = past.at(3)
+        assert list(map(modelled, made)) == list(map(modelled, tpe.Past(space, record).at(3)))
+    record.report(1, 3, 0.7, {}, 1.0)
+    now = past.at(3)
+    assert [before is after for before, after in zip(made, now, strict=True)] == [True, False, True, True]
+    assert [trial.state.name for trial in now] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
+    assert [trial.state.name for trial in past.at(1)] == ["COMPLETE"] * 4, "another fidelity"
+
+
+def test_a_study_does_not_change_what_it_is_given() -> None:
+    known = frozen("finished", {3: 0.9}, 3)
+    for before in (0, 2):
+        study = optuna.create_study()
+        study.add_trials([frozen("failed", {}, 3)] * before + [known])
+        assert study.trials[-1].number == before
+    assert known.number == -1
