@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -24,6 +24,9 @@ class FifoScheduler(FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self._config = config
         self._record = record
+        self._starting: list[str] = []
+        """Tune's ids of the pending trials in the order in which they were chosen: Tune starts a process for
+        each that did not get a free one."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""
@@ -40,10 +43,28 @@ class FifoScheduler(FIFOScheduler):
         return str(TrialScheduler.CONTINUE)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The oldest trial that has not started."""
+        """The oldest trial for which no process starts yet; else the one whose process came last to start.
+
+        Tune gives a process that is free to the trial that is chosen, and ends the one that starts for it.
+        Where a trial is shorter than a start, each process but one would be ended so, for ever.
+        """
+        return self._chosen(tune_controller, [])
+
+    def _chosen(
+        self, tune_controller: Any, to_continue: Sequence[Trial], continues_first: bool = False
+    ) -> Trial | None:
+        """The same with paused trials that are to continue, before or after the others."""
         if self._record.is_held:
             return None
-        return next((trial for trial in live(tune_controller) if trial.status == Trial.PENDING), None)
+        pending = [trial for trial in live(tune_controller) if trial.status == Trial.PENDING]
+        by_id = {trial.trial_id: trial for trial in pending}
+        self._starting = [trial_id for trial_id in self._starting if trial_id in by_id]
+        in_turn = [*to_continue, *pending] if continues_first else [*pending, *to_continue]
+        chosen = next((trial for trial in in_turn if trial.trial_id not in self._starting), None)
+        if chosen is None:
+            return by_id[self._starting[-1]] if self._starting else None
+        self._starting.append(chosen.trial_id)
+        return chosen
 
 
 def _metrics(result: Mapping[str, Any]) -> dict[str, float]:

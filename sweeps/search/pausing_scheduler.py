@@ -38,9 +38,6 @@ class PausingScheduler(FifoScheduler):
                 promoted.append((-last, number, trial))
             elif decision == "STOP":
                 tune_controller.stop_trial(trial)
-        if self._record.is_held:
-            return None
-        new = super().choose_trial_to_run(tune_controller)
-        if self.continues_first and promoted:
-            return min(promoted)[-1]
-        return new or next((trial for _, _, trial in promoted), None)
+        if self.continues_first:
+            promoted.sort()
+        return self._chosen(tune_controller, [trial for _, _, trial in promoted], self.continues_first)

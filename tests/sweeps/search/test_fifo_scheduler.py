@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from filelock import FileLock
+from ray.tune import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner, grid_search, with_resources
 from ray.tune.experiment import Trial
 
 from sweeps.config.sweep_config import SweepConfig
@@ -34,6 +40,76 @@ def test_the_oldest_trial_that_has_not_started_is_next(tmp_path: Path) -> None:
     assert live(tune(*trials)) == [trials[2], trials[3], trials[1], trials[0]]
     assert scheduler.choose_trial_to_run(tune(*trials)) is trials[3]
     assert scheduler.choose_trial_to_run(tune(trials[2])) is None
+
+
+def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(tmp_path: Path) -> None:
+    """Chosen again, it would take a free process, and Tune would end the one that starts."""
+    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0))
+    trials = [FakeTrial(number) for number in range(3)]
+    first, second, third = trials
+    chosen: list[Any] = [
+        scheduler.choose_trial_to_run(tune(*known)) for known in ([first], trials[:2], trials)
+    ]
+    assert chosen == trials
+    assert scheduler.choose_trial_to_run(tune(*trials)) is third, "whose process has the longest to go"
+    third.status = Trial.RUNNING
+    assert scheduler.choose_trial_to_run(tune(*trials)) is second
+    first.status = Trial.RUNNING
+    assert scheduler.choose_trial_to_run(tune(first)) is None
+    first.status = Trial.PENDING  # it was paused, and is to continue
+    assert scheduler.choose_trial_to_run(tune(second, first)) is first
+
+
+STARTS_S = (0.0, 1.5, 3.0)
+"""Each process takes longer to start than the one before; a trial takes much less."""
+
+
+class Slow(Trainable):
+    """Trials of an instant in a process that takes its time to start."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        with FileLock(config["starts"] + ".lock"), Path(config["starts"]).open("a+") as starts:
+            starts.seek(0)
+            before = len(starts.readlines())
+            starts.write("started\n")
+        time.sleep(STARTS_S[min(before, len(STARTS_S) - 1)])
+
+    def step(self) -> dict[str, Any]:
+        time.sleep(0.1)
+        return {"process": os.getpid(), "done": True}
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        return True
+
+
+def test_short_trials_do_not_end_processes_that_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Tune itself: with its own scheduler all trials train in the first process."""
+    slots = len(STARTS_S)
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", str(slots))
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    (tmp_path / "record").mkdir()
+    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path / "record", "max", 0))
+    ray.init(
+        "local", num_cpus=slots, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+    )
+    try:
+        tuner = Tuner(
+            with_resources(Slow, {"cpu": 1}),
+            param_space={"number": grid_search(range(90)), "starts": str(tmp_path / "starts")},
+            tune_config=TuneConfig(scheduler=scheduler, reuse_actors=True, max_concurrent_trials=slots),
+            run_config=RunConfig(
+                storage_path=str(tmp_path),
+                verbose=0,
+                checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
+            ),
+        )
+        results = tuner.fit()
+    finally:
+        ray.shutdown()
+    assert len({result.metrics["process"] for result in results if result.metrics}) == slots
+    assert len((tmp_path / "starts").read_text().splitlines()) == slots, "none was started in vain"
 
 
 @pytest.mark.parametrize("result", [{}, {"epoch": 3}, {"epoch": 3, "score": math.nan}, {"score": 0.5}])

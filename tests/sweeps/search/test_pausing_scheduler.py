@@ -61,6 +61,19 @@ def test_a_new_trial_comes_first_unless_those_that_go_on_do(
     assert chosen.number == number
 
 
+@pytest.mark.parametrize(("kind", "numbers"), [(Told, [3, 0, 1, 2]), (FurthestFirst, [1, 2, 0, 3])])
+def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(
+    kind: type[Told], numbers: list[int], tmp_path: Path
+) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler = kind(record, dict.fromkeys(range(3), "CONTINUE"))
+    chosen: list[Any] = []
+    for _ in numbers:
+        chosen.append(scheduler.choose_trial_to_run(Tune(*trials)))
+        chosen[-1].status = Trial.PENDING  # as Tune notes it
+    assert [trial.number for trial in chosen] == numbers
+
+
 def test_without_a_new_one_the_first_that_goes_on_is_next(tmp_path: Path) -> None:
     record, trials = paused(tmp_path, [1, 9, 3])
     scheduler = Told(record, {0: "PAUSE", 1: "CONTINUE", 2: "CONTINUE"})
