@@ -2,8 +2,8 @@
 
 A scheduler defines `build(config, record) -> TrialScheduler`; `describe(config) -> str`, one line for the
 plan; and `ends_at(config, record, number, epoch) -> bool`, whether a trial was stopped at this epoch, the
-last that it reported. It judges a trial by the record and keeps no state. Without `ends_at` it works, but its
-sweep can't be resumed.
+last that it reported. It judges a trial by the record alone: whatever else it keeps, for speed, is found in
+the record again. Without `ends_at` it works, but its sweep can't be resumed.
 
 A scheduler that pauses trials also defines `waits_at(config, record, number, epoch) -> bool`, whether a
 trial is paused at this epoch and leaves its slot to others.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -14,19 +15,27 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 
 OF_METRICS = "metrics/"
+LONG_START_S = 60.0
+"""A process that has not started by then may never do: the next one that becomes free is for its trial, as
+often as for new ones."""
 
 
 class FifoScheduler(FIFOScheduler):
     """Tune's first-in, first-out scheduler. It looks only at trials that have not ended: Tune's own looks at
     all trials in each turn of its loop, which takes most of its time with 10,000."""
 
-    def __init__(self, config: SweepConfig, record: Record) -> None:
+    def __init__(
+        self, config: SweepConfig, record: Record, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._config = config
         self._record = record
-        self._starting: list[str] = []
-        """Tune's ids of the pending trials in the order in which they were chosen: Tune starts a process for
-        each that did not get a free one."""
+        self._clock = clock
+        self._starting: dict[str, float] = {}
+        """Tune's ids of the pending trials that were chosen, and when: Tune starts a process for each that
+        did not get a free one."""
+        self._has_turn = False
+        """Whether one that has waited for long had its turn just now."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""
@@ -58,13 +67,21 @@ class FifoScheduler(FIFOScheduler):
             return None
         pending = [trial for trial in live(tune_controller) if trial.status == Trial.PENDING]
         by_id = {trial.trial_id: trial for trial in pending}
-        self._starting = [trial_id for trial_id in self._starting if trial_id in by_id]
+        self._starting = {known: since for known, since in self._starting.items() if known in by_id}
+        if self._is_overdue():
+            return by_id[next(iter(self._starting))]
         in_turn = [*to_continue, *pending] if continues_first else [*pending, *to_continue]
         chosen = next((trial for trial in in_turn if trial.trial_id not in self._starting), None)
         if chosen is None:
-            return by_id[self._starting[-1]] if self._starting else None
-        self._starting.append(chosen.trial_id)
+            return by_id[next(reversed(self._starting))] if self._starting else None
+        self._starting[chosen.trial_id] = self._clock()
         return chosen
+
+    def _is_overdue(self) -> bool:
+        """Whether it is the turn of the trial that was chosen first: there may be no room for its process."""
+        since = next(iter(self._starting.values()), math.inf)
+        self._has_turn = self._clock() - since > LONG_START_S and not self._has_turn
+        return self._has_turn
 
 
 def _metrics(result: Mapping[str, Any]) -> dict[str, float]:

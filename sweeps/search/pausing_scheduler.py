@@ -38,6 +38,13 @@ class PausingScheduler(FifoScheduler):
                 promoted.append((-last, number, trial))
             elif decision == "STOP":
                 tune_controller.stop_trial(trial)
+        to_continue = [trial for _, _, trial in promoted]
         if self.continues_first:
-            promoted.sort()
-        return self._chosen(tune_controller, [trial for _, _, trial in promoted], self.continues_first)
+            return self._chosen(tune_controller, [trial for _, _, trial in sorted(promoted)], True)
+        # Many of a bracket may be promoted at once. One at a time waits for a process: a trial that is still
+        # paused for Tune can be stopped at once.
+        is_next_there = any(map(self._waits_to_continue, live(tune_controller)))
+        return self._chosen(tune_controller, [] if is_next_there else to_continue)
+
+    def _waits_to_continue(self, trial: Trial) -> bool:
+        return trial.status == Trial.PENDING and bool(self._record.trials[trial.config["number"]].epochs)

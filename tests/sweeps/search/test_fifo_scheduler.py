@@ -17,7 +17,7 @@ from ray.tune import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner, 
 from ray.tune.experiment import Trial
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.search.fifo_scheduler import FifoScheduler, live
+from sweeps.search.fifo_scheduler import LONG_START_S, FifoScheduler, live
 from tests.sweeps.schedulers.play import FakeTrial, record_of
 
 
@@ -60,6 +60,20 @@ def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(t
     assert scheduler.choose_trial_to_run(tune(second, first)) is first
 
 
+def test_one_that_waits_for_long_has_every_second_turn(tmp_path: Path) -> None:
+    """There may be no room for its process; each that becomes free may be the last one."""
+    now = [0.0]
+    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0), clock=lambda: now[0])
+    first, *others = trials = [FakeTrial(number) for number in range(5)]
+    assert scheduler.choose_trial_to_run(tune(first)) is first
+    now[0] = LONG_START_S
+    assert scheduler.choose_trial_to_run(tune(*trials[:2])) is others[0]
+    now[0] += 1.0
+    others[0].status = Trial.RUNNING
+    turns = [scheduler.choose_trial_to_run(tune(*trials)) for _ in range(5)]
+    assert turns == [first, others[1], first, others[2], first]
+
+
 STARTS_S = (0.0, 1.5, 3.0)
 """Each process takes longer to start than the one before; a trial takes much less."""
 
@@ -97,7 +111,7 @@ def test_short_trials_do_not_end_processes_that_start(
     try:
         tuner = Tuner(
             with_resources(Slow, {"cpu": 1}),
-            param_space={"number": grid_search(range(90)), "starts": str(tmp_path / "starts")},
+            param_space={"number": grid_search(range(150)), "starts": str(tmp_path / "starts")},
             tune_config=TuneConfig(scheduler=scheduler, reuse_actors=True, max_concurrent_trials=slots),
             run_config=RunConfig(
                 storage_path=str(tmp_path),

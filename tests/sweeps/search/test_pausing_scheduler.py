@@ -61,7 +61,7 @@ def test_a_new_trial_comes_first_unless_those_that_go_on_do(
     assert chosen.number == number
 
 
-@pytest.mark.parametrize(("kind", "numbers"), [(Told, [3, 0, 1, 2]), (FurthestFirst, [1, 2, 0, 3])])
+@pytest.mark.parametrize(("kind", "numbers"), [(Told, [3, 0, 0, 0]), (FurthestFirst, [1, 2, 0, 3])])
 def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(
     kind: type[Told], numbers: list[int], tmp_path: Path
 ) -> None:
@@ -72,6 +72,18 @@ def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(
         chosen.append(scheduler.choose_trial_to_run(Tune(*trials)))
         chosen[-1].status = Trial.PENDING  # as Tune notes it
     assert [trial.number for trial in chosen] == numbers
+
+
+def test_of_many_that_continue_one_at_a_time_waits_for_a_process(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler, known = Told(record, dict.fromkeys(range(3), "CONTINUE")), Tune(*trials[:3])
+    for number in range(3):
+        chosen: Any = scheduler.choose_trial_to_run(known)
+        assert chosen.number == number
+        chosen.status = Trial.PENDING
+        assert scheduler.choose_trial_to_run(known) is chosen
+        chosen.status = Trial.RUNNING
+    assert scheduler.choose_trial_to_run(known) is None
 
 
 def test_without_a_new_one_the_first_that_goes_on_is_next(tmp_path: Path) -> None:
