@@ -86,14 +86,18 @@ class RankedTrials:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
         return self._scores.get(epoch, {})
 
-    def losses_at(self, epoch: int) -> Mapping[int, Losses]:
+    def losses_at(self, epoch: int) -> dict[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""
-        return self._losses_at(epoch)
+        known = self._losses.setdefault(epoch, {})
+        for number, _ in _after(self._scores.get(epoch, {}), len(known)):
+            row = self.trials[number].epochs[epoch]
+            known[number] = self.objectives.losses(row.score, row.metrics)
+        return known
 
     def losses_since(self, epoch: int, count: int) -> list[tuple[int, Losses]]:
         """Number and losses of those that came after the first `count`, in the order of reports. However many
         came before, this takes no longer: it is asked for after each report."""
-        return _after(self._losses_at(epoch), count)
+        return _after(self.losses_at(epoch), count)
 
     def front(self) -> list[int]:
         """Numbers of the best trials: those that ended well and that no other one dominates, the knee first;
@@ -181,13 +185,6 @@ class RankedTrials:
             return True
         better = self._order.first(self._order.place(number, losses))
         return sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
-
-    def _losses_at(self, epoch: int) -> dict[int, Losses]:
-        known = self._losses.setdefault(epoch, {})
-        for number, _ in _after(self._scores.get(epoch, {}), len(known)):
-            row = self.trials[number].epochs[epoch]
-            known[number] = self.objectives.losses(row.score, row.metrics)
-        return known
 
     def _to_confirm(self, top: int) -> list[int]:
         """The trials that reruns confirm: so many of the best, or the front of several objectives."""
