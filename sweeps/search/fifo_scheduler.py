@@ -57,20 +57,16 @@ class FifoScheduler(FIFOScheduler):
         Tune gives a process that is free to the trial that is chosen, and ends the one that starts for it.
         Where a trial is shorter than a start, each process but one would be ended so, for ever.
         """
-        return self._chosen(tune_controller, [])
+        return self._chosen([trial for trial in live(tune_controller) if trial.status == Trial.PENDING])
 
-    def _chosen(
-        self, tune_controller: Any, to_continue: Sequence[Trial], continues_first: bool = False
-    ) -> Trial | None:
-        """The same with paused trials that are to continue, before or after the others."""
+    def _chosen(self, in_turn: Sequence[Trial]) -> Trial | None:
+        """One of all pending trials, and of paused ones that are to continue."""
         if self._record.is_held:
             return None
-        pending = [trial for trial in live(tune_controller) if trial.status == Trial.PENDING]
-        by_id = {trial.trial_id: trial for trial in pending}
+        by_id = {trial.trial_id: trial for trial in in_turn}
         self._starting = {known: since for known, since in self._starting.items() if known in by_id}
         if self._is_overdue():
             return by_id[next(iter(self._starting))]
-        in_turn = [*to_continue, *pending] if continues_first else [*pending, *to_continue]
         chosen = next((trial for trial in in_turn if trial.trial_id not in self._starting), None)
         if chosen is None:
             return by_id[next(reversed(self._starting))] if self._starting else None

@@ -27,24 +27,23 @@ class PausingScheduler(FifoScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """A new trial or one that continues. Also ends the trials that are not to continue, since Tune calls
         it in each turn of its loop."""
-        promoted = []
-        for trial in live(tune_controller):
+        trials, promoted = live(tune_controller), []
+        for trial in trials:
             if trial.status != Trial.PAUSED:
                 continue
             number = trial.config["number"]
-            last = max(self._record.trials[number].epochs, default=0)
-            decision = "STOP" if self._record.is_to_stop(number) else self.decide(number, last)
+            decision = "STOP" if self._record.is_to_stop(number) else self.decide(number, self._last(trial))
             if decision == "CONTINUE":
-                promoted.append((-last, number, trial))
+                promoted.append(trial)
             elif decision == "STOP":
                 tune_controller.stop_trial(trial)
-        to_continue = [trial for _, _, trial in promoted]
+        pending = [trial for trial in trials if trial.status == Trial.PENDING]
         if self.continues_first:
-            return self._chosen(tune_controller, [trial for _, _, trial in sorted(promoted)], True)
+            return self._chosen([*sorted(promoted, key=self._last, reverse=True), *pending])
         # Many of a bracket may be promoted at once. One at a time waits for a process: a trial that is still
         # paused for Tune can be stopped at once.
-        is_next_there = any(map(self._waits_to_continue, live(tune_controller)))
-        return self._chosen(tune_controller, [] if is_next_there else to_continue)
+        return self._chosen([*pending, *([] if any(map(self._last, pending)) else promoted)])
 
-    def _waits_to_continue(self, trial: Trial) -> bool:
-        return trial.status == Trial.PENDING and bool(self._record.trials[trial.config["number"]].epochs)
+    def _last(self, trial: Trial) -> int:
+        """The last epoch of a trial, 0 before the first."""
+        return max(self._record.trials[trial.config["number"]].epochs, default=0)
