@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    SequentialSampler,
-    TensorDataset,
-)
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-Rows = tuple[torch.Tensor, torch.Tensor]
+Rows = tuple[torch.Tensor, ...]
 """Inputs [rows, ...] and labels [rows]."""
 
 
@@ -25,11 +19,32 @@ def batches(rows: Rows, batch_size: int, *, shuffle: bool) -> DataLoader[Rows]:
         batch_size: rows of a batch; the last may have fewer.
         shuffle: a new order each epoch, from torch's seeded generator.
     """
-    data: Any = TensorDataset(*rows)
+    data = _WholeBatches(rows)
     order = RandomSampler(data) if shuffle else SequentialSampler(data)
-    return DataLoader(
-        data,
-        sampler=BatchSampler(order, batch_size, drop_last=False),
-        batch_size=None,
-        pin_memory=torch.cuda.is_available(),  # the step goes on while its next batch is copied
-    )
+    return DataLoader(data, sampler=_Order(order, batch_size, drop_last=False), batch_size=None)
+
+
+class _WholeBatches(Dataset[Rows]):
+    """Gathers a batch at once, for a GPU into pinned memory: it is copied while the step goes on."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows, self._pins = rows, torch.cuda.is_available()
+
+    def __len__(self) -> int:
+        return len(self._rows[0])
+
+    def __getitem__(self, chosen: torch.Tensor) -> Rows:
+        # Not `rows[chosen]`, which takes seven times as long for images of bytes.
+        return tuple(
+            torch.index_select(rows, 0, chosen, out=self._place(rows, len(chosen))) for rows in self._rows
+        )
+
+    def _place(self, rows: torch.Tensor, count: int) -> torch.Tensor:
+        return torch.empty((count, *rows.shape[1:]), dtype=rows.dtype, pin_memory=self._pins)
+
+
+class _Order(BatchSampler):
+    """The numbers of the rows of each batch, as a tensor in place of a list."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:  # type: ignore[override]
+        yield from torch.split(torch.tensor(list(self.sampler)), self.batch_size)
