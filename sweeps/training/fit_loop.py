@@ -22,7 +22,6 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.formatting import count
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.static_metrics import static_metrics
 from sweeps.training import compile as training_compile
@@ -86,7 +85,7 @@ class Fit:
         environment: WorkerGroupEnvironment | None = None,
         is_to_leave: Callable[[], bool] = lambda: False,
     ) -> None:
-        check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        strategy.check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.config, self.is_to_leave = config, is_to_leave
         self.best_score = math.nan
         self.best_weights: dict[str, torch.Tensor] = {}
@@ -201,6 +200,11 @@ class Fit:
             (folder / ABOUT_FILE).write_text(json.dumps(about))
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
+    def release(self) -> None:
+        """Give back memory that the strategy would keep with the process. The run can't be saved after it."""
+        if self._trainer is not None:
+            strategy.release(self._trainer.strategy)
+
     def smaller_batch(self, need: memory.Need | None) -> MicroBatch:
         """The split of the batch to go on with, after this training ran out of memory.
 
@@ -261,16 +265,6 @@ class Fit:
         found = gradient_accumulation.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found
-
-
-def check_devices(devices: int, gpus: int) -> None:
-    """Refuse more devices than the GPUs that this process may use; 0 GPUs: a CPU takes any number of workers.
-
-    Raises:
-        CannotTrain: there are too few GPUs.
-    """
-    if 0 < gpus < devices:
-        raise CannotTrain(f"devices {devices}: this process can use {count(gpus, 'GPU')}")
 
 
 def has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:

@@ -61,12 +61,15 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
             module, params, config, folder.checkpoint, prepared=prepared, is_to_leave=leaving.is_asked
         )
         folder.begin(training)
-        training.run(
-            lambda found: folder.note(found, training),
-            leaving,
-            *folder.profilers(training),
-            progress_bar=sys.stderr.isatty(),
-        )
+        try:
+            training.run(
+                lambda found: folder.note(found, training),
+                leaving,
+                *folder.profilers(training),
+                progress_bar=sys.stderr.isatty(),
+            )
+        finally:
+            training.release()  # what follows needs the memory: the test, or tries of a batch that fits
         if folder.has_left and launch.is_first():
             raise KeyboardInterrupt
         if folder.has_left:

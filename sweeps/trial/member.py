@@ -157,7 +157,10 @@ class Member:
         """Leave a trial as it is."""
         if self._environment is not None:
             self._environment.leave()
-        self._run = self._fit = self._environment = None
+        self._run = self._environment = None
+        if self._fit is not None:
+            self._fit.release()
+        self._fit = None
         self._folders.clear()
         memory.free()
 

@@ -61,6 +61,7 @@ class TrialRunner:
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
         self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
         self._run: greenlet.greenlet | None = None
+        self._fit: Fit | None = None
         self._copied: list[str] = []
         """Data that was copied to this PC, until a trial has told it."""
 
@@ -78,7 +79,6 @@ class TrialRunner:
         self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
-        self._fit: Fit | None = None
         self._notices: list[str] = []
         self._unusable: list[str] = []
         """Why checkpoints were removed before it began."""
@@ -282,7 +282,10 @@ class TrialRunner:
         return memory.need(error, (self._fit and self._fit.held_bytes) or 0) if is_here else None
 
     def _abandon_run(self) -> None:
-        self._run = self._fit = None
+        self._run = None
+        if self._fit is not None:
+            self._fit.release()
+        self._fit = None
         self._group.leave()
         memory.free()
 

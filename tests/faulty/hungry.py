@@ -19,6 +19,8 @@ from torch.utils.data import DataLoader, TensorDataset
 METRIC, MODE = "val_loss", "min"
 LIMIT_MB, MB = 400, 2**20
 """Memory that a process may take beside what it has."""
+WORKSPACE_MB = 64
+"""On a GPU beside that: cuBLAS takes it with the first product of matrices."""
 CASES = {"fits": 1, "half": 40, "quarter": 80, "never": 2 * LIMIT_MB, "unsplit": 40, "later": 40, "norm": 40}
 """MB that a step takes for each row; `later` from its second epoch on."""
 
@@ -48,7 +50,7 @@ class Hungry(pl.LightningModule):
     def setup(self, stage: str) -> None:
         if torch.cuda.is_available():
             whole, held = torch.cuda.get_device_properties(0).total_memory, torch.cuda.memory_reserved()
-            torch.cuda.set_per_process_memory_fraction((held + LIMIT_MB * MB) / whole)
+            torch.cuda.set_per_process_memory_fraction((held + (LIMIT_MB + WORKSPACE_MB) * MB) / whole)
         _take(2 * LIMIT_MB if self.params.case == "model" else 0, self.device)
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:

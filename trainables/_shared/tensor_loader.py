@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
+
+from sweeps.training import read_ahead
 
 Rows = tuple[torch.Tensor, ...]
 """Inputs [rows, ...] and labels [rows]."""
@@ -19,28 +22,30 @@ def batches(rows: Rows, batch_size: int, *, shuffle: bool) -> DataLoader[Rows]:
         batch_size: rows of a batch; the last may have fewer.
         shuffle: a new order each epoch, from torch's seeded generator.
     """
-    data = _WholeBatches(rows)
+    data = _Rows(*rows)
     order = RandomSampler(data) if shuffle else SequentialSampler(data)
-    return DataLoader(data, sampler=_Order(order, batch_size, drop_last=False), batch_size=None)
+    return _Loader(data, sampler=_Order(order, batch_size, drop_last=False), batch_size=None)
 
 
-class _WholeBatches(Dataset[Rows]):
+class _Loader(DataLoader[Rows]):
+    def __iter__(self) -> Iterator[Rows]:  # type: ignore[override]
+        return read_ahead(super().__iter__())
+
+
+class _Rows(TensorDataset):
     """Gathers a batch at once, for a GPU into pinned memory: it is copied while the step goes on."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows, self._pins = rows, torch.cuda.is_available()
-
-    def __len__(self) -> int:
-        return len(self._rows[0])
-
-    def __getitem__(self, chosen: torch.Tensor) -> Rows:
+    def __getitem__(self, chosen: Any) -> Rows:
+        if not isinstance(chosen, torch.Tensor):
+            return super().__getitem__(chosen)
         # Not `rows[chosen]`, which takes seven times as long for images of bytes.
         return tuple(
-            torch.index_select(rows, 0, chosen, out=self._place(rows, len(chosen))) for rows in self._rows
+            torch.index_select(rows, 0, chosen, out=_place(rows, len(chosen))) for rows in self.tensors
         )
 
-    def _place(self, rows: torch.Tensor, count: int) -> torch.Tensor:
-        return torch.empty((count, *rows.shape[1:]), dtype=rows.dtype, pin_memory=self._pins)
+
+def _place(rows: torch.Tensor, count: int) -> torch.Tensor:
+    return torch.empty((count, *rows.shape[1:]), dtype=rows.dtype, pin_memory=torch.cuda.is_available())
 
 
 class _Order(BatchSampler):

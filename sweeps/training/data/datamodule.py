@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from sweeps.common.seeding import seed_of_run
+from sweeps.training.data.read_ahead import read_ahead
 from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
 from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard, mapped, open_shard, to_arrays
 
@@ -141,7 +142,8 @@ class Loader(DataLoader[Batch]):
             alone = not self.num_workers and not self.pin_memory
             # No `map`: it would take a StopIteration of the user's transform for the end of the epoch.
             own = (self.dataset[wanted] for wanted in self._batches)
-            for batch in own if alone else super().__iter__():
+            found: Iterator[Batch] = own if alone else super().__iter__()
+            for batch in found if self.num_workers else read_ahead(found):
                 self._handed_out += 1
                 yield batch
         except NotPrepared as error:  # a loader worker's text holds its traceback

@@ -29,7 +29,7 @@ def build(stage: int, offloads: bool) -> Strategy:
     on_cpu = not torch.cuda.is_available()
     if on_cpu:
         os.environ["DS_ACCELERATOR"] = "cpu"  # before DeepSpeed is imported
-    return _Zero(
+    return Zero(
         stage=stage,
         offload_optimizer=offloads,
         offload_parameters=offloads and stage == 3,
@@ -40,7 +40,7 @@ def build(stage: int, offloads: bool) -> Strategy:
     )
 
 
-class _Zero(DeepSpeedStrategy):
+class Zero(DeepSpeedStrategy):
     """Lightning's strategy, also on a CPU, where DeepSpeed runs over gloo and Lightning refuses it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -102,6 +102,18 @@ class _Zero(DeepSpeedStrategy):
     def _batch_norms(self) -> AbstractContextManager[Any]:
         is_needed = self.root_device.type == "cpu" and self.precision_plugin.precision != "32-true"
         return _BatchNormsOfFp32Weights() if is_needed else nullcontext()
+
+    def release(self) -> None:
+        """Have DeepSpeed forget the model, which it would keep as long as this process runs.
+
+        https://github.com/deepspeedai/DeepSpeed/issues/7204
+        """
+        import deepspeed
+        from deepspeed.runtime.zero import parameter_offload
+
+        if isinstance(self.model, deepspeed.DeepSpeedEngine):
+            self.model.destroy()
+        parameter_offload.FWD_MODULE_STACK.clear()  # of stage 3, which destroy() leaves there
 
     @property
     def root_device(self) -> torch.device:

@@ -7,6 +7,7 @@ ZeRO stage 1 shards the optimizer's state among the workers, 2 the gradients too
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -157,6 +158,33 @@ class _Fsdp(FSDPStrategy):
         super().setup_optimizers(trainer)
         if self.precision_plugin.precision == "16-mixed":
             refuse_fused(self.optimizers)
+
+    def release(self) -> None:
+        """Break the cycle that keeps the weights in memory, which Python can't see: weights, views, graph.
+
+        https://github.com/pytorch/pytorch/pull/183211
+        """
+        if self.model is not None:
+            for module in FullyShardedDataParallel.fsdp_modules(self.model):
+                if module._handle is not None:
+                    module._handle.flat_param._tensors = None
+
+
+def release(strategy: Strategy) -> None:
+    """Give back the memory that a strategy takes beyond the end of its run, which can't be saved after it."""
+    if isinstance(strategy, _Fsdp | deepspeed.Zero):
+        with contextlib.suppress(Exception):  # a run may have broken off anywhere, and that is told
+            strategy.release()
+
+
+def check_devices(devices: int, gpus: int) -> None:
+    """Refuse more devices than the GPUs that this process may use; 0 GPUs: a CPU takes any number of workers.
+
+    Raises:
+        CannotTrain: there are too few GPUs.
+    """
+    if 0 < gpus < devices:
+        raise CannotTrain(f"devices {devices}: this process can use {count(gpus, 'GPU')}")
 
 
 def refuse_fused(optimizers: Iterable[Optimizer]) -> None:

@@ -18,8 +18,8 @@ from torch import nn
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.params_file import WEIGHTS_FILE
-from sweeps.training import fit_loop
 from sweeps.training.config import FitConfig
+from sweeps.training.distributed import strategy
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from tests.sweeps.training.schedules import lowered_on_plateau
@@ -286,13 +286,13 @@ def test_a_finite_score_beats_a_worse_one_and_nothing_else_beats_any(
 
 @pytest.mark.parametrize(("devices", "gpus"), [(1, 0), (8, 0), (1, 1), (2, 2), (2, 8)])
 def test_a_cpu_takes_any_number_of_workers_and_each_gpu_one(devices: int, gpus: int) -> None:
-    fit_loop.check_devices(devices, gpus)
+    strategy.check_devices(devices, gpus)
 
 
 @pytest.mark.parametrize(("devices", "gpus", "there_are"), [(2, 1, "1 GPU"), (9, 8, "8 GPUs")])
 def test_more_devices_than_gpus_are_refused(devices: int, gpus: int, there_are: str) -> None:
     with pytest.raises(CannotTrain, match=f"devices {devices}: this process can use {there_are}"):
-        fit_loop.check_devices(devices, gpus)
+        strategy.check_devices(devices, gpus)
 
 
 def test_more_devices_than_gpus_are_refused_before_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
