@@ -64,9 +64,9 @@ def build_model(params):
 
 def test_the_micro_batch_that_fits_is_found(tmp_path: Path) -> None:
     (tmp_path / "hungry.py").write_text(HUNGRY)
-    flags = ("--find-batch-size", "--batch-size", "64", "--max-epochs", "1", "--steps-per-epoch", "2")
+    flags = ("--find-batch-size", "--batch-size", "16", "--max-epochs", "1", "--steps-per-epoch", "2")
     command = [sys.executable, "-m", "sweeps.fit", "hungry", *flags]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "micro-batch of 8 rows x 8" in done.stdout
+    assert "micro-batch of 8 rows x 2" in done.stdout
