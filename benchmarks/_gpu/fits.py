@@ -61,8 +61,13 @@ def epochs(
 
     timed = TrainingTime()
     memory.free()
-    Fit(module, params, config).run(on_epoch, timed)
-    memory.free()
+    fit = Fit(module, params, config)
+    try:
+        fit.run(on_epoch, timed)
+    finally:
+        fit.release()
+        del fit
+        memory.free()
     train_s = _measure.median(timed.seconds[1:])
     return {
         "epochs": len(seen) - 1,

@@ -155,12 +155,13 @@ class Member:
 
     def leave(self) -> None:
         """Leave a trial as it is."""
+        self._run = None
+        if self._fit is not None:
+            self._fit.release()  # before it leaves the group, which DeepSpeed asks for its rank
+        self._fit = None
         if self._environment is not None:
             self._environment.leave()
-        self._run = self._environment = None
-        if self._fit is not None:
-            self._fit.release()
-        self._fit = None
+        self._environment = None
         self._folders.clear()
         memory.free()
 

@@ -71,6 +71,11 @@ class PreparedRows(Dataset[Batch]):
     def __len__(self) -> int:
         return sum(group.rows for group in self._groups)
 
+    @property
+    def has_transform(self) -> bool:
+        """Whether the user's function is applied to each batch."""
+        return self._transform is not None
+
     def __getitem__(self, wanted: Slice) -> Batch:
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
@@ -130,7 +135,7 @@ class Loader(DataLoader[Batch]):
 
     def __init__(self, rows: PreparedRows, batches: Batches, **more: Any) -> None:
         super().__init__(rows, batch_size=None, sampler=batches, **more)
-        self._batches = batches
+        self._batches, self._has_transform = batches, rows.has_transform
         self._handed_out = 0
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
@@ -143,7 +148,8 @@ class Loader(DataLoader[Batch]):
             # No `map`: it would take a StopIteration of the user's transform for the end of the epoch.
             own = (self.dataset[wanted] for wanted in self._batches)
             found: Iterator[Batch] = own if alone else super().__iter__()
-            for batch in found if self.num_workers else read_ahead(found):
+            # A transform may draw from generators of this process, whose states a resume goes on with.
+            for batch in found if self.num_workers or self._has_transform else read_ahead(found):
                 self._handed_out += 1
                 yield batch
         except NotPrepared as error:  # a loader worker's text holds its traceback

@@ -14,7 +14,9 @@ _Batch = TypeVar("_Batch")
 def read_ahead(batches: Iterable[_Batch]) -> Iterator[_Batch]:
     """The same batches in the same order. One is ready when a step ends, where this process uses a GPU.
 
-    The first batch is made by the caller's thread, which may draw the order of the epoch from its generator.
+    For the `__iter__` of a loader. The first batch is made by the caller's thread, which may draw the order
+    of the epoch; no other one may draw from a generator of the process, or a resumed run would go on with
+    other numbers. If the loader has a state, it counts what is handed out here, not what was read ahead.
     """
     if not torch.cuda.is_available():
         yield from batches  # the step needs the cores

@@ -109,17 +109,30 @@ class Zero(DeepSpeedStrategy):
         https://github.com/deepspeedai/DeepSpeed/issues/7204
         """
         import deepspeed
-        from deepspeed.runtime.zero import parameter_offload
 
-        if isinstance(self.model, deepspeed.DeepSpeedEngine):
-            self.model.destroy()
-        parameter_offload.FWD_MODULE_STACK.clear()  # of stage 3, which destroy() leaves there
+        try:
+            if isinstance(self.model, deepspeed.DeepSpeedEngine):
+                self.model.destroy()
+        finally:
+            _forget_stage_3()
 
     @property
     def root_device(self) -> torch.device:
         """The device with an index, which DeepSpeed needs on a CPU as well."""
         device = super().root_device
         return torch.device("cpu", 0) if device.type == "cpu" else device
+
+
+def _forget_stage_3() -> None:
+    """Clear what `destroy()` leaves of stage 3: a list of models, and the cache of a method, by its model."""
+    from deepspeed.runtime.zero import parameter_offload
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    parameter_offload.FWD_MODULE_STACK.clear()
+    for method in vars(PartitionedParameterCoordinator).values():
+        for cell in getattr(method, "__closure__", None) or ():  # of the function that wraps the cached one
+            if hasattr(cell.cell_contents, "cache_clear"):
+                cell.cell_contents.cache_clear()
 
 
 class _BatchNormsOfFp32Weights(TorchFunctionMode):

@@ -7,7 +7,7 @@ ZeRO stage 1 shards the optimizer's state among the workers, 2 the gradients too
 
 from __future__ import annotations
 
-import contextlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -160,21 +160,26 @@ class _Fsdp(FSDPStrategy):
             refuse_fused(self.optimizers)
 
     def release(self) -> None:
-        """Break the cycle that keeps the weights in memory, which Python can't see: weights, views, graph.
+        """Break the cycles that keep the weights in memory, which Python can't see: weights, views, graph.
 
         https://github.com/pytorch/pytorch/pull/183211
         """
-        if self.model is not None:
-            for module in FullyShardedDataParallel.fsdp_modules(self.model):
-                if module._handle is not None:
-                    module._handle.flat_param._tensors = None
+        modules = FullyShardedDataParallel.fsdp_modules(self.model) if self.model is not None else []
+        for weights in [module._handle.flat_param for module in modules if module._handle is not None]:
+            weights._tensors, weights._modules = None, set()
+            weights._param_infos = weights._shared_param_infos = ()
+            # Where a step broke off, the hook that was to follow its gradients is there still.
+            for hook in vars(weights).pop("_post_backward_hook_state", ())[-1:]:
+                hook.remove()
 
 
 def release(strategy: Strategy) -> None:
     """Give back the memory that a strategy takes beyond the end of its run, which can't be saved after it."""
     if isinstance(strategy, _Fsdp | deepspeed.Zero):
-        with contextlib.suppress(Exception):  # a run may have broken off anywhere, and that is told
+        try:
             strategy.release()
+        except Exception:  # the run may have broken off anywhere, and how it ended is not to be hidden
+            traceback.print_exc()
 
 
 def check_devices(devices: int, gpus: int) -> None:

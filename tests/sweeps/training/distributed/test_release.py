@@ -18,37 +18,65 @@ STRATEGIES = (
 )  # fmt: skip
 TRAIN = """
 import gc, sys
+from types import SimpleNamespace
 import torch
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from trainables.digits_mlp import METRIC, MODE, Params
 from trainables import digits_mlp
+from trainables._shared.classifier import SgdClassifier
 
 LARGE = 64 * 4096
+strategy, how = sys.argv[1:]
 
 def large():
     gc.collect()
     tensors = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
     return [tuple(each.shape) for each in tensors if each.numel() >= LARGE]
 
-config = FitConfig(metric=METRIC, mode=MODE, max_epochs=1, strategy=sys.argv[1], precision="bf16-mixed")
-for trial in range(2):
-    fit = Fit(digits_mlp, Params(hidden=4096), config)
-    fit.run(lambda epoch: True)
+class Breaking(SgdClassifier):
+    def training_step(self, batch, index):
+        hidden = self.net[:2](batch[0])
+        if index == 2 and how == "backward":
+            hidden.register_hook(broken)  # the gradients of what comes behind it are there by then
+        loss = torch.nn.functional.cross_entropy(self.net[2:](hidden), batch[1])
+        if index == 2 and how == "forward":
+            raise ArithmeticError
+        return loss
+
+def broken(gradient):
+    raise ArithmeticError
+
+def build_model(params):
+    net = digits_mlp.build_model(params).net
+    return Breaking(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
+
+def train():
+    fit = Fit(trainable, digits_mlp.Params(hidden=4096), config)
+    try:
+        fit.run(lambda epoch: True)
+        assert how == "whole"
+    except ArithmeticError:
+        assert how != "whole"
     assert large(), "the weights are that large"
     fit.release()
-    del fit
+
+trainable = SimpleNamespace(build_model=build_model, build_data=digits_mlp.build_data)
+config = FitConfig(metric="val_acc", mode="max", max_epochs=1, strategy=strategy, precision="bf16-mixed")
+for trial in range(2):
+    train()
     assert not large(), f"of trial {trial}: {large()}"
 print("all is free")
 """
 
 
+@pytest.mark.parametrize("ends", ["whole", "forward", "backward"])
 @pytest.mark.parametrize(
     "strategy", [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES]
 )
-def test_nothing_of_an_ended_run_stays_in_memory(strategy: str) -> None:
+def test_nothing_of_an_ended_run_stays_in_memory(strategy: str, ends: str) -> None:
+    """A whole one, and one that breaks off in its third step: before the backward, and inside it."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TRAIN, strategy],
+        [sys.executable, "-W", "ignore", "-c", TRAIN, strategy, ends],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -57,3 +85,4 @@ def test_nothing_of_an_ended_run_stays_in_memory(strategy: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all is free" in done.stdout
+    assert "Traceback" not in done.stderr, done.stderr
