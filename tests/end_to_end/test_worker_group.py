@@ -108,4 +108,5 @@ def test_the_log_of_a_trial_has_what_all_its_workers_printed(
     assert done.returncode == 0, done.stdout + done.stderr
     lines = (tmp_path / "s" / "logs" / "trial_0000.log").read_text().splitlines()
     for mark in ("epoch {} of 0", "[worker 1] epoch {} of 1"):
-        assert [lines.count(mark.format(epoch)) for epoch in (1, 2, 3, 4)] == [1, 1, 2, 1], mark
+        found = [lines.count(mark.format(epoch)) for epoch in (1, 2, 3, 4)]
+        assert found == [1, 1, 2, 1], (mark, lines, done.stdout)
