@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sweeps.training.data import shards
 from sweeps.training.data.datamodule import ParquetDataModule
+from sweeps.training.data.read_ahead import read_ahead
 from sweeps.training.data.shards import Manifest
 from tests.conftest import ROOT
 from tests.gpu.fits import NEEDS_GPU, digits, trained
@@ -44,6 +47,13 @@ def test_a_larger_model_takes_more_memory() -> None:
         for hidden in (16, 2**20)
     ]
     assert peaks[1] > peaks[0] + 0.5, "2**20 x 74 weights, with gradients and momentum"
+
+
+def test_the_next_batch_is_made_by_a_thread_that_uses_the_same_card() -> None:
+    made = list(read_ahead((threading.get_ident(), torch.cuda.current_device()) for _ in range(3)))
+    here = threading.get_ident()
+    assert [by == here for by, _ in made] == [True, False, False]
+    assert {card for _, card in made} == {torch.cuda.current_device()}
 
 
 HUNGRY = """

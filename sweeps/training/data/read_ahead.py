@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -19,12 +20,16 @@ def read_ahead(batches: Iterable[_Batch]) -> Iterator[_Batch]:
     other numbers. If the loader has a state, it counts what is handed out here, not what was read ahead.
     """
     if not torch.cuda.is_available():
-        yield from batches  # the step needs the cores
-        return
-    source, device, missing = iter(batches), torch.cuda.current_device(), object()
-    with ThreadPoolExecutor(1, "read-ahead", torch.cuda.set_device, (device,)) as thread:
-        batch: _Batch | object = next(source, missing)
-        while batch is not missing:
-            following = thread.submit(next, source, missing)
-            yield batch  # type: ignore[misc]
-            batch = following.result()
+        return iter(batches)  # the step needs the cores
+    return by_thread(batches, partial(torch.cuda.set_device, torch.cuda.current_device()))
+
+
+def by_thread(batches: Iterable[_Batch], begin: Callable[[], object]) -> Generator[_Batch, None, None]:
+    """Batches of which all but the first are made by a thread, which calls `begin` before."""
+    made_one_by_one = ((batch,) for batch in batches)  # None is the end, and may be a batch
+    with ThreadPoolExecutor(1, "read-ahead", begin) as thread:
+        made = next(made_one_by_one, None)
+        while made is not None:
+            following = thread.submit(lambda: next(made_one_by_one, None))
+            yield from made
+            made = following.result()

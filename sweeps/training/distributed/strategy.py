@@ -178,7 +178,9 @@ def release(strategy: Strategy) -> None:
     if isinstance(strategy, _Fsdp | deepspeed.Zero):
         try:
             strategy.release()
-        except Exception:  # the run may have broken off anywhere, and how it ended is not to be hidden
+        except (
+            Exception
+        ):  # of DeepSpeed, CUDA or NCCL: the run may have broken off anywhere, and that is told
             traceback.print_exc()
 
 
