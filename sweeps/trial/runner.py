@@ -272,7 +272,8 @@ class TrialRunner:
             self._notices, self._copied = [*self._copied, *self._notices], []
         if self._notices:
             self._last_result["notices"], self._notices = self._notices, []
-        if printed := output.take() + self._group.printed():
+        of_others = self._group.printed()  # first: where one is lost, what this process printed is not taken
+        if printed := output.take() + of_others:
             self._last_result["output"] = printed
         return self._last_result
 

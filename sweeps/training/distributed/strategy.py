@@ -178,9 +178,7 @@ def release(strategy: Strategy) -> None:
     if isinstance(strategy, _Fsdp | deepspeed.Zero):
         try:
             strategy.release()
-        except (
-            Exception
-        ):  # of DeepSpeed, CUDA or NCCL: the run may have broken off anywhere, and that is told
+        except Exception:  # of DeepSpeed, CUDA or NCCL: the run may have broken off anywhere
             traceback.print_exc()
 
 
