@@ -31,13 +31,18 @@ def by_fault(
     request: pytest.FixtureRequest, sweep: Command, tmp_path_factory: pytest.TempPathFactory, attempts: Path
 ) -> dict[str, TrialRow]:
     """Fault to the trial that had it, of a sweep by each strategy."""
-    for file in attempts.iterdir():
-        file.unlink()
+    forget(attempts)
     folder = tmp_path_factory.mktemp("results")
     strategy = ("--strategy", request.param)
     done = sweep(*PAIR, *FAULTS, *strategy, "--results-dir", str(folder), timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return {str(trial.params["fault"]): trial for trial in Record.read(folder / "s").trials}
+
+
+def forget(attempts: Path) -> None:
+    """Let faults that occur once occur again."""
+    for file in attempts.iterdir():
+        file.unlink()
 
 
 def losses(trial: TrialRow) -> list[dict[str, float]]:
@@ -95,9 +100,10 @@ def test_what_fails_one_worker_fails_the_trial_with_that_reason(by_fault: dict[s
 
 @pytest.mark.slow
 def test_the_log_of_a_trial_has_what_all_its_workers_printed(
-    sweep: Command, environment: dict[str, str], tmp_path: Path
+    sweep: Command, environment: dict[str, str], attempts: Path, tmp_path: Path
 ) -> None:
     """The last worker is killed in epoch 3, when its words of that epoch are not in the log yet."""
+    forget(attempts)
     one = ("--search-space", "tests.faulty.pair_rates", "--searcher", "grid", "--scheduler", "none")
     more = ("--params", "fault=killed", "--num-trials", "1", "--max-epochs", "4", "--checkpoint-epochs", "1")
     # Ray's sockets are there too, whose paths must be short.
