@@ -1,12 +1,14 @@
-"""The GPUs of every PC, as NVIDIA's driver lists them: a PC whose GPUs are too small gets no trials."""
+"""The GPUs that trials may use, as NVIDIA's driver lists them; a PC with too small ones gets no trials."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import pynvml
 import ray
 
@@ -21,6 +23,7 @@ LEAST_BYTES = 1
 """Any GPU whose memory size is known."""
 TIMEOUT_S = 60
 """For the answer of a PC."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Card:
     """Its version."""
     memory_bytes: int | None
     """None where it shares the memory of the PC."""
+    used_bytes: int = 0
+    """Of the memory, by whatever runs there now."""
 
     @property
     def words(self) -> str:
@@ -40,32 +45,79 @@ class Card:
 
 
 def of_this_pc(nvml: Any = pynvml) -> list[Card]:
-    """All GPUs of this PC; [] where NVIDIA's driver is absent or fails.
+    """The GPUs of this PC that CUDA_VISIBLE_DEVICES shows; [] where NVIDIA's driver is absent or fails.
 
     Not by PyTorch: Ray hides all GPUs from a task that takes none.
 
     Args:
         nvml: the module `pynvml`.
     """
+    # As the user has set them: Ray changes os.environ, and this is what the process began with.
+    variables = psutil.Process().environ()
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
         return []
     try:
         driver = nvml.nvmlSystemGetDriverVersion()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        return [Card(nvml.nvmlDeviceGetName(each), driver, _memory_bytes(nvml, each)) for each in handles]
+        cards = [_card(nvml, handle, driver) for handle in _visible(nvml, variables)]
+        return [card for card in cards if card is not None]
     except nvml.NVMLError:
         return []
     finally:
         nvml.nvmlShutdown()
 
 
-def _memory_bytes(nvml: Any, handle: Any) -> int | None:
+def _visible(nvml: Any, variables: Mapping[str, str]) -> list[Any]:
+    """NVML's handles of the GPUs that CUDA shows; NVML itself lists all of the PC.
+
+    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    if variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":  # else CUDA counts from the fastest one
+        handles.sort(key=lambda handle: -_speed(nvml, handle))
+    if (words := variables.get(VISIBLE)) is None:
+        return handles
+    found: list[Any] = []
+    for word in map(str.strip, words.split(",")):
+        if word.isdecimal():
+            named = handles[int(word) : int(word) + 1]
+        elif word.startswith("MIG-"):
+            named = [nvml.nvmlDeviceGetHandleByUUID(word)]
+        else:
+            named = [each for each in handles if word and nvml.nvmlDeviceGetUUID(each).startswith(word)]
+        if not named:  # CUDA, too, leaves out what follows
+            break
+        found += named
+    return found
+
+
+def _speed(nvml: Any, handle: Any) -> float:
+    """About the operations per second; 0 where they are not known."""
     try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError_NotSupported:
+        clock = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
+        return float(nvml.nvmlDeviceGetNumGpuCores(handle) * clock)
+    except nvml.NVMLError:
+        return 0.0
+
+
+def _card(nvml: Any, handle: Any, driver: str) -> Card | None:
+    """A GPU, of one in MIG mode its first slice, which is the one that CUDA takes; None where it is not known
+    (a container may hide it)."""
+    try:
+        with contextlib.suppress(nvml.NVMLError):
+            if nvml.nvmlDeviceGetMigMode(handle)[0]:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, 0)
+        name = nvml.nvmlDeviceGetName(handle)
+    except nvml.NVMLError:
         return None
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError_NotSupported:
+        return Card(name, driver, None)
+    except nvml.NVMLError:
+        return None
+    return Card(name, driver, int(memory.total), int(memory.used))
 
 
 def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
@@ -135,10 +187,13 @@ def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
     return faults
 
 
-def smallest_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
-    """Memory in bytes of the smallest GPU of the PCs that are not in `without`; 0 where there is none."""
-    known = (card.memory_bytes for node in cards.keys() - without for card in cards[node].value or ())
-    return min((memory for memory in known if memory is not None), default=0)
+def least_free_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
+    """Memory in bytes that each GPU of the PCs that are not in `without` has free, at least; 0 without GPUs.
+    A desktop takes some of it."""
+    known = (card for node in cards.keys() - without for card in cards[node].value or ())
+    return min(
+        (card.memory_bytes - card.used_bytes for card in known if card.memory_bytes is not None), default=0
+    )
 
 
 def _fault(needed: float, answer: Answer) -> str:

@@ -26,6 +26,8 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Tune gives its processes an environment of their own, so that none that was started before is taken.
     "RAY_prestart_worker_first_driver": "0",
+    # A trial that takes no GPU must see none. Since 2.60 Ray hides them only on request (ray#54868).
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     # Ray's paragraph about a process that was lost: the sweep says in a line which trial, where and why. All

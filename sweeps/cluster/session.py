@@ -36,7 +36,7 @@ class Cluster:
     too_small: Mapping[Node, str] = field(default_factory=dict)
     """Further PCs, which get no trials, and why."""
     card_bytes: float = 0
-    """Memory of the smallest GPU of the others; 0 where no PC was asked."""
+    """Memory that is free on each GPU of the others, at least; 0 where no PC was asked."""
     membership: Membership | None = None
     """None for a Ray on this PC alone."""
 
@@ -98,12 +98,12 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     found = cluster_gpus.of_every_pc(there) if needed else {}
     there = [node for node in there if node in found] if needed else there
     small = cluster_gpus.too_small(needed, found)
-    card_bytes = cluster_gpus.smallest_bytes(found, small)
+    card_bytes = cluster_gpus.least_free_bytes(found, small)
     pcs = tuple(node.offer for node in there if node not in small)
     placement.slots(config, pcs)
     if config.address is None:
         return Cluster(pcs, dashboard_url, (), small, card_bytes)
-    if config.trials_per_gpu == "auto":  # a share is measured on the smallest GPU that is there now
+    if config.trials_per_gpu == "auto":  # a share is measured on the GPUs that are there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
     membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))

@@ -36,7 +36,8 @@ _HERE: weakref.WeakValueDictionary[int, Sharing] = weakref.WeakValueDictionary()
 class Sharing(DriverCallback):
     """Gives each trial its share of a GPU, and moves trials that have more or less than they need.
 
-    As many trials as the cluster has GPUs are measured at least; the smallest GPU decides how many fit.
+    As many trials as the cluster has GPUs are measured at least; the GPU with the least free memory decides
+    how many fit.
 
     Args:
         driver: of the sweep.
@@ -86,7 +87,7 @@ class Sharing(DriverCallback):
         fitting_gb = max((peak for peak in self._peaks_gb.values() if self._fit(peak) >= now), default=0.0)
         others = max(self._peaks_gb.values()) > fitting_gb
         self._driver.say(
-            f"trials took up to {size(fitting_gb * GB)} of the {size(self._card_bytes)} of a GPU: "
+            f"trials took up to {size(fitting_gb * GB)} of the {size(self._card_bytes)} free on a GPU: "
             f"{count(now, 'trial')} on each from now on{', larger ones alone' if others else ''}"
         )
 

@@ -1,11 +1,12 @@
 """NVIDIA's library of a PC that has none: it lists the GPUs of the file $GPUS, one `name, driver, MiB` a
-line.
+line, and perhaps `used MiB, cores, UUID`. A line that begins with `MIG ` is a slice of the GPU before it.
 
 With this folder on $PYTHONPATH it is imported in place of `pynvml`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,13 @@ class NVMLError(Exception):
 
 class NVMLError_NotSupported(NVMLError):
     """The GPU has no such thing."""
+
+
+class NVMLError_NoPermission(NVMLError):
+    """This user may not see it."""
+
+
+NVML_CLOCK_SM = 1
 
 
 def nvmlInit() -> None:
@@ -35,21 +43,68 @@ def nvmlSystemGetDriverVersion() -> str:
 
 
 def nvmlDeviceGetCount() -> int:
-    return len(_rows())
+    return len(_cards())
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> list[str]:
-    return _rows()[index]
+    return _cards()[index]
+
+
+def nvmlDeviceGetHandleByUUID(uuid: str) -> list[str]:
+    for row in _rows():
+        if row[5:] == [uuid]:
+            return row
+    raise NVMLError("Not Found")
+
+
+def nvmlDeviceGetUUID(gpu: list[str]) -> str:
+    return (gpu[5:] or [f"GPU-{_rows().index(gpu)}"])[0]
 
 
 def nvmlDeviceGetName(gpu: list[str]) -> str:
+    if gpu[0] == "hidden":
+        raise NVMLError_NoPermission("Insufficient Permissions")
     return gpu[0]
 
 
 def nvmlDeviceGetMemoryInfo(gpu: list[str]) -> SimpleNamespace:
     if not gpu[2].isdigit():
         raise NVMLError_NotSupported("Not Supported")
-    return SimpleNamespace(total=int(gpu[2]) * 2**20)
+    return SimpleNamespace(total=int(gpu[2]) * 2**20, used=int((gpu[3:] or ["0"])[0]) * 2**20)
+
+
+def nvmlDeviceGetNumGpuCores(gpu: list[str]) -> int:
+    if not gpu[4:]:
+        raise NVMLError_NotSupported("Not Supported")
+    return int(gpu[4])
+
+
+def nvmlDeviceGetMaxClockInfo(gpu: list[str], clock: int) -> int:
+    return 1000
+
+
+def nvmlDeviceGetMigMode(gpu: list[str]) -> tuple[bool, bool]:
+    if not _slices(gpu):
+        raise NVMLError_NotSupported("Not Supported")
+    return True, True
+
+
+def nvmlDeviceGetMigDeviceHandleByIndex(gpu: list[str], index: int) -> list[str]:
+    return _slices(gpu)[index]
+
+
+def _slices(gpu: list[str]) -> list[list[str]]:
+    rows = _rows()
+    behind = rows[rows.index(gpu) + 1 :]
+    return list(itertools.takewhile(_is_slice, behind)) if not _is_slice(gpu) else []
+
+
+def _cards() -> list[list[str]]:
+    return [row for row in _rows() if not _is_slice(row)]
+
+
+def _is_slice(row: list[str]) -> bool:
+    return row[0].startswith("MIG ")
 
 
 def _rows() -> list[list[str]]:

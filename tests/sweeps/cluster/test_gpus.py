@@ -6,6 +6,7 @@ There is no GPU here: NVIDIA's library is `tests/faulty/nvml/pynvml.py`, which l
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -55,6 +56,80 @@ def test_gpus_are_read_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pyt
     assert cluster_gpus.of_this_pc(nvml) == [ODD]
 
 
+THREE = (
+    "GT 1030, 580.65, 2048, 300, 384, GPU-aa1\n"  # by their place in the PC; CUDA counts from the fastest
+    "RTX 3090, 580.65, 24576, 1800, 10496, GPU-bb2\n"
+    "RTX 2080 Ti, 580.65, 11264, 0, 4352, GPU-cc3\n"
+)
+SLICED = (
+    "A30, 580.65, 24576, 0, 3584, GPU-d4\n"
+    "MIG 1g.6gb, 580.65, 6144, 0, 896, MIG-e5\n"
+    "MIG 2g.12gb, 580.65, 12288, 0, 1792, MIG-f6\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables", "names"),
+    [
+        (THREE, {}, ["RTX 3090", "RTX 2080 Ti", "GT 1030"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "0"}, ["RTX 3090"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "0, 2"}, ["RTX 3090", "GT 1030"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, ["GT 1030"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "GPU-cc,GPU-bb2"}, ["RTX 2080 Ti", "RTX 3090"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "1,-1,0"}, ["RTX 2080 Ti"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": "1,7,0"}, ["RTX 2080 Ti"]),
+        (THREE, {"CUDA_VISIBLE_DEVICES": ""}, []),
+        (SLICED, {}, ["MIG 1g.6gb"]),
+        (SLICED, {"CUDA_VISIBLE_DEVICES": "MIG-f6"}, ["MIG 2g.12gb"]),
+        (SLICED, {"CUDA_VISIBLE_DEVICES": "MIG-none"}, []),
+        ("hidden, 580.65, 8192\nRTX 3090, 580.65, 24576\n", {}, ["RTX 3090"]),
+    ],
+)
+def test_only_gpus_that_cuda_shows_count(
+    gpus: str, variables: dict[str, str], names: list[str], tmp_path: Path
+) -> None:
+    """As the process began: Ray empties the variable of a task that takes no GPU."""
+    (tmp_path / "gpus").write_text(gpus)
+    lists = (
+        "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
+        "from sweeps.cluster import gpus\n"
+        "print([card.name for card in gpus.of_this_pc()])"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
+    environment |= {"PYTHONPATH": f"{FAKE}:{ROOT}", "GPUS": str(tmp_path / "gpus"), **variables}
+    done = subprocess.run([PYTHON, "-c", lists], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{names}\n", done.stderr
+
+
+def test_memory_that_others_take_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gpus").write_text(THREE)
+    monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    fast, middle, slow = cluster_gpus.of_this_pc(fake_nvml())
+    assert cluster_gpus.least_free_bytes(said([fast]), []) == (24576 - 1800) * 2**20
+    assert cluster_gpus.least_free_bytes(said([fast, middle], [slow]), [PCS[1]]) == 11264 * 2**20
+
+
+HIDES = """
+from sweeps.cluster import ray_environment
+ray_environment.prepare_environment()
+import os, ray
+
+@ray.remote
+def visible():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+ray.init(num_cpus=1, num_gpus=2, include_dashboard=False, log_to_driver=False)
+print(ray.get([visible.options(num_gpus=gpus).remote() for gpus in (0, 1)]))
+"""
+
+
+def test_who_takes_no_gpu_sees_none() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "4,5"}
+    done = subprocess.run([PYTHON, "-c", HIDES], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] in ("['', '4']", "['', '5']"), done.stderr
+
+
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this PC may have a GPU")
 def test_a_pc_without_nvidias_driver_has_no_gpus() -> None:
     assert cluster_gpus.of_this_pc() == []
@@ -91,7 +166,7 @@ def test_a_pc_that_does_not_say_what_it_has_is_not_blamed_for_its_card() -> None
     answers = {**said([LARGE]), PCS[1]: Answer(fault="no answer within 60 s")}
     why = "its GPUs are not known: no answer within 60 s"
     assert cluster_gpus.too_small(8e9, answers) == {PCS[1]: why}
-    assert cluster_gpus.smallest_bytes(answers, []) == LARGE.memory_bytes
+    assert cluster_gpus.least_free_bytes(answers, []) == LARGE.memory_bytes
 
 
 def test_a_pc_is_as_good_as_its_smallest_card() -> None:

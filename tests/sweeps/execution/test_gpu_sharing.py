@@ -97,8 +97,8 @@ def test_the_first_trials_have_a_gpu_each_and_the_others_what_those_took(record:
     report(shares, 2, 1.5)
     assert gpus(shares, 3) == 3, "what is measured later counts, too"
     assert said(shares._driver) == [
-        "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on",
-        "trials took up to 1.5 GB of the 8 GB of a GPU: 3 trials on each from now on",
+        "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on",
+        "trials took up to 1.5 GB of the 8 GB free on a GPU: 3 trials on each from now on",
     ]
 
 
@@ -167,7 +167,7 @@ def test_a_first_trial_that_is_large_has_a_gpu_and_the_others_share(record: Reco
     assert gpus(shares, 0) == 1
     assert gpus(shares, 1) == gpus(shares, 2) == 4
     assert said(shares._driver) == [
-        "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on, larger ones alone"
+        "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on, larger ones alone"
     ]
 
 
@@ -278,7 +278,7 @@ def shares_of(folder: Path) -> dict[float, list[float]]:
 def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
     """The first trial has it alone, then makes room; one of the others takes 6 GB."""
     done = swept(tmp_path, {"none": "grid", "bohb": "bohb"}[scheduler], scheduler, large=0.3)
-    assert "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on" in done
+    assert "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on" in done
     record = Record.read(tmp_path / "s")
     assert len(record.trials) == 6
     assert {trial.status for trial in record.trials} <= {"finished", "pruned"}
@@ -301,7 +301,7 @@ def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
 def test_a_first_trial_that_is_large_does_not_take_the_others_their_shares(tmp_path: Path) -> None:
     """Points 0.1 to 0.6, of which the first takes 6 GB of 8."""
     done = swept(tmp_path, "grid", "none", large=0.1)
-    assert "trials took up to 1 GB of the 8 GB of a GPU: 4 trials on each from now on, larger" in done
+    assert "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on, larger" in done
     shares = shares_of(tmp_path)
     assert set(shares[0.1]) == {1.0}
     assert shares[0.2][0] == 1.0, "it was measured"
