@@ -11,7 +11,7 @@ from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
 from sweeps.training import batch_size_finder, held_out
 from sweeps.training.data import build, dataset
-from sweeps.training.distributed import launch
+from sweeps.training.distributed import cluster_environment, launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.leaving import Leaving
 from sweeps.training.run_folder import RunFolder
@@ -74,6 +74,7 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
             raise KeyboardInterrupt
         if folder.has_left:
             return 0  # at another status Lightning kills the first worker, which still prints
+        cluster_environment.end_groups()  # all workers together: the first one goes on alone
         folder.keep_best(training)
         scores = {}
         if run.test and launch.is_first():

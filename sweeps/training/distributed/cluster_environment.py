@@ -25,7 +25,10 @@ JOIN_S = 300
 """Within which all workers must join, once they are connected; PyTorch's own default."""
 INTERFACES = {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"}
 """Variables in which gloo and NCCL read their network interface (`=`: exactly that name)."""
-_LOST = ("onnection closed by peer", "onnection reset by peer", "remote process exited", "onnect timeout")
+_LOST = (
+    *("onnection closed by peer", "onnection reset by peer", "remote process exited", "onnect timeout"),
+    "communicator was aborted",
+)
 """Parts of the errors of gloo and NCCL when the process of another worker has ended."""
 
 
@@ -102,16 +105,32 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
             world_size=self.rendezvous.workers,
         )
 
+    def abort(self) -> None:
+        """Break off what this worker and NCCL still compute together with the others, from any thread: each
+        later operation raises. gloo can't do so, only the end of another worker's process ends its wait."""
+        if torch.distributed.is_initialized() and torch.distributed.get_backend() == "nccl":
+            for group in reversed(list(_distributed.distributed_c10d._world.pg_names)):
+                group.abort()
+
     def leave(self) -> None:
         """Close the connections, which ends the wait of another worker. Can be called again."""
-        deepspeed_comm: Any = sys.modules.get("deepspeed.comm")  # it keeps groups of the workers of its trial
-        if torch.distributed.is_initialized() and deepspeed_comm and deepspeed_comm.is_initialized():
-            deepspeed_comm.destroy_process_group()
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+        # NCCL's groups are destroyed in all workers of a PC together, or in none: each waits for the others.
+        # That would be for ever where one has failed. Once aborted they wait for nobody.
+        # https://github.com/pytorch/pytorch/pull/180611
+        self.abort()
+        end_groups()
         self._store = None
         for name in self.rendezvous.variables:
             os.environ.pop(name, None)
+
+
+def end_groups() -> None:
+    """End the process groups of this process, with those that DeepSpeed keeps of the workers of its run."""
+    deepspeed_comm: Any = sys.modules.get("deepspeed.comm")
+    if torch.distributed.is_initialized() and deepspeed_comm and deepspeed_comm.is_initialized():
+        deepspeed_comm.destroy_process_group()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def use_interface_of(address: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
+import torch
 
 from sweeps.training.distributed.cluster_environment import (
     INTERFACES,
@@ -33,6 +35,29 @@ def test_another_worker_finds_what_the_first_has_put_into_the_store() -> None:
         worker.leave()
 
 
+def test_nccls_groups_are_aborted_before_they_wait_for_the_other_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is no NCCL here: gloo's groups in its place, whose end waits as NCCL's does."""
+    aborted: list[Any] = []
+    destroy = torch.distributed.destroy_process_group
+
+    def end(group: Any = None) -> None:
+        assert set(aborted) == set(there), "it would wait for the other workers"
+        destroy(group)
+
+    worker = WorkerGroupEnvironment.open("127.0.0.1", 1)
+    worker.join("127.0.0.1")
+    there = [torch.distributed.group.WORLD, torch.distributed.new_group([0])]
+    monkeypatch.setattr(torch.distributed.ProcessGroup, "abort", lambda group: aborted.append(group))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", end)
+    worker.abort()
+    assert not aborted, "gloo's can't be"
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda: "nccl")
+    worker.leave()
+    assert not torch.distributed.is_initialized()
+
+
 def test_the_interface_is_that_of_the_address_unless_the_user_names_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -47,4 +72,5 @@ def test_the_interface_is_that_of_the_address_unless_the_user_names_one(
 def test_a_lost_worker_is_told_from_a_bug() -> None:
     assert is_lost_connection("[pair.cc:534] Connection closed by peer [10.0.0.2]:3141")
     assert is_lost_connection("remote process exited or there was a network error")
+    assert is_lost_connection("NCCL communicator was aborted on rank 0.")
     assert not is_lost_connection("mat1 and mat2 shapes cannot be multiplied")
