@@ -20,7 +20,14 @@ from sweeps.training.run_settings import SingleRun
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: _fit(*run_settings.parse(arguments)))
+    try:
+        status = status_of(lambda: _fit(*run_settings.parse(arguments)))
+    except Exception as error:
+        launch.leave_group(1, error)
+        raise
+    if status:
+        launch.leave_group(status)
+    return status
 
 
 def _fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain, UserError, is_out_of_memory
+from sweeps.training.distributed import launch
 
 OUT_OF_MEMORY = "out of memory"
 TIMED_OUT = "timed out"
@@ -111,6 +112,7 @@ def report_failure(folder: Path) -> Iterator[None]:
         elif isinstance(error, UserError | CannotTrain):
             reason = str(error)
         atomic_io.write(folder / f"{_REASON}{os.environ.get('LOCAL_RANK', 0)}", reason)
+        launch.leave_group(1, error)
         raise
 
 

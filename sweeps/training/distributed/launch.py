@@ -5,11 +5,13 @@ Both set the number of workers in the environment. Imports nothing heavy: it is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def say(text: str) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process, a worker that is not the first and has done all its work, without the end of its
-    interpreter.
+    """End this process, for example a worker that is not the first and has done all its work, without the end
+    of its interpreter.
 
     A thread of gloo may still let go of a tensor of the last collective operation, for which it waits for the
     interpreter: at the interpreter's end that aborts the process, and torchrun then calls the whole run a
@@ -70,3 +72,27 @@ def leave(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def leave_group(status: int, error: BaseException | None = None) -> None:
+    """End this process at once, with those that it has started, where it has failed as one of several workers
+    that are connected; else do nothing.
+
+    At the interpreter's end Lightning destroys the process groups, for which NCCL waits for all other workers
+    of this PC. They may wait for this one.
+
+    Args:
+        status: exit status.
+        error: to print.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return
+    import psutil  # here: --help needs none
+
+    if error is not None:
+        traceback.print_exception(error)
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    leave(status)
