@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sweeps.cluster import broadcast
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
+
+BROKEN = "the GPU computes no more in this process"
+LOST = 70
+"""Exit status of a process that gave up its trial."""
 
 
 class WorkerFailed(Exception):
@@ -42,3 +48,9 @@ def unfit(error: Exception) -> dict[str, Any]:
         return error.failure
     at = {"pc": platform.node(), "node": broadcast.here()}
     return {"done": True, "unfit": str(error), "at": at, "reason": str(error), "is_user_error": False}
+
+
+def give_up(why: str) -> NoReturn:
+    """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
+    print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
+    os._exit(LOST)

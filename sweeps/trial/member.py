@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import platform
 import shutil
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
@@ -24,7 +25,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
-from sweeps.trial.failures import failed, unfit
+from sweeps.trial.failures import BROKEN, failed, give_up, unfit
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
 from sweeps.trial.module_cache import ModuleCache
@@ -75,6 +76,8 @@ class Member:
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
+        self._is_broken = False
+        """As `TrialRunner.is_broken`."""
 
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
@@ -103,6 +106,8 @@ class Member:
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
+        if self._is_broken:
+            give_up(BROKEN)
         output.take()  # of the trial before
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
@@ -159,11 +164,15 @@ class Member:
         if self._fit is not None:
             self._fit.release()  # before it leaves the group, which DeepSpeed asks for its rank
         self._fit = None
-        if self._environment is not None:
-            self._environment.leave()
-        self._environment = None
         self._folders.clear()
-        memory.free()
+        try:
+            if self._environment is not None:
+                self._environment.leave()
+            self._environment = None
+            memory.free()
+        except RuntimeError:  # CUDA's; the reason why the trial has failed must stand
+            traceback.print_exc()
+            self._is_broken = True
 
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""

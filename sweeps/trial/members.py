@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -16,32 +15,35 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
 from sweeps.trial import output, post_mortem
-from sweeps.trial.failures import WorkerFailed, WorkerUnfit
+from sweeps.trial.failures import WorkerFailed, WorkerUnfit, give_up
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
 
-LOST = 70
-"""Exit status of a first worker whose trial lost another worker."""
 COLLECTIVE = ("train", "save")
 """Methods of a member with collective operations, in which each worker waits for the others."""
 END_S = 3
 """Seconds in which all workers may fail by an error that they have in common."""
 STUCK_S = 300
 """Seconds until the next collective operation of the first worker. It fails there if the process of another
-worker has ended (with gloo; with NCCL it never fails)."""
+worker has ended."""
 POLL_S = 1.0
 _introductions: list[Any] = []
 """Of all members that this process has started: Ray references to what `Member.introduce` returns."""
 
 
 class Members:
-    """An actor in each bundle of the trial's placement group but the first, where this process is."""
+    """An actor in each bundle of the trial's placement group but the first, where this process is.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    Args:
+        job: of the sweep.
+        abort: ends a wait of this process in NCCL, which the end of another process does not end.
+    """
+
+    def __init__(self, job: Job, abort: Callable[[], None]) -> None:
+        self._job, self._abort = job, abort
         self._calls: list[Any] = []
-        self._has_killed_one = False
-        """Whether a member that failed alone was killed."""
+        self.has_killed_one = False
+        """Whether a member that failed alone was killed: what fails here then only follows from it."""
         self._unread = ""
         """Printed by members that were killed."""
         self._waits = threading.Event()
@@ -92,14 +94,14 @@ class Members:
         """End the trial of all members. They stay warm for the next one, unless one of them is stuck."""
         self._waits.set()
         calls, self._calls = self._calls, []
-        if not _wait(calls, END_S) and not self._has_killed_one:
+        if not _wait(calls, END_S) and not self.has_killed_one:
             for actor in self.actors:
                 actor.leave.remote()
             return
         for actor in self.actors:
             ray.kill(actor)
         self._unread += _last_words()
-        self._has_killed_one = False
+        self.has_killed_one = False
         self.actors = self._started()
 
     def _started(self) -> list[Any]:
@@ -125,22 +127,18 @@ class Members:
         gloo can't leave one (after `abort` of PyTorch 2.13 the other workers still wait); only the end of a
         process closes its connections, and so ends the wait.
         """
-        ends_at = float("inf")
+        ends_at, why = float("inf"), ""
         while not waits.wait(0 if running else POLL_S):
             done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
             for ref in done:
                 actor, failure = running.pop(ref), answer_of(ref)[0]
                 if failure is not None and not waits.wait(END_S):
-                    ends_at, self._has_killed_one = time.monotonic() + STUCK_S, True
+                    ends_at, self.has_killed_one = time.monotonic() + STUCK_S, True
+                    why = failure["reason"]
                     ray.kill(actor)
+                    threading.Thread(target=self._abort, daemon=True).start()  # NCCL may take long for it
             if time.monotonic() > ends_at:
-                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s")
-
-
-def give_up(why: str) -> None:
-    """End this process, the first worker's: Ray then ends the rest of the worker group."""
-    print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
-    os._exit(LOST)
+                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s: {why}")
 
 
 def answer_of(ref: Any) -> Answer:

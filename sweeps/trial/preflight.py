@@ -17,7 +17,8 @@ from sweeps.common.formatting import GB
 from sweeps.training import first_steps
 from sweeps.training.first_steps import FirstSteps
 from sweeps.trial.finding import Finding
-from sweeps.trial.runner import NO_TRIAL, TrialRunner, gpu_name
+from sweeps.trial.place import gpu_name
+from sweeps.trial.runner import NO_TRIAL, TrialRunner
 
 
 def findings(
@@ -60,7 +61,7 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
     result = runner.step()
     checkpoint_bytes = runner.checkpoint_bytes
     runner.end()
-    if "unfit" in result or "left" in result:
+    if "unfit" in result or "left" in result or runner.is_broken:  # no other point can be tried either
         raise _NothingFoundOut
     costs = result.get("costs", {})
     shown = _failure(result) if result.get("status") == "failed" else {"epoch_s": steps.epoch_s}

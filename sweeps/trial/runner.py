@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import platform
 import time
 import traceback
 from pathlib import Path
@@ -19,7 +17,6 @@ from typing import Any
 import greenlet
 import lightning.pytorch as pl
 import ray
-import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from ray.tune.result import SHOULD_CHECKPOINT
 from threadpoolctl import threadpool_limits
@@ -33,8 +30,8 @@ from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial import output, stop_signal
-from sweeps.trial.failures import failed, unfit
+from sweeps.trial import output, place, stop_signal
+from sweeps.trial.failures import BROKEN, failed, give_up, unfit
 from sweeps.trial.job import CONTEXT_GB, SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
@@ -59,11 +56,14 @@ class TrialRunner:
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
-        self._place = {"pc": platform.node(), "pid": os.getpid(), "gpu": _gpu()}
+        self._place = place.here()
         self._run: greenlet.greenlet | None = None
         self._fit: Fit | None = None
         self._copied: list[str] = []
         """Data that was copied to this PC, until a trial has told it."""
+        self.is_broken = False
+        """Whether the GPU computes no more in this process: after an error in a kernel (of a label out of
+        range, say) each call of CUDA fails."""
 
     def begin(self, config: dict[str, Any], *callbacks: pl.Callback) -> None:
         """End the trial before, and take over the one of this config of `SweepTrial`.
@@ -73,6 +73,10 @@ class TrialRunner:
             callbacks: further ones of Lightning, for this worker.
         """
         self.end()
+        if self.is_broken:
+            give_up(
+                f"the GPU computes no more in it, after {self._last_result.get('reason', 'the trial before')}"
+            )
         self._callbacks = callbacks
         stop_signal.forget()
         output.take()  # of the trial before
@@ -125,7 +129,9 @@ class TrialRunner:
             self._abandon_run()
             if failure is None:
                 continue
-            is_last = failure["is_user_error"] or self._failures > self._job.max_failures
+            if self.is_broken:
+                self._notices.append(f"{BROKEN}, which ends")
+            is_last = failure["is_user_error"] or self._failures > self._job.max_failures or self.is_broken
             if is_last or failure.get("is_out_of_memory") or "unfit" in failure:
                 return self._with_notices({**failure, "place": self._place})
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
@@ -284,18 +290,13 @@ class TrialRunner:
 
     def _abandon_run(self) -> None:
         self._run = None
-        if self._fit is not None:
-            self._fit.release()
-        self._fit = None
-        self._group.leave()
-        memory.free()
-
-
-def _gpu() -> str:
-    """Name and index of this process's GPU; "" without one."""
-    return f"{gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
-
-
-def gpu_name() -> str:
-    """Name of this process's GPU; "" without one."""
-    return torch.cuda.get_device_name(0) if ray.get_gpu_ids() else ""
+        fit, self._fit = self._fit, None
+        if fit is not None:
+            fit.release()
+            del fit
+        try:
+            self._group.leave()
+            memory.free()
+        except RuntimeError:  # CUDA's; the reason why the trial has failed must stand
+            traceback.print_exc()
+            self.is_broken = True

@@ -30,10 +30,10 @@ from sweeps.training.epoch_callback import Epoch, OnEpoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.trial import checkpoint_copy
-from sweeps.trial.failures import WorkerFailed, WorkerUnfit
+from sweeps.trial.failures import WorkerFailed, WorkerUnfit, give_up
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
-from sweeps.trial.members import Members, answer_of, give_up, value_of
+from sweeps.trial.members import Members, answer_of, value_of
 
 LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
@@ -45,7 +45,7 @@ class WorkerGroup:
     """The workers of a trial; the first worker alone where a trial has one worker."""
 
     def __init__(self, job: Job) -> None:
-        self._members = Members(job) if job.fit.workers > 1 else None
+        self._members = Members(job, self._abort) if job.fit.workers > 1 else None
         self._environment: WorkerGroupEnvironment | None = None
         self._checkpoint_bytes = 0
         self.is_out_of_step = False
@@ -129,7 +129,9 @@ class WorkerGroup:
         """The failure that has ended a trial: another worker's, if this worker's only follows from it."""
         if isinstance(error, WorkerFailed):
             return error.failure
-        if self._members is None or self._environment is None or not is_lost_connection(failure["reason"]):
+        if self._members is None or self._environment is None:
+            return failure
+        if not self._members.has_killed_one and not is_lost_connection(failure["reason"]):
             return failure
         for cause in self._members.failures(LOST_S):
             if not is_lost_connection(cause["reason"]):
@@ -152,6 +154,10 @@ class WorkerGroup:
             self._environment.leave()
             self._environment = None
             self._members.leave()
+
+    def _abort(self) -> None:
+        if (environment := self._environment) is not None:
+            environment.abort()
 
 
 def _fetch(member: Any, files: list[File], folder: Path) -> None:

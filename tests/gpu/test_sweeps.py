@@ -121,7 +121,7 @@ def test_trials_share_the_card(shared_by: int, sweep: Command, tmp_path: Path) -
 def test_auto_decides_by_what_the_first_trial_took(sweep: Command, tmp_path: Path) -> None:
     words = ("--trials-per-gpu", "auto", "--gpu-memory-gb-per-trial", "8", "--num-trials", "8")
     said, record = ended(sweep, tmp_path / "s", *DIGITS, *WHOLE, *words, "--max-epochs", "60")
-    assert "of a GPU: " in said
+    assert "free on a GPU: " in said
     assert {trial.status for trial in record.trials} == {"finished"}
     assert most_at_once(record.trials) > 1
 
@@ -156,6 +156,18 @@ def test_a_process_that_is_killed_leaves_the_card_free(
     assert "SIGKILL" in (tmp_path / "output").read_text()
     assert {trial.status for trial in Record.read(folder).trials} == {"finished"}
     wait_until(lambda: used_bytes() < before + 50 * 2**20)
+
+
+def test_a_kernel_that_fails_costs_its_trial_alone(sweep: Command, tmp_path: Path) -> None:
+    """CUDA fails in the rest of that process: the next trial has another one."""
+    grid = ("--search-space", "tests.faulty.shifts", "--searcher", "grid", "--max-epochs", "3")
+    words = ("--trainable", "tests.faulty.mislabelled", *DIGITS[2:], "--scheduler", "none", *grid)
+    _, record = ended(sweep, tmp_path / "s", *words)
+    broken, whole = record.trials
+    assert (broken.status, list(broken.epochs)) == ("failed", [1])
+    assert "assert" in (tmp_path / "s" / "logs" / "trial_0000.log").read_text()
+    assert (whole.status, list(whole.epochs)) == ("finished", [1, 2, 3])
+    assert broken.place["pid"] != whole.place["pid"]
 
 
 def test_ctrl_c_leaves_the_card_free_and_a_sweep_that_goes_on(

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import itertools
 import os
+import platform
 import re
 import sys
 from collections import defaultdict
@@ -42,15 +43,22 @@ def use_expandable_segments() -> None:
 
     https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage
     """
-    # Windows' driver does not support them, and PyTorch warns.
-    if sys.platform == "linux" and not any(name in os.environ for name in _ALLOCATOR):
+    # Windows' driver does not support them, and PyTorch warns. Under WSL the first allocation fails on some
+    # cards (pytorch#192330).
+    is_supported = sys.platform == "linux" and "microsoft" not in platform.release().lower()
+    if is_supported and not any(name in os.environ for name in _ALLOCATOR):
         os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
 
 
 def free() -> None:
-    """Collect garbage and return the cached GPU memory."""
+    """Collect garbage and return the cached GPU memory.
+
+    Raises:
+        RuntimeError: the GPU computes no more in this process.
+    """
     gc.collect()
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()  # it raises what a kernel has met, whether or not memory is cached
         torch.cuda.empty_cache()
 
 

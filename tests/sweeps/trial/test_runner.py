@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import stop_signal
+from sweeps.trial.failures import BROKEN, LOST
 from sweeps.trial.job import Job
 from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
@@ -116,3 +118,38 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     lines = Counter(int(line.split()[1]) for line in (tmp_path / "steps").read_text().splitlines())
     assert lines == dict.fromkeys(trained_again, 7), "54 rows, 8 at once"
     runner.end()
+
+
+def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the_next_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kernel's error, which each later call of CUDA repeats. There is no GPU here."""
+
+    def fails() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    def ends(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    monkeypatch.setattr(os, "_exit", ends)
+    job = Job(
+        trainables={"toy": "tests.faulty.toy"},
+        storage=Folder(tmp_path),
+        fit=FitConfig(max_epochs=4, metric="score", mode="max"),
+        max_failures=3,
+        checkpoint_epochs=None,
+    )
+    runner = TrialRunner(job)
+    config = {"number": 0, "trainable": "toy", "params": {"fault": "raises"}, "fixed": {}, "seed": 0}
+    runner.begin(config)
+    assert runner.step()["epoch"] == 1
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", fails)
+    result = runner.step()
+    assert (result["status"], result["done"]) == ("failed", True)
+    assert result["reason"].startswith("RuntimeError: "), result
+    assert "device-side" not in result["reason"]
+    assert result["notices"] == [f"{BROKEN}, which ends"], "it is not retried in this process"
+    with pytest.raises(SystemExit, match=str(LOST)):
+        runner.begin({**config, "number": 1})

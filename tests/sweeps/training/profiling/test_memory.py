@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,14 @@ def test_the_share_of_a_batch_that_may_fit_is_what_the_model_leaves(
 
 def test_what_is_needed_is_said_in_units() -> None:
     assert str(Need(0, 9_200_000_000, 8_000_000_000)) == "it needs at least 9.2 GB of 8 GB"
+
+
+def test_under_windows_the_allocator_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    memory.use_expandable_segments()
+    assert "PYTORCH_ALLOC_CONF" not in os.environ
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
