@@ -38,7 +38,8 @@ def measure(notes: Notes) -> None:
 
 
 def _sweep(notes: Notes, share: int | str) -> Run:
-    places = len(os.sched_getaffinity(0)) if share == AUTO else int(share)
+    cores = len(os.sched_getaffinity(0))
+    places = cores if share == AUTO else min(int(share), cores)  # a trial takes one
     with tempfile.TemporaryDirectory(prefix="gpu-sharing-") as folder:
         flags: dict[str, Any] = {
             "trainable": "fashion_cnn", "search-space": "benchmarks.cluster_space", "searcher": "random",
@@ -83,8 +84,10 @@ def _cost(costs: Sequence[Mapping[str, float]], name: str) -> float | None:
 
 def lines(runs: Sequence[Run]) -> list[Line]:
     def line(group: Sequence[Run]) -> Line:
-        share = group[0]["share"]
-        words = f"auto ({group[0]['chosen']})" if share == AUTO else share
+        share, most = group[0]["share"], group[0]["processes"]
+        words = f"auto ({group[0]['chosen']})" if share == AUTO else str(share)
+        if share != AUTO and most < share:
+            words += f" (of which {most} trained, for want of CPU cores)"
         return Line(
             what=f"fashion_cnn, trials a card: {words}",
             speed=median_of(group, "trials_per_hour"),

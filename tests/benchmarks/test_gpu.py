@@ -365,10 +365,19 @@ def test_a_shared_card_is_timed_when_all_its_processes_are_warm() -> None:
 
 
 @pytest.mark.parametrize(
+    ("trained", "words"), [(8, "8"), (6, "8 (of which 6 trained, for want of CPU cores)")]
+)
+def test_fewer_trials_than_share_the_card_are_named(trained: int, words: str) -> None:
+    run = {"share": 8, "repeat": 0, "trials_per_hour": 1.0, "chosen": 8, "processes": trained}
+    (line,) = sharing.lines([run])
+    assert line.what == f"fashion_cnn, trials a card: {words}"
+
+
+@pytest.mark.parametrize(
     ("said", "share", "expected"),
     [
-        ("trials took up to 20 MB of the 80 GB of a GPU: 16 trials on each from now on", "auto", 16),
-        ("trials took up to 60 GB of the 80 GB of a GPU: 1 trial on each from now on", "auto", 1),
+        ("trials took up to 20 MB of the 80 GB free on a GPU: 16 trials on each from now on", "auto", 16),
+        ("trials took up to 60 GB of the 80 GB free on a GPU: 1 trial on each from now on", "auto", 1),
         ("nothing", "auto", 1),
         ("nothing", 4, 4),
     ],

@@ -80,7 +80,9 @@ class PreparedRows(Dataset[Batch]):
         if self._order is None or self._order.epoch != wanted.epoch:
             self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
         rows = wanted.last - wanted.first
-        pins = self._has_cuda and get_worker_info() is None  # CUDA's memory belongs to one process
+        # CUDA's memory belongs to one process. And PyTorch keeps a pinned block until its copy to the GPU has
+        # ended, but not for an array that begins inside one, as a transform may make it.
+        pins = self._has_cuda and self._transform is None and get_worker_info() is None
         batch = {
             name: torch.empty((rows, row_bytes), dtype=torch.uint8, pin_memory=pins)
             for name, (row_bytes, _, _) in self._layout.items()

@@ -39,6 +39,28 @@ def test_a_transform_is_told_split_and_epoch_and_makes_the_batch(loader_workers:
         assert batch["epoch"].item() == 0
 
 
+def test_what_a_transform_makes_may_begin_inside_a_batch_and_so_that_is_not_pinned(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no GPU: what would be pinned is noted."""
+    pinned, empty = [], torch.empty
+
+    def noted(*arguments: Any, pin_memory: bool, **more: Any) -> torch.Tensor:
+        pinned.append(pin_memory)
+        return empty(*arguments, **more)
+
+    def later(_split: str, _epoch: int, batch: Columns) -> Columns:
+        return {"row": batch["row"][1:]}
+
+    for transform in (None, later):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch, "empty", noted)
+            rows: Any = ParquetDataModule(folder, 10, transform=transform).train_dataloader().dataset
+            assert len(rows[Slice(0, 0, 5)]["row"]) == (5 if transform is None else 4)
+    assert pinned == [True, False]
+
+
 def test_a_stop_iteration_of_a_transform_does_not_end_the_epoch(folder: Path) -> None:
     def broken(_split: str, _epoch: int, _batch: Columns) -> Columns:
         return next(iter(()))
