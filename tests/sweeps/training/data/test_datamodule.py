@@ -43,22 +43,24 @@ def test_what_a_transform_makes_may_begin_inside_a_batch_and_so_that_is_not_pinn
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no GPU: what would be pinned is noted."""
-    pinned, empty = [], torch.empty
+    pinned: set[bool] = set()
+    empty = torch.empty
 
     def noted(*arguments: Any, pin_memory: bool, **more: Any) -> torch.Tensor:
-        pinned.append(pin_memory)
+        pinned.add(pin_memory)
         return empty(*arguments, **more)
 
     def later(_split: str, _epoch: int, batch: Columns) -> Columns:
         return {"row": batch["row"][1:]}
 
-    for transform in (None, later):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for transform, count in ((None, 5), (later, 4)):
+        pinned.clear()
+        rows: Any = ParquetDataModule(folder, 10, transform=transform).train_dataloader().dataset
         with monkeypatch.context() as patch:
-            patch.setattr(torch.cuda, "is_available", lambda: True)
             patch.setattr(torch, "empty", noted)
-            rows: Any = ParquetDataModule(folder, 10, transform=transform).train_dataloader().dataset
-            assert len(rows[Slice(0, 0, 5)]["row"]) == (5 if transform is None else 4)
-    assert pinned == [True, False]
+            assert len(rows[Slice(0, 0, 5)]["row"]) == count
+        assert pinned == {transform is None}
 
 
 def test_a_stop_iteration_of_a_transform_does_not_end_the_epoch(folder: Path) -> None:
