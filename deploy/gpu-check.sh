@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 folder=gpu-check wheels="" does="tests bench" parts=()
 while [ $# -gt 0 ]; do
   case $1 in
+    --wheels | --folder) [ $# -gt 1 ] || { echo "error: $1: name a file or a folder" >&2; exit 2; } ;;&
     --wheels) wheels=$2; shift ;;
     --folder) folder=$2; shift ;;
     --tests) does=tests ;;
@@ -21,6 +22,11 @@ while [ $# -gt 0 ]; do
   shift
 done
 python=${PYTHON:-$([ -z "$wheels" ] && [ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
+known=$("$python" -c 'from benchmarks._gpu import PARTS; print(*PARTS)') || exit 1
+for part in ${parts[@]+"${parts[@]}"}; do
+  [[ " $known " == *" $part "* ]] || { echo "error: $part: there is no such part: $known" >&2; exit 2; }
+done
+[ -z "$wheels" ] || [ -f "$wheels" ] || { echo "error: --wheels $wheels: there is no such file" >&2; exit 2; }
 mkdir -p "$folder" && folder=$(realpath "$folder") || exit 1
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 

@@ -31,6 +31,26 @@ def test_a_flag_that_is_none_is_refused_with_those_that_are() -> None:
     assert "--wheel: --wheels BUNDLE, --folder FOLDER, --tests or --bench" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--wheels",), "--wheels: name a file or a folder"),
+        (
+            ("--wheels", "/no/such.tar.xz", "--folder", "found"),
+            "--wheels /no/such.tar.xz: there is no such file",
+        ),
+        (("--bench", "sharring"), "sharring: there is no such part: train data ladder sharing overhead zero"),
+    ],
+)
+def test_what_is_missing_or_mistyped_is_told_before_anything_is_made(
+    arguments: tuple[str, ...], why: str
+) -> None:
+    done = script("gpu-check.sh", *arguments)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {why}\n"
+    assert done.stdout == ""
+
+
 def test_a_bundle_needs_the_list_of_what_the_machine_has() -> None:
     done = script("gpu-wheels.sh", "/no/such/file")
     assert done.returncode == 2
