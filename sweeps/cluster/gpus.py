@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,8 +53,9 @@ def of_this_pc(nvml: Any = pynvml) -> list[Card]:
     Args:
         nvml: the module `pynvml`.
     """
-    # As the user has set them: Ray changes os.environ, and this is what the process began with.
-    variables = psutil.Process().environ()
+    variables: Mapping[str, str] = os.environ
+    if (raylet := os.environ.get("RAY_RAYLET_PID")) is not None:  # a task, whose variable Ray has changed
+        variables = psutil.Process(int(raylet)).environ()
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sweeps.cluster import nodes
 from sweeps.execution.processes import Process
 from sweeps.trial import output, post_mortem
+from sweeps.trial.failures import UNUSABLE
 
 SIGNALS = {
     "Segmentation fault": "signal 11 (SIGSEGV)",
@@ -22,6 +23,9 @@ SIGNALS = {
     "Illegal instruction": "signal 4 (SIGILL)",
 }
 """What Python's faulthandler, which Ray turns on, prints of a signal that ends the process."""
+
+
+EARLIER_ERROR = "its GPU computed no more in it after an earlier error"
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def _why(last_words: str, is_oom: bool) -> str:
         if f"Fatal Python error: {text}" in last_words:
             return name
     if status := re.search(rf"{output.EXIT}(-?\d+)", last_words):
-        return f"exit status {status[1]}"
+        return EARLIER_ERROR if int(status[1]) == UNUSABLE else f"exit status {status[1]}"
     if is_oom:
         return "killed by the kernel: out of memory"
     return "it ended without a trace (most often signal 9, SIGKILL)"

@@ -100,7 +100,7 @@ class Preflight(DriverCallback):
             found = None
         if found is None:
             self._is_unsure = True
-        elif found and all(each.is_broken for each in found):
+        elif found and all(each.is_broken and not each.is_last for each in found):
             self._broken.append(found)
         elif found:
             self._tell(found)

@@ -22,7 +22,7 @@ from sweeps.cluster import nodes
 from sweeps.common.formatting import count, short
 from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
-from sweeps.execution.lost_process import Loss
+from sweeps.execution.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.starts import NOTHING_STARTS
@@ -196,7 +196,8 @@ class Requeue:
             return ""
         losses = self._losses[number]
         losses.append((len(self._driver.record.trials[number].epochs), loss.why))
-        if (times := losses.count(losses[-1])) >= MOST_INSTANT:
+        is_its_own = loss.why != EARLIER_ERROR
+        if is_its_own and (times := losses.count(losses[-1])) >= MOST_INSTANT:
             return f"its process ended {times} times in the same epoch: {loss.why}"
         if (times := len(losses)) > MOST_LOST_PROCESSES:
             return f"its process was lost {times} times, at last: {loss.why}"

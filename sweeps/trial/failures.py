@@ -15,6 +15,8 @@ from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_
 BROKEN = "the GPU computes no more in this process"
 LOST = 70
 """Exit status of a process that gave up its trial."""
+UNUSABLE = 71
+"""Exit status of a process that could not begin a trial, for what came before it."""
 
 
 class WorkerFailed(Exception):
@@ -50,7 +52,7 @@ def unfit(error: Exception) -> dict[str, Any]:
     return {"done": True, "unfit": str(error), "at": at, "reason": str(error), "is_user_error": False}
 
 
-def give_up(why: str) -> NoReturn:
+def give_up(why: str, status: int = LOST) -> NoReturn:
     """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
     print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
-    os._exit(LOST)
+    os._exit(status)

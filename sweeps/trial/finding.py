@@ -33,6 +33,8 @@ class Finding:
     """Seconds that an epoch may take; None where the data does not say how many batches it has."""
     checkpoint_bytes: int = 0
     """0 where that is not known."""
+    is_last: bool = False
+    """Whether its process can try no further point: the GPU computes no more in it."""
 
     @property
     def is_broken(self) -> bool:

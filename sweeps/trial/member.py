@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import platform
 import shutil
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
@@ -25,7 +24,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
-from sweeps.trial.failures import BROKEN, failed, give_up, unfit
+from sweeps.trial.failures import failed, unfit
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
 from sweeps.trial.module_cache import ModuleCache
@@ -52,7 +51,7 @@ def _answered(
             failure = failed(error)
         # Behind the except: until there the traceback holds the model, and its memory.
         member.leave()  # so that no other worker waits for this one
-        return _located(failure), None
+        return {**_located(failure), "is_broken": member.is_broken}, None
 
     return call
 
@@ -76,8 +75,8 @@ class Member:
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
-        self._is_broken = False
-        """As `TrialRunner.is_broken`."""
+        self.is_broken = False
+        """Whether the GPU computes no more in this process."""
 
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
@@ -106,8 +105,6 @@ class Member:
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
-        if self._is_broken:
-            give_up(BROKEN)
         output.take()  # of the trial before
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
@@ -164,15 +161,11 @@ class Member:
         if self._fit is not None:
             self._fit.release()  # before it leaves the group, which DeepSpeed asks for its rank
         self._fit = None
+        if self._environment is not None:
+            self._environment.leave()
+        self._environment = None
         self._folders.clear()
-        try:
-            if self._environment is not None:
-                self._environment.leave()
-            self._environment = None
-            memory.free()
-        except RuntimeError:  # CUDA's; the reason why the trial has failed must stand
-            traceback.print_exc()
-            self._is_broken = True
+        self.is_broken = not memory.free()
 
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""

@@ -44,6 +44,8 @@ class Members:
         self._calls: list[Any] = []
         self.has_killed_one = False
         """Whether a member that failed alone was killed: what fails here then only follows from it."""
+        self._has_broken_one = False
+        """Whether the GPU of a member computes no more in its process."""
         self._unread = ""
         """Printed by members that were killed."""
         self._waits = threading.Event()
@@ -69,6 +71,7 @@ class Members:
         _wait(self._calls, None)
         calls, self._calls = self._calls, []
         answers = [answer_of(ref) for ref in calls]  # all of them: a lost member counts first
+        self._has_broken_one |= any(failure and failure.get("is_broken") for failure, _ in answers)
         return [value_of(answer) for answer in answers]
 
     def failures(self, most_s: float) -> Iterator[dict[str, Any]]:
@@ -94,14 +97,15 @@ class Members:
         """End the trial of all members. They stay warm for the next one, unless one of them is stuck."""
         self._waits.set()
         calls, self._calls = self._calls, []
-        if not _wait(calls, END_S) and not self.has_killed_one:
+        is_whole = not self.has_killed_one and not self._has_broken_one
+        if not _wait(calls, END_S) and is_whole:
             for actor in self.actors:
                 actor.leave.remote()
             return
         for actor in self.actors:
             ray.kill(actor)
         self._unread += _last_words()
-        self.has_killed_one = False
+        self.has_killed_one = self._has_broken_one = False
         self.actors = self._started()
 
     def _started(self) -> list[Any]:
@@ -128,6 +132,7 @@ class Members:
         process closes its connections, and so ends the wait.
         """
         ends_at, why = float("inf"), ""
+        aborting: threading.Thread | None = None
         while not waits.wait(0 if running else POLL_S):
             done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
             for ref in done:
@@ -136,7 +141,9 @@ class Members:
                     ends_at, self.has_killed_one = time.monotonic() + STUCK_S, True
                     why = failure["reason"]
                     ray.kill(actor)
-                    threading.Thread(target=self._abort, daemon=True).start()  # NCCL may take long for it
+            if why and (aborting is None or not aborting.is_alive()):  # again: more groups may be formed
+                aborting = threading.Thread(target=self._abort, daemon=True)  # which may take long
+                aborting.start()
             if time.monotonic() > ends_at:
                 give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s: {why}")
 

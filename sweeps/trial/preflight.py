@@ -42,7 +42,11 @@ def findings(
     if mailbox is not None and not ray.get(mailbox.claim.remote(f"preflight on {_kind()}")):
         return []
     try:
-        found = [_finding(runner, config) for config in configs]
+        found: list[Finding] = []
+        for config in configs:
+            found.append(_finding(runner, config))
+            if found[-1].is_last:
+                return found
         if own is not None and any(each.is_broken for each in found):
             found.append(_finding(runner, own))
     except _NothingFoundOut:
@@ -57,11 +61,13 @@ class _NothingFoundOut(Exception):
 def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
     steps = FirstSteps()
     not_retried = {"failures": math.inf}
+    device = gpu_name()
+    device_gb = torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0
     runner.begin({**config, **not_retried, "number": NO_TRIAL, "steps": first_steps.STEPS}, steps)
     result = runner.step()
     checkpoint_bytes = runner.checkpoint_bytes
     runner.end()
-    if "unfit" in result or "left" in result or runner.is_broken:  # no other point can be tried either
+    if "unfit" in result or "left" in result:
         raise _NothingFoundOut
     costs = result.get("costs", {})
     shown = _failure(result) if result.get("status") == "failed" else {"epoch_s": steps.epoch_s}
@@ -69,10 +75,11 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
         trainable=config["trainable"],
         params=config["params"],
         pc=platform.node(),
-        device=gpu_name(),
-        device_gb=torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0,
+        device=device,
+        device_gb=device_gb,
         memory_gb=costs.get("gpu_memory_gb", costs.get("memory_gb", 0.0)),
         checkpoint_bytes=checkpoint_bytes,
+        is_last=runner.is_broken,
         **shown,
     )
 

@@ -31,7 +31,7 @@ from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import output, place, stop_signal
-from sweeps.trial.failures import BROKEN, failed, give_up, unfit
+from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
 from sweeps.trial.job import CONTEXT_GB, SAVED, Job
 from sweeps.trial.module_cache import ModuleCache
 from sweeps.trial.out_of_memory import remedy
@@ -73,13 +73,11 @@ class TrialRunner:
             callbacks: further ones of Lightning, for this worker.
         """
         self.end()
-        if self.is_broken:
-            give_up(
-                f"the GPU computes no more in it, after {self._last_result.get('reason', 'the trial before')}"
-            )
         self._callbacks = callbacks
         stop_signal.forget()
         output.take()  # of the trial before
+        if self.is_broken:
+            give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
         self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
@@ -129,12 +127,13 @@ class TrialRunner:
             self._abandon_run()
             if failure is None:
                 continue
-            if self.is_broken:
-                self._notices.append(f"{BROKEN}, which ends")
-            is_last = failure["is_user_error"] or self._failures > self._job.max_failures or self.is_broken
+            is_last = failure["is_user_error"] or self._failures > self._job.max_failures
             if is_last or failure.get("is_out_of_memory") or "unfit" in failure:
                 return self._with_notices({**failure, "place": self._place})
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
+            if self.is_broken:
+                self._notices.append(f"{failure['reason']} ({again} in another process: {BROKEN})")
+                return self._with_notices({"done": True, "left": "", "place": self._place})
             self._notices.append(f"{failure['reason']} ({again})")
 
     @property
@@ -290,13 +289,8 @@ class TrialRunner:
 
     def _abandon_run(self) -> None:
         self._run = None
-        fit, self._fit = self._fit, None
-        if fit is not None:
-            fit.release()
-            del fit
-        try:
-            self._group.leave()
-            memory.free()
-        except RuntimeError:  # CUDA's; the reason why the trial has failed must stand
-            traceback.print_exc()
-            self.is_broken = True
+        if self._fit is not None:
+            self._fit.release()
+        self._fit = None
+        self._group.leave()
+        self.is_broken = not memory.free()

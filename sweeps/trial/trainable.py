@@ -109,7 +109,8 @@ class SweepTrial(tune.Trainable):
         from sweeps.trial import preflight  # with PyTorch, as the runner
 
         found = preflight.findings(runner, configs, self._next_config, mailbox)
-        self._waits = all(each.is_broken for each in found) if found else False
+        # Behind a last one no other point was tried, and not that of the trial.
+        self._waits = all(each.is_broken and not each.is_last for each in found) if found else False
         return found
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

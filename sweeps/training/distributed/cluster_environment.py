@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,13 @@ JOIN_S = 300
 """Within which all workers must join, once they are connected; PyTorch's own default."""
 INTERFACES = {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"}
 """Variables in which gloo and NCCL read their network interface (`=`: exactly that name)."""
+OF_NCCL = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2",
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250",
+}
+"""PyTorch's thread that watches NCCL aborts what hangs or has failed, but does not end the process, which is
+to tell why: https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"""
 _LOST = (
     *("onnection closed by peer", "onnection reset by peer", "remote process exited", "onnect timeout"),
     "communicator was aborted",
@@ -97,6 +105,8 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
         """
         assert self._store is not None, "it has left the group"
         use_interface_of(address)
+        for name, value in OF_NCCL.items():
+            os.environ.setdefault(name, value)
         os.environ.update(self.rendezvous.variables)
         torch.distributed.init_process_group(
             "nccl" if torch.cuda.is_available() else "gloo",
@@ -108,9 +118,15 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
     def abort(self) -> None:
         """Break off what this worker and NCCL still compute together with the others, from any thread: each
         later operation raises. gloo can't do so, only the end of another worker's process ends its wait."""
-        if torch.distributed.is_initialized() and torch.distributed.get_backend() == "nccl":
-            for group in reversed(list(_distributed.distributed_c10d._world.pg_names)):
-                group.abort()
+        if not torch.distributed.is_initialized() or torch.distributed.get_backend() != "nccl":
+            return
+        # At the same time: one may wait for what another one still computes (pytorch#150690).
+        groups = list(_distributed.distributed_c10d._world.pg_names)
+        threads = [threading.Thread(target=group.abort, daemon=True) for group in groups]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def leave(self) -> None:
         """Close the connections, which ends the wait of another worker. Can be called again."""

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,16 +51,22 @@ def use_expandable_segments() -> None:
         os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
 
 
-def free() -> None:
-    """Collect garbage and return the cached GPU memory.
+def free() -> bool:
+    """Collect garbage and return the cached GPU memory; whether the GPU still computes in this process.
 
-    Raises:
-        RuntimeError: the GPU computes no more in this process.
+    After an error in a kernel (of a label out of range, say) each call of CUDA fails as long as the process
+    lives: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (cudaErrorAssert)
     """
     gc.collect()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return True
+    try:
         torch.cuda.synchronize()  # it raises what a kernel has met, whether or not memory is cached
         torch.cuda.empty_cache()
+    except RuntimeError:
+        traceback.print_exc()
+        return False
+    return True
 
 
 def keep_to_share(share: float, beside_bytes: int) -> None:

@@ -88,10 +88,10 @@ SLICED = (
 def test_only_gpus_that_cuda_shows_count(
     gpus: str, variables: dict[str, str], names: list[str], tmp_path: Path
 ) -> None:
-    """As the process began: Ray empties the variable of a task that takes no GPU."""
+    """As Ray has begun: it empties the variable of a task that takes no GPU."""
     (tmp_path / "gpus").write_text(gpus)
     lists = (
-        "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
+        "import os; os.environ |= {'CUDA_VISIBLE_DEVICES': '', 'RAY_RAYLET_PID': str(os.getpid())}\n"
         "from sweeps.cluster import gpus\n"
         "print([card.name for card in gpus.of_this_pc()])"
     )
@@ -192,11 +192,12 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 PLACES = """
 import ray, time
 from sweeps.cluster import placement
+from sweeps.cluster.local_ray import LocalRay
 from sweeps.cluster.session import connect
 from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
-with connect(config) as offered:
+with connect(config, (), LocalRay(config, None)) as offered:
     print(offered.describe())
     away = {node.id for node in offered.too_small}
     factory = placement.of_trial(config, 0.5, lambda: away)

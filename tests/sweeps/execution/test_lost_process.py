@@ -12,9 +12,10 @@ import ray
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
 from sweeps.execution import lost_process
-from sweeps.execution.lost_process import loss_of
+from sweeps.execution.lost_process import EARLIER_ERROR, loss_of
 from sweeps.execution.processes import Process
 from sweeps.trial import post_mortem
+from sweeps.trial.failures import UNUSABLE
 from sweeps.trial.output import EXIT
 from tests.support import memory_groups
 
@@ -53,6 +54,7 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
         ("step 1\n", False, "it ended without a trace (most often signal 9, SIGKILL)"),
         ("step 1\n", True, "killed by the kernel: out of memory"),
         (f"bye\n{EXIT}70\n", False, "exit status 70"),
+        (f"bye\n{EXIT}{UNUSABLE}\n", False, EARLIER_ERROR),
         ("Fatal Python error: Segmentation fault\n\nThread 0x00", False, "signal 11 (SIGSEGV)"),
         ("Fatal Python error: Aborted\n", True, "signal 6 (SIGABRT)"),
     ],

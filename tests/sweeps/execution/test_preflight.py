@@ -154,6 +154,16 @@ def test_where_no_point_trains_the_sweep_ends(tmp_path: Path) -> None:
     assert KEY not in sweep.record.about
 
 
+def test_where_a_point_leaves_none_of_the_others_a_process_it_is_told_and_the_sweep_goes_on(
+    tmp_path: Path,
+) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.start(found_on("pc1", "RuntimeError: CUDA error", is_last=True))
+    sweep.turn()
+    assert sweep.end == ("finished", "")
+    assert said(sweep.driver)[0] == "Preflight   size=4: such a trial will fail: RuntimeError: CUDA error"
+
+
 def test_where_points_train_on_one_pc_it_goes_on_and_names_the_other(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, TWO_PCS)
     sweep.start(found_on("pc2", "RuntimeError: its driver is broken"))

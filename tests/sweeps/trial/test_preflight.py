@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ import ray
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
+from sweeps.training.profiling import memory
 from sweeps.trial import preflight
 from sweeps.trial.failures import WorkerUnfit, failed, unfit
 from sweeps.trial.finding import Finding
@@ -196,6 +198,20 @@ def test_a_trial_waits_once_where_no_point_trains(tmp_path: Path) -> None:
     assert trial.train()["left"] == ""
     assert trial.train()["status"] == "failed"
     trial.stop()
+
+
+def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no GPU that a kernel could spoil."""
+    trial = trial_of(job_of("tests.faulty.early", "score", tmp_path), fault="step")
+    answers = itertools.chain([True], itertools.repeat(False))  # before the point, and behind it
+    monkeypatch.setattr(memory, "free", lambda: next(answers))
+    found = trial.preflight([config(fault="step"), config(size=2)])
+    assert found is not None
+    assert [each.reason for each in found] == ["RuntimeError: the toy can't take a step"]
+    assert found[0].is_last
+    assert not trial._waits
 
 
 def test_the_failure_of_another_worker_is_told_as_its_own(tmp_path: Path) -> None:

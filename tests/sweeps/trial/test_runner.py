@@ -15,7 +15,7 @@ from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import stop_signal
-from sweeps.trial.failures import BROKEN, LOST
+from sweeps.trial.failures import UNUSABLE
 from sweeps.trial.job import Job
 from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
@@ -120,8 +120,9 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     runner.end()
 
 
+@pytest.mark.parametrize("max_failures", [0, 1])
 def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the_next_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    max_failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a kernel's error, which each later call of CUDA repeats. There is no GPU here."""
 
@@ -137,7 +138,7 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
         trainables={"toy": "tests.faulty.toy"},
         storage=Folder(tmp_path),
         fit=FitConfig(max_epochs=4, metric="score", mode="max"),
-        max_failures=3,
+        max_failures=max_failures,
         checkpoint_epochs=None,
     )
     runner = TrialRunner(job)
@@ -147,9 +148,14 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", fails)
     result = runner.step()
-    assert (result["status"], result["done"]) == ("failed", True)
-    assert result["reason"].startswith("RuntimeError: "), result
-    assert "device-side" not in result["reason"]
-    assert result["notices"] == [f"{BROKEN}, which ends"], "it is not retried in this process"
-    with pytest.raises(SystemExit, match=str(LOST)):
+    assert (result["done"], result["failures"]) == (True, 1)
+    if max_failures:
+        assert (result["left"], "status" in result) == ("", False), "it goes on, and not in this process"
+        (why,) = result["notices"]
+    else:
+        assert result["status"] == "failed"
+        why = result["reason"]
+    assert why.startswith("RuntimeError: ")
+    assert "device-side" not in why
+    with pytest.raises(SystemExit, match=str(UNUSABLE)):
         runner.begin({**config, "number": 1})
