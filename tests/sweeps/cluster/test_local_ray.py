@@ -87,6 +87,7 @@ def test_ray_starts_while_a_long_plan_is_made(tmp_path: Path) -> None:
     assert f"PYTHONPATH {ROOT}" in log.splitlines(), "what a trial starts is to find what it found before"
 
 
+@pytest.mark.slow
 def test_a_model_that_computes_while_ray_starts_goes_on(tmp_path: Path) -> None:
     """Were Ray's programs forked from this process, its product would wait for ever."""
     program = begin(tmp_path, more=PRODUCTS, RAY_LOG_TO_STDERR="1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,11 +11,11 @@ import pytest
 
 from tests.conftest import ROOT
 
-QUICK = "deepspeed_stage_3"
+QUICK = ("deepspeed_stage_3", "whole")
 """The one that is part of `make test`; the others are slow together."""
 STRATEGIES = (
     "single", "ddp", "fsdp", "fsdp_full", "deepspeed_stage_1", "deepspeed_stage_2",
-    "deepspeed_stage_2_offload", QUICK, "deepspeed_stage_3_offload",
+    "deepspeed_stage_2_offload", "deepspeed_stage_3", "deepspeed_stage_3_offload",
 )  # fmt: skip
 TRAIN = """
 import gc, sys
@@ -69,9 +70,12 @@ print("all is free")
 """
 
 
-@pytest.mark.parametrize("ends", ["whole", "forward", "backward"])
 @pytest.mark.parametrize(
-    "strategy", [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES]
+    ("strategy", "ends"),
+    [
+        pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow)
+        for each in itertools.product(STRATEGIES, ("whole", "forward", "backward"))
+    ],
 )
 def test_nothing_of_an_ended_run_stays_in_memory(strategy: str, ends: str) -> None:
     """A whole one, and one that breaks off in its third step: before the backward, and inside it."""
