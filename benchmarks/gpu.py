@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name}: failed, see above", flush=True)
         parts = results.read(file)
         if parts:
-            print(f"\n{results.table(parts)}\n", flush=True)
+            print(f"\n{results.table(parts)}\n\n{results.machines(parts)}\n", flush=True)
             with _printed("the picture"):
                 picture.draw(parts, file.with_suffix(".png"))
         for name, part in parts.items():

@@ -64,8 +64,8 @@ if [[ $does == *tests* ]]; then
     | tee "$folder/tests.txt" || status=1
 fi
 if [[ $does == *bench* ]]; then
-  "$python" -m benchmarks.gpu ${parts[@]+--part "${parts[@]}"} 2>&1 | tee "$folder/benchmarks.txt" || status=1
-  cp benchmarks/results/gpu.* "$folder/" 2>/dev/null
+  "$python" -m benchmarks.gpu --results-dir "$folder" ${parts[@]+--part "${parts[@]}"} 2>&1 \
+    | tee "$folder/benchmarks.txt" || status=1
 fi
 echo "Logs, tables and pictures: $folder"
 exit $status

@@ -9,7 +9,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks._gpu import results
 from benchmarks._gpu.line import Line
+from benchmarks._gpu.results import Results
 
 TITLE_OF = {
     "train": "Training, images/s",
@@ -22,7 +24,7 @@ TITLE_OF = {
 BLUE = "#0072B2"
 
 
-def draw(parts: Mapping[str, Mapping[str, Any]], file: Path) -> None:
+def draw(parts: Results, file: Path) -> None:
     """Two columns of panels, the machine below them."""
     shown = {name: lines for name, part in parts.items() if (lines := _lines(part))}
     if not shown:
@@ -38,7 +40,7 @@ def draw(parts: Mapping[str, Mapping[str, Any]], file: Path) -> None:
             _panel(each, name, shown[name])
         for each in axes[len(names) :]:
             each.set_axis_off()
-    figure.suptitle(_title(parts), fontsize=11)
+    figure.suptitle(results.machines(parts), fontsize=11)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)
 
@@ -66,18 +68,6 @@ def _label(line: Line) -> str:
     extra += [f"GPU-Util {util}"] if line.gpu_util_pct is not None else []
     extra += [f"data wait {wait}"] if line.data_wait_pct is not None else []
     return ", ".join([speed.removesuffix(f" {line.unit}"), *extra])
-
-
-def _title(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Card, driver and versions; each machine once, with the days of its parts."""
-    machines: dict[str, list[str]] = {}
-    for part in parts.values():
-        about = part["machine"]
-        software = f"driver {about.get('driver', '-')}, CUDA {about.get('cuda', '-')}"
-        words = f"{about['card']}, {software}, {about['cores']} cores"
-        versions = ", ".join(f"{name} {about[name]}" for name in ("torch", "lightning", "ray", "deepspeed"))
-        machines.setdefault(f"{words}, Python {about['python']}, {versions}", []).append(part["date"][:10])
-    return "\n".join(f"{', '.join(sorted(set(days)))}: {words}" for words, days in machines.items())
 
 
 def _columns(shown: Mapping[str, Sequence[Line]]) -> list[list[str]]:

@@ -69,6 +69,22 @@ def table(parts: Results) -> str:
     return _measure.table(TITLES, rows)
 
 
+def machines(parts: Results) -> str:
+    """Each machine, two lines: what was measured there, and when; its card, driver and versions."""
+    found: dict[str, tuple[list[str], set[str]]] = {}
+    for name, part in parts.items():
+        about = part["machine"]
+        software = f"driver {about.get('driver', '-')}, CUDA {about.get('cuda', '-')}"
+        words = f"{about['card']}, {software}, {about['cores']} cores"
+        versions = ", ".join(f"{each} {about[each]}" for each in ("torch", "lightning", "ray", "deepspeed"))
+        names, days = found.setdefault(f"{words}, Python {about['python']}, {versions}", ([], set()))
+        names.append(name)
+        days.add(part["date"][:10])
+    return "\n".join(
+        f"{', '.join(names)} ({', '.join(sorted(days))}):\n{words}" for words, (names, days) in found.items()
+    )
+
+
 def words(name: str, part: Mapping[str, Any]) -> list[str]:
     """What the table doesn't say of a part: its remarks, its end, then its goals."""
     ended = [f"{name}: not complete: {part['ended']}"] if part["ended"] else []

@@ -330,6 +330,16 @@ def test_a_part_replaces_itself_and_leaves_the_others(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["gpu.json"]
 
 
+def test_each_machine_is_named_once_with_its_parts() -> None:
+    parts = {"train": measured("train"), "data": measured("data", card="another"), "zero": measured("zero")}
+    for part in parts.values():
+        part["date"] = "2026-01-02 03:04:05 +0000"
+    one, its_card, other, its_own = results.machines(parts).splitlines()
+    assert (one, other) == ("train, zero (2026-01-02):", "data (2026-01-02):")
+    assert its_card.startswith("a card, driver 1, CUDA 13, ")
+    assert its_own.startswith("another, driver 1, CUDA 13, ")
+
+
 def test_all_parts_are_one_table_and_one_picture(tmp_path: Path) -> None:
     parts = {name: measured(name) for name in PARTS}
     table = results.table(parts)
