@@ -27,6 +27,9 @@ STUCK_S = 300
 """Seconds until the next collective operation of the first worker. It fails there if the process of another
 worker has ended."""
 POLL_S = 1.0
+_ending = threading.Lock()
+"""Two threads may find a lost member: the second one must not end this process while the first one reads
+its words."""
 _introductions: list[Any] = []
 """Of all members that this process has started: Ray references to what `Member.introduce` returns."""
 
@@ -153,9 +156,9 @@ def answer_of(ref: Any) -> Answer:
     try:
         answer: Answer = ray.get(ref)
     except RayActorError as error:
-        print(_last_words(), end="", file=sys.stderr)
-        give_up(f"a worker is lost: {first_line(error)}")
-        raise
+        with _ending:
+            print(_last_words(), end="", file=sys.stderr)
+            give_up(f"a worker is lost: {first_line(error)}")
     return answer
 
 
