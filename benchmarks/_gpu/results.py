@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,8 @@ def machines(parts: Results) -> str:
     """Each machine, two lines: what was measured there, and when; its card, driver and versions."""
     found: dict[str, tuple[list[str], set[str]]] = {}
     for name, part in parts.items():
-        about = part["machine"]
-        software = f"driver {about.get('driver', '-')}, CUDA {about.get('cuda', '-')}"
+        about = defaultdict(lambda: "-", part["machine"])  # a process may end before it has told it
+        software = f"driver {about['driver']}, CUDA {about['cuda']}"
         words = f"{about['card']}, {software}, {about['cores']} cores"
         versions = ", ".join(f"{each} {about[each]}" for each in ("torch", "lightning", "ray", "deepspeed"))
         names, days = found.setdefault(f"{words}, Python {about['python']}, {versions}", ([], set()))

@@ -50,7 +50,8 @@ def _sweep(notes: Notes, share: int | str) -> Run:
         words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
         command = [sys.executable, "-m", "sweeps.run", *words, "--no-ray-dashboard"]
         said = processes.output_of(command, notes.left_s + 30)
-        return {**figures(Record.read(Path(folder, "sweep")).trials), "chosen": chosen(said, share)}
+        found = figures(Record.read(Path(folder, "sweep")).trials)
+        return {**found, "chosen": chosen(said, share), "cores": cores}
 
 
 def figures(trials: Sequence[Any]) -> Run:
@@ -84,10 +85,10 @@ def _cost(costs: Sequence[Mapping[str, float]], name: str) -> float | None:
 
 def lines(runs: Sequence[Run]) -> list[Line]:
     def line(group: Sequence[Run]) -> Line:
-        share, most = group[0]["share"], group[0]["processes"]
+        share = group[0]["share"]
         words = f"auto ({group[0]['chosen']})" if share == AUTO else str(share)
-        if share != AUTO and most < share:
-            words += f" (of which {most} trained, for want of CPU cores)"
+        if share != AUTO and (cores := group[0].get("cores", share)) < share:
+            words += f" ({cores} at a time, one for each CPU core)"
         return Line(
             what=f"fashion_cnn, trials a card: {words}",
             speed=median_of(group, "trials_per_hour"),

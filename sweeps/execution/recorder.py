@@ -103,7 +103,7 @@ class Recorder(DriverCallback):
             and result.get("status") in (None, "finished")
         ):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
-        if "left" in result and self._record.is_to_stop(number):
+        if result.get("left") and self._record.is_to_stop(number):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -166,7 +166,9 @@ class Recorder(DriverCallback):
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
         is_stopped = self._record.is_to_stop(number)
-        if "left" in result and not is_stopped:
+        if "left" in result and not (
+            is_stopped and result["left"]
+        ):  # at no position there is nothing to save
             fault = self._save_faults.pop(number, None)
             return self._requeue.after_leaving(number, result["left"], fault)
         if not result.get("done") and not is_stopped and not self._was_stopped_in_pause(number):

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import greenlet
 import ray
+import torch
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
@@ -24,7 +25,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
-from sweeps.trial.failures import failed, unfit
+from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
 from sweeps.trial.module_cache import ModuleCache
@@ -76,7 +77,7 @@ class Member:
         self._run: greenlet.greenlet | None = None
         self._folders = Folders()
         self.is_broken = False
-        """Whether the GPU computes no more in this process."""
+        """Whether this process can train no further trial, most likely since its GPU computes no more."""
 
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
@@ -106,6 +107,8 @@ class Member:
             node: Ray's id of the PC that has the checkpoint.
         """
         output.take()  # of the trial before
+        if self.is_broken:
+            give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
@@ -165,7 +168,9 @@ class Member:
             self._environment.leave()
         self._environment = None
         self._folders.clear()
-        self.is_broken = not memory.free()
+        self.is_broken = (
+            not memory.free() or torch.distributed.is_initialized()
+        )  # it could not leave its group
 
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""

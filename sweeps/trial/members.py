@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -74,7 +74,7 @@ class Members:
         _wait(self._calls, None)
         calls, self._calls = self._calls, []
         answers = [answer_of(ref) for ref in calls]  # all of them: a lost member counts first
-        self._has_broken_one |= any(failure and failure.get("is_broken") for failure, _ in answers)
+        self._note_broken(answers)
         return [value_of(answer) for answer in answers]
 
     def failures(self, most_s: float) -> Iterator[dict[str, Any]]:
@@ -100,8 +100,11 @@ class Members:
         """End the trial of all members. They stay warm for the next one, unless one of them is stuck."""
         self._waits.set()
         calls, self._calls = self._calls, []
-        is_whole = not self.has_killed_one and not self._has_broken_one
-        if not _wait(calls, END_S) and is_whole:
+        waiting = _wait(calls, END_S)
+        for ref in set(calls) - set(waiting):  # also of answers that nobody has waited for
+            with contextlib.suppress(RayError):  # of one that was killed, or lost
+                self._note_broken([ray.get(ref)])
+        if not waiting and not self.has_killed_one and not self._has_broken_one:
             for actor in self.actors:
                 actor.leave.remote()
             return
@@ -110,6 +113,9 @@ class Members:
         self._unread += _last_words()
         self.has_killed_one = self._has_broken_one = False
         self.actors = self._started()
+
+    def _note_broken(self, answers: Iterable[Answer]) -> None:
+        self._has_broken_one |= any(failure and failure.get("is_broken") for failure, _ in answers)
 
     def _started(self) -> list[Any]:
         group = ray.util.get_current_placement_group()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -152,11 +151,8 @@ class WorkerGroup:
     def leave(self) -> None:
         """End the trial on all workers."""
         if self._members is not None and self._environment is not None:
-            environment, self._environment = self._environment, None
-            try:
-                environment.leave()
-            except RuntimeError:  # gloo's or NCCL's; the reason why the trial has failed must stand
-                traceback.print_exc()
+            self._environment.leave()
+            self._environment = None
             self._members.leave()
 
     def _abort(self) -> None:

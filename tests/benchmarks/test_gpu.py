@@ -340,6 +340,11 @@ def test_each_machine_is_named_once_with_its_parts() -> None:
     assert its_own.startswith("another, driver 1, CUDA 13, ")
 
 
+def test_a_part_that_ended_before_it_knew_its_card_is_shown_too() -> None:
+    part = results.part("python -m benchmarks.gpu", {}, [], "its process ended with status 1", train)
+    assert "\n-, driver -, CUDA -, " in results.machines({"train": part})
+
+
 def test_all_parts_are_one_table_and_one_picture(tmp_path: Path) -> None:
     parts = {name: measured(name) for name in PARTS}
     table = results.table(parts)
@@ -374,11 +379,9 @@ def test_a_shared_card_is_timed_when_all_its_processes_are_warm() -> None:
     assert found["data_wait_pct"] == 2.0
 
 
-@pytest.mark.parametrize(
-    ("trained", "words"), [(8, "8"), (6, "8 (of which 6 trained, for want of CPU cores)")]
-)
-def test_fewer_trials_than_share_the_card_are_named(trained: int, words: str) -> None:
-    run = {"share": 8, "repeat": 0, "trials_per_hour": 1.0, "chosen": 8, "processes": trained}
+@pytest.mark.parametrize(("cores", "words"), [(8, "8"), (6, "8 (6 at a time, one for each CPU core)")])
+def test_fewer_trials_than_share_the_card_are_named(cores: int, words: str) -> None:
+    run = {"share": 8, "repeat": 0, "trials_per_hour": 1.0, "chosen": 8, "processes": 6, "cores": cores}
     (line,) = sharing.lines([run])
     assert line.what == f"fashion_cnn, trials a card: {words}"
 

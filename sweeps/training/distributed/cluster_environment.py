@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import traceback
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -134,7 +135,10 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
         # That would be for ever where one has failed. Once aborted they wait for nobody.
         # https://github.com/pytorch/pytorch/pull/180611
         self.abort()
-        end_groups()
+        try:
+            end_groups()
+        except RuntimeError:  # gloo's, NCCL's or CUDA's; the reason why a trial has failed must stand
+            traceback.print_exc()
         self._store = None
         for name in self.rendezvous.variables:
             os.environ.pop(name, None)

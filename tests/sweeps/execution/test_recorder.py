@@ -18,6 +18,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.processes import Processes
 from sweeps.execution.recorder import Recorder
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Steered
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
@@ -186,6 +187,21 @@ def test_the_failures_of_a_trial_are_kept_where_a_process_does_not_know_them(kee
     ):
         keeping.recorder.on_trial_result(1, [], trial, result)
         assert Record.read(keeping.folder).trials[number].failures == failures
+
+
+def test_a_trial_that_the_user_stops_while_it_goes_on_in_another_process_saves_nothing_here(
+    keeping: Keeping,
+) -> None:
+    """It has nothing to save, and ends where it is handed out again."""
+    number = propose(keeping.record, {"lr": 0.1}).number
+    keeping.record.note_steered(Steered(["stop", str(number)]))
+    assert keeping.record.is_to_stop(number)
+    trial: Any = SimpleNamespace(config={"number": number}, last_result={"done": True, "left": ""})
+    keeping.recorder.on_trial_result(1, [], trial, trial.last_result)
+    keeping.recorder.on_trial_complete(1, [], trial)
+    assert SHOULD_CHECKPOINT not in trial.last_result
+    assert keeping.end.outcome == "finished"
+    assert keeping.record.trials[number].status == "unfinished"
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "paused"])

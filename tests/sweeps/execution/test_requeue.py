@@ -113,6 +113,7 @@ def test_a_trial_pays_for_no_process_that_was_spoilt_before_it(
     for _ in range(MOST_LOST_PROCESSES):
         assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
     assert f": {EARLIER_ERROR}; it is requeued" in said(sweep.driver)[0]
+    assert sweep.requeue.after_lost_process(trial(), LOST)[0], "but not for ever"
 
 
 def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> None:
