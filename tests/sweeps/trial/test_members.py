@@ -1,12 +1,12 @@
-"""Which members of a worker group stay warm for the next trial. They are fakes of actors, in this process."""
+"""Which members of a worker group stay warm for the next trial. Real actors, that train nothing."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import RayActorError
 
 from sweeps.trial.members import Members
 
@@ -14,20 +14,25 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 FAILED = {"reason": "ValueError: no", "is_user_error": False}
 
 
+@ray.remote(num_cpus=0)
 class Actor:
-    """A member, as Ray calls it."""
+    """A member with a failure, or none."""
 
     def __init__(self, failure: dict[str, Any] | None) -> None:
-        self.has_left = False
-        self.train = SimpleNamespace(remote=lambda _: ray.put((failure, None)))
-        self.leave = SimpleNamespace(remote=self._leave)
+        self._failure, self._trials_left = failure, 0
 
-    def _leave(self) -> None:
-        self.has_left = True
+    def train(self, _trains_on: bool) -> tuple[dict[str, Any] | None, None]:
+        return self._failure, None
+
+    def leave(self) -> None:
+        self._trials_left += 1
+
+    def trials_left(self) -> int:
+        return self._trials_left
 
 
 class Fakes(Members):
-    """Members that answer in this process, with one failure or none."""
+    """A group of such a member."""
 
     def __init__(self, failure: dict[str, Any] | None) -> None:
         self._failure = failure
@@ -35,23 +40,30 @@ class Fakes(Members):
         super().__init__(no_job, lambda: None)
 
     def _started(self) -> list[Any]:
-        return [Actor(self._failure)]
+        make: Any = Actor
+        return [make.remote(self._failure)]
 
 
-@pytest.mark.parametrize(
-    ("failure", "stays"),
-    [(None, True), ({**FAILED, "is_broken": False}, True), ({**FAILED, "is_broken": True}, False)],
-)
-def test_a_member_whose_gpu_computes_no_more_is_replaced_also_where_nobody_read_its_answer(
-    failure: dict[str, Any] | None, stays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[Any] = []
-    monkeypatch.setattr(ray, "kill", killed.append)
-    monkeypatch.setattr(ray.util, "get_current_placement_group", lambda: None)
-    monkeypatch.setattr(ray.util, "placement_group_table", lambda _: {})
+def left(failure: dict[str, Any] | None) -> tuple[Any, Any]:
+    """The member of a group before it left a trial, and the one after that. Nobody has read the answer."""
     members = Fakes(failure)
     (before,) = members.actors
     members.call("train", True)
+    assert ray.wait(members._calls, timeout=60)[0]
     members.leave()
-    assert (members.actors == [before]) is before.has_left is stays
-    assert killed == ([] if stays else [before])
+    (after,) = members.actors
+    return before, after
+
+
+@pytest.mark.parametrize("failure", [None, {**FAILED, "is_broken": False}])
+def test_a_member_stays_warm_also_behind_a_failure(failure: dict[str, Any] | None) -> None:
+    before, after = left(failure)
+    assert after == before
+    assert ray.get(after.trials_left.remote()) == 1
+
+
+def test_a_member_whose_gpu_computes_no_more_is_ended_and_another_one_begins() -> None:
+    before, after = left({**FAILED, "is_broken": True})
+    with pytest.raises(RayActorError):
+        ray.get(before.trials_left.remote(), timeout=60)
+    assert ray.get(after.trials_left.remote(), timeout=60) == 0
