@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     try:
         status = status_of(lambda: _fit(*run_settings.parse(arguments)))
-    except Exception as error:
+    except Exception as error:  # of any kind: it is only printed sooner than by the interpreter
         launch.leave_group(1, error)
         raise
     if status:

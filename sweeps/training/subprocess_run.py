@@ -32,7 +32,8 @@ _OF_A_RUN = (
 )
 """Variables that make a process a worker of a run; this process may still listen at their port."""
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
-"""Errors of gloo and NCCL in a worker when another one is lost: a consequence, not the reason."""
+"""Errors of gloo and NCCL in a worker when another one is lost: a consequence, not the reason. A timeout of a
+connection is a reason here, unlike in a worker group, whose processes have met before."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def free() -> bool:
     lives: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (cudaErrorAssert)
     """
     gc.collect()
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # PyTorch's has no types
         return True
     try:
         torch.cuda.synchronize()  # it raises what a kernel has met, whether or not memory is cached
