@@ -19,6 +19,7 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from tests.conftest import ROOT, Command, told
 from tests.faulty import toy
+from tests.faulty.spoiling import REASON
 
 TOY = (
     "--trainable",
@@ -303,6 +304,22 @@ def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
     assert "trial 0 can't continue on " in done.stdout
     assert "No module named 'lightning'" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_failures", [0, 1])
+def test_no_trial_pays_for_a_gpu_that_another_one_has_spoilt(
+    max_failures: int, sweep: Command, tmp_path: Path
+) -> None:
+    """The last of three is given the processes that both others have spoilt, or waits for new ones."""
+    toys = ("--trainable", "tests.faulty.spoiling", "--search-space", "tests.faulty.spoiling_grid", *TOY[2:])
+    limits = ("--max-epochs", "3", "--max-failures", str(max_failures), "--max-concurrent", "2")
+    done = sweep(*toys, *limits, *_into(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    *spoiling, whole = Record.read(tmp_path / "sweep").trials
+    assert {(each.status, each.reason) for each in spoiling} == {("failed", f"RuntimeError: {REASON}")}
+    assert {each.failures for each in spoiling} == {max_failures + 1}
+    assert (whole.status, list(whole.epochs), whole.failures) == ("finished", [1, 2, 3], 0)
 
 
 @pytest.mark.parametrize(

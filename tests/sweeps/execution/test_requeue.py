@@ -10,7 +10,6 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.processes import Process, Processes
@@ -104,16 +103,11 @@ def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
     assert why == f"its process ended {MOST_INSTANT} times in the same epoch: it ended while it started"
 
 
-def test_a_trial_pays_for_no_process_that_was_spoilt_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_pays_for_no_process_that_was_spoilt_before_it(tmp_path: Path) -> None:
     """It may be given one after another, since Tune prefers those that have just become free."""
-    monkeypatch.setattr(lost_process, "loss_of", lambda *_: Loss(EARLIER_ERROR))
-    sweep = Begun(tmp_path)
-    for _ in range(MOST_LOST_PROCESSES):
-        assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
-    assert f": {EARLIER_ERROR}; it is requeued" in said(sweep.driver)[0]
-    assert sweep.requeue.after_lost_process(trial(), LOST)[0], "but not for ever"
+    fault = Begun(tmp_path).requeue._fault
+    assert [fault(0, Loss(EARLIER_ERROR)) for _ in range(MOST_LOST_PROCESSES)] == [""] * MOST_LOST_PROCESSES
+    assert fault(0, Loss(EARLIER_ERROR)).endswith(EARLIER_ERROR), "but not for ever"
 
 
 def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> None:
