@@ -168,9 +168,8 @@ class Member:
             self._environment.leave()
         self._environment = None
         self._folders.clear()
-        self.is_broken = (
-            not memory.free() or torch.distributed.is_initialized()
-        )  # it could not leave its group
+        # Also where it could not leave its group.
+        self.is_broken = not memory.free() or torch.distributed.is_initialized()
 
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
