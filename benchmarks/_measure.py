@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any, Literal, TypeVar
 Arm = TypeVar("Arm")
 RESULTS = "BENCHMARK_RESULTS"
 """Variable of the folder for results, in place of those that are committed."""
+PR_SET_CHILD_SUBREAPER = 36
 PACKAGES = ("ray", "torch", "lightning", "optuna", "numpy")
 
 
@@ -161,20 +163,20 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def adopt_orphans() -> None:
-    """Stay the ancestor of processes whose parent has gone, as some of Ray's: PR_SET_CHILD_SUBREAPER."""
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    """Become the parent of processes whose parent goes, as some of Ray's, until `bury_orphans`."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def bury_orphans(patience_s: float = 20.0) -> None:
-    """Wait for the processes that were adopted: the next arm shall have the machine for itself."""
+    """Wait for the processes that were adopted: the next arm shall have the machine for itself. Later ones
+    are not adopted."""
     until = time.monotonic() + patience_s
-    while time.monotonic() < until:
-        try:
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < until:
             pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            time.sleep(0.1)
+            if pid == 0:
+                time.sleep(0.1)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def busy_s() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -71,6 +72,14 @@ def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tm
     commands = [[sys.executable, "-c", parent], [sys.executable, "-c", wait]]
     _, cpu_s = _measure.run_together(commands, tmp_path, {})
     assert cpu_s > 1.6
+
+
+def test_processes_are_adopted_only_while_they_are_measured(tmp_path: Path) -> None:
+    _measure.run_together([[sys.executable, "-c", ""]], tmp_path, {})
+    is_one = ctypes.c_int(1)
+    get_child_subreaper = 37
+    ctypes.CDLL(None).prctl(get_child_subreaper, ctypes.byref(is_one), 0, 0, 0)
+    assert not is_one.value, "or the tests that follow have children that other programs left"
 
 
 def a_run(arm: str, repeat: int, wall_s: float, epochs: int, trials: int = 24) -> dict[str, Any]:
