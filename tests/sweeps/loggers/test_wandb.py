@@ -106,23 +106,27 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
     with followed(of, "wandb"):
         of.trial(1.0, ended="finished")
         until(lambda: len(wandb_runs(of.folder)) == 1)
+        (core,) = its_process().children()
         its_process().kill()
         of.trial(2.0, ended="finished")
         until(lambda: "--loggers wandb: its process has ended. The sweep continues" in str(said))
         until(lambda: len(wandb_runs(of.folder)) == 2)
     assert str(said).count("--loggers") == 1
     assert not children.running("wandb")
+    assert not psutil.wait_procs([core], timeout=60)[1], "it sees by and by that its parent was killed"
 
 
 def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     of.trial(1.0, ended="finished")
     runs = wandb.Runs(of.folder, of.record.info, answer_s=5.0)
+    (core,) = its_process().children()
     its_process().send_signal(signal.SIGSTOP)
     with pytest.raises(NotWritten, match=r"W&B did not answer in 5 s"):
         runs.write(of.record.trials[0], is_on=True)
     runs.close()
     assert not children.running("wandb")
+    assert not psutil.wait_procs([core], timeout=60)[1]
 
 
 DRIVER = """
