@@ -278,8 +278,8 @@ def _begin(command: Sequence[str]) -> subprocess.Popen[str]:
     assert started.stdout is not None
     said = started.stdout.readline()
     if said != "up\n":
-        with started:
-            raise RuntimeError((said + started.stdout.read()).strip())
+        rest, _ = started.communicate(timeout=60)  # closes our end of its pipe, too
+        raise RuntimeError((said + rest).strip())
     return started
 
 
